@@ -319,6 +319,7 @@ class Store:
     write = _of(lambda store: store._writes.write)
     write_row = _of(lambda store: store._writes.write_row)
     begin_write = _of(lambda store: store._writes.begin)
+    begin_row = _of(lambda store: store._writes.begin_row)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""

@@ -27,12 +27,13 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService
 from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
 from ..schemas.verb import Kind
-from ..schemas.write import CommitMode, WriteCommand
+from ..schemas.write import CommitMode, Durability, WriteCommand
 from .calls import Call, Calls
 from .errors import Translator
 from .message_size import BrokenMessageError, decoded_bytes
 from .native.message_hook import inspecting
 from .received_batch import BodyReader
+from .row_write import RowWrite
 from .session_answers import SessionAnswers
 from .short_scan import LongScanError, short_scan
 
@@ -45,6 +46,7 @@ _NO_ROWS = "a session takes messages without a record batch: a request is the ap
 _LARGE = b'{"large":true}'
 _KEYS_MAX = 1 << 16
 """Runs and NULLs take a few bytes for any number of keys, whose rows might not fit into memory."""
+_AS_BATCH = b'{"as_batch":true}'
 
 Ask = Callable[[SessionDetails, bytes], None]
 """Carries out a request, from its second line and its Arrow message, and answers it."""
@@ -161,22 +163,32 @@ class _Session:
         if asked.scan is not None:
             spec = asked.scan.checked()
             return lambda details, body: self._scan(spec)
-        schema = _schema(asked.arrow_schema)
         if asked.get_many is not None:
-            table = asked.get_many
+            table, schema = asked.get_many, _schema(asked.arrow_schema)
             return lambda details, body: self._get_many(table, self._bodies.batch(body, schema))
-        command = asked.write
-        assert command is not None, "the last of the four"
+        assert asked.write is not None, "the last of the four"
+        return self._ask_to_write(asked.write, asked)
+
+    def _ask_to_write(self, command: WriteCommand, asked: SessionRequest) -> Ask:
         if command.stage is not None or command.commit is CommitMode.STREAM:
             raise InvalidArgumentError("a write in a session is one commit: `stage` and `commit` go by DoPut")
-        return lambda details, body: self._write(command, details, self._bodies.batch(body, schema))
+        if asked.columns is not None:
+            row = RowWrite(self.store, command, asked.columns)
+            return lambda details, body: self._write(details, lambda: row.begin(details))
+        schema = _schema(asked.arrow_schema)
 
-    def _write(self, command: WriteCommand, details: SessionDetails, batch: pa.RecordBatch) -> None:
+        def ask(details: SessionDetails, body: bytes) -> None:
+            batch = self._bodies.batch(body, schema)
+            self._write(details, lambda: self.store.begin_write(command, batch, details.seq))
+
+        return ask
+
+    def _write(self, details: SessionDetails, begin: Callable[[], PendingResult | None]) -> None:
         answers, call = self._answers, self._call
         if not details.more:
             answers.wait()
         with self._admission.admit(Kind.PUT, call.peer, call.check):
-            pending = self.store.begin_write(command, batch, details.seq)
+            pending = begin()
             if not details.more:
                 answer = _written(pending)
         if details.more:
@@ -278,8 +290,13 @@ class _RowWords:
         return values
 
 
-def _written(pending: PendingResult) -> bytes:
-    return pending.result().model_dump_json(exclude_defaults=True).encode()
+def _written(pending: PendingResult | None) -> bytes:
+    if pending is None:
+        return _AS_BATCH
+    result = pending.result()
+    if result.applied == result.rows and result.durability is Durability.FSYNC and not result.ignored:
+        return b'{"timestamp":%d,"rows":%d,"applied":%d}' % (result.timestamp, result.rows, result.applied)
+    return result.model_dump_json(exclude_defaults=True).encode()
 
 
 def _schema(text: str | None) -> pa.Schema:

@@ -90,13 +90,19 @@ class RowReader(Protocol):
 
 @runtime_checkable
 class RowWriter(Protocol):
-    """A store in this process, which writes single rows without Arrow."""
+    """A store that writes single rows without Arrow."""
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
         """Apply one row, as Python values by column, as ``write`` does a batch of it.
 
         UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
         """
+        ...
+
+    def begin_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> PendingResult | Undecided:
+        """Like ``write_row``, but return as ``begin_write`` does."""
         ...
 
 

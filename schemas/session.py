@@ -8,15 +8,19 @@ stream. The lines end with a line feed, which JSON itself has none of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import datetime as dt
+import decimal
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 from pydantic_core import from_json
 
 from .column import ColumnSchema
+from .errors import InvalidArgumentError
 from .literal import from_json as cell_of
-from .literal import to_json
+from .literal import literal_json, to_json
 from .scan import ScanSpec
 from .write import WriteCommand
 
@@ -36,9 +40,11 @@ class SessionRequest(BaseModel, frozen=True, extra="forbid"):
     """The table of some rows, whose keys are the Arrow message."""
     scan: ScanSpec | None = None
     write: WriteCommand | None = None
-    """Writes the Arrow message, a record batch."""
+    """Writes the Arrow message, a record batch; or the ``row`` in the second line, if there are ``columns``."""
     arrow_schema: str | None = None
     """The schema of the Arrow message: an Arrow schema message in Base64."""
+    columns: list[str] | None = None
+    """The columns of a row to write."""
 
 
 class SessionDetails(BaseModel, frozen=True, extra="forbid"):
@@ -46,6 +52,8 @@ class SessionDetails(BaseModel, frozen=True, extra="forbid"):
 
     key: list[Any] | None = None
     """The values of the key columns, as filters write them."""
+    row: list[Any] | None = None
+    """The cells of a row to write, as ``cells_to_json`` makes them."""
     seq: int | None = None
     """The number of a write, for its ``writer``."""
     more: bool = False
@@ -89,6 +97,46 @@ _PLAIN = frozenset({"bool", "int8", "int16", "int32", "int64", "string", "varcha
 def is_plain(column: ColumnSchema) -> bool:
     """Whether JSON has the cells of a column as they are."""
     return column.logical.name in _PLAIN
+
+
+_SAME = frozenset({int, str, bool, type(None)})
+_LITERALS = frozenset({float, bytes, dt.date, dt.datetime, decimal.Decimal})
+
+
+def cells_to_json(cells: Iterable[Any]) -> list[Any] | None:
+    """Return the cells of a row to write, Python values, as JSON that says their types: see ``literal_json``. None if
+    one has another type than those that columns return."""
+    found: list[Any] = []
+    for cell in cells:
+        kind = type(cell)
+        if kind not in _SAME:
+            if kind not in _LITERALS or (kind is dt.datetime and cell.tzinfo is not None):
+                return None
+            cell = literal_json(cell)
+        found.append(cell)
+    return found
+
+
+def cells_from_json(cells: list[Any]) -> list[Any]:
+    """Return what ``cells_to_json`` made, as Python values. Raises InvalidArgumentError if it cannot have made it."""
+    return [_literal(cell) if type(cell) is dict else cell for cell in cells] if dict in map(type, cells) else cells
+
+
+def _literal(cell: dict[str, Any]) -> Any:
+    try:
+        ((name, value),) = cell.items()
+        return _FROM_LITERALS[name](value)
+    except (ValueError, TypeError, ArithmeticError, KeyError):
+        raise InvalidArgumentError(f"a cell of the row is none: {cell!s:.100}") from None
+
+
+_FROM_LITERALS: dict[str, Callable[[Any], Any]] = {
+    "float": float,
+    "base64": lambda text: base64.b64decode(text, validate=True),
+    "date": dt.date.fromisoformat,
+    "timestamp": dt.datetime.fromisoformat,
+    "decimal": decimal.Decimal,
+}
 
 
 class RowCells:

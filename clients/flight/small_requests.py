@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from ...schemas.errors import InvalidArgumentError, error_of
 from ...schemas.literal import to_json
 from ...schemas.scan import ScanSpec
 from ...schemas.service import UNDECIDED, ScanStream, Undecided
-from ...schemas.session import RowCells, answer_of, request
+from ...schemas.session import RowCells, answer_of, cells_to_json, request
 from ...schemas.write import WriteCommand, WriteResult
 from .sessions import Sessions
 
@@ -95,14 +95,33 @@ class SmallRequests:
 
     def write(self, command: WriteCommand, writer: str, batch: pa.RecordBatch, seq: int) -> WriteResult | Undecided:
         """Write a batch as one commit, under the number ``seq`` of ``writer``."""
-        # Each of these fields makes the text another one; the others have their defaults.
-        key = command.table, command.op, command.atomic, command.durability, command.if_timestamp, writer
-        named = lambda: command.model_copy(update={"writer": writer}).model_dump_json(exclude_none=True).encode()  # noqa: E731
-        first = self._lines.of_batch("write", key, named, batch) if command.stage is None else None
+        first = None
+        if command.stage is None:
+            first = self._lines.of_batch("write", _key(command, writer), lambda: _named(command, writer), batch)
         if first is None:
             return UNDECIDED
         answer = self._sessions.ask(request(first, b'{"seq":%d}' % seq, batch.serialize().to_pybytes()))
         return UNDECIDED if answer is None else WriteResult.model_validate_json(_checked(answer)[1])
+
+    def write_row(
+        self, command: WriteCommand, writer: str, row: Mapping[str, Any], seq: int
+    ) -> WriteResult | Undecided:
+        """Write one row, as Python values by column; else like ``write``."""
+        cells = cells_to_json(row.values())
+        first = self._lines.of_row(command, writer, tuple(row)) if cells is not None else None
+        if first is None:
+            return UNDECIDED
+        try:
+            second = json_of({"seq": seq, "row": cells})
+        except ValueError:  # text that is not UTF-8
+            return UNDECIDED
+        if len(second) > _BYTES_MAX:
+            return UNDECIDED
+        answer = self._sessions.ask(request(first, second))
+        if answer is None:
+            return UNDECIDED
+        said, line, _ = _checked(answer)
+        return UNDECIDED if "as_batch" in said else WriteResult.model_validate_json(line)
 
 
 def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
@@ -111,6 +130,15 @@ def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
     if error := parts[0].get("error"):
         raise error_of(error["code"], error["message"], error.get("retry_after_seconds"))
     return parts
+
+
+def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
+    """Return the fields that make the text of a command another one; the others have their defaults."""
+    return command.table, command.op, command.atomic, command.durability, command.if_timestamp, writer
+
+
+def _named(command: WriteCommand, writer: str) -> bytes:
+    return command.model_copy(update={"writer": writer}).model_dump_json(exclude_none=True).encode()
 
 
 def _table(stream: bytes) -> pa.Table:
@@ -123,10 +151,21 @@ class _FirstLines:
     def __init__(self) -> None:
         self._gets: dict[str, bytes] = {}
         self._batches: dict[tuple[Any, ...], tuple[pa.Schema, bytes]] = {}
+        self._rows: dict[tuple[Any, ...], bytes] = {}
 
     def get(self, table: str) -> bytes:
         """Return the first line of the read of a row."""
         return self._gets.get(table) or _kept(self._gets, table, json_of({"get": table}))
+
+    def of_row(self, command: WriteCommand, writer: str, columns: tuple[Any, ...]) -> bytes | None:
+        """Return the first line of the write of a row; None if it cannot go by a session."""
+        key = *_key(command, writer), columns
+        if (known := self._rows.get(key)) is not None:
+            return known
+        if command.stage is not None or not all(type(name) is str for name in columns):
+            return None
+        line = b'{"write":%b,"columns":%b}' % (_named(command, writer), json_of(columns))
+        return _kept(self._rows, key, line) if len(line) <= _BYTES_MAX else None
 
     def of_batch(
         self, kind: str, key: tuple[Any, ...], what: Callable[[], bytes], batch: pa.RecordBatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -108,6 +108,22 @@ class FlightStore(Verbs):
         """See StoreService. Waits for the answer: order needs a single stream, as in ``write_all``."""
         return Answered(self.write(command, batch, seq))
 
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+        """See RowWriter."""
+        if not self._retries or command.writer is not None or command.commit is not CommitMode.BATCH:
+            return UNDECIDED
+        writer = self._writers.borrow()
+        name, number = writer.name, writer.next_number()
+        assert name is not None, "borrowed writers have names"
+        found = self._patiently(lambda: self._small.write_row(command, name, row, number), self._write_wait)
+        self._writers.give_back(writer)
+        return found
+
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
+        """See RowWriter. Waits for the answer, as ``begin_write`` does."""
+        found = self.write_row(command, row) if seq is None else UNDECIDED
+        return UNDECIDED if found is UNDECIDED else Answered(found)
+
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
         waiting = iter(batches)
@@ -146,14 +162,14 @@ class FlightStore(Verbs):
         name = f"the server at {self.url}"
         return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
 
-    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """Return the answer to a repeatable request, waiting for a server that is down."""
+    def _patiently(self, ask: Callable[[], Answer], waiting: Callable[[], ServerWait] | None = None) -> Answer:
+        """Return the answer to a repeatable request, waiting for a server that is down, as a read does by default."""
         wait: ServerWait | None = None
         while True:
             try:
                 return ask()
             except UnavailableError as error:
-                wait = wait or self._read_wait()
+                wait = wait or (waiting or self._read_wait)()
                 wait.wait(error)
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:

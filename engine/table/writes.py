@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from .table import Table
 from .write_queue import QueuedWrite
 
 Pending = PendingWrite | PendingRow | RepeatedWrite
+Begun = TypeVar("Begun")
 
 _WRITES_AHEAD = 4
 """Batches of one ``write_all`` that are applied while the first of them becomes durable."""
@@ -67,15 +68,34 @@ class Writes:
         pending = self._rows.begin(self._table(command.table), command, row)
         return UNDECIDED if pending is None else pending.result()
 
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | Undecided:
+        """See RowWriter."""
+        table = self._table(command.table)
+        begun = self._once(table, command, 1, seq, lambda ticket: self._rows.begin(table, command, row, ticket))
+        return UNDECIDED if begun is None else begun
+
     def begin(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:
         """See StoreService."""
         table = self._table(command.table)
+        return self._once(
+            table, command, batch.num_rows, seq, lambda ticket: self._begun(table, command, batch, ticket)
+        )
+
+    def _once(
+        self,
+        table: Table,
+        command: WriteCommand,
+        rows: int,
+        seq: int | None,
+        begin: Callable[[Ticket | None], Begun],
+    ) -> Begun | RepeatedWrite:
+        """Return what ``begin`` begins, or the earlier write if there is one with this number."""
         if command.writer is None or seq is None:
-            return self._begun(table, command, batch, None)
+            return begin(None)
         with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
             if isinstance(found, Ticket):
-                return self._begun(table, command, batch, found)
-        found.check(batch.num_rows)
+                return begin(found)
+        found.check(rows)
         return RepeatedWrite(found, self._log, command.durability or self._options.durability)
 
     def _begin_patiently(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for the two helper modules beside this file
+sys.path.insert(0, str(Path(__file__).parent))  # for the helper modules beside this file
 
 from fake_store import FakeStore
 from served import SCHEMA, Served
+from sessions import Session
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
@@ -62,3 +65,18 @@ def fake(serve: Callable[..., Served]) -> Served:
     store = FakeStore()
     store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
     return serve(store)
+
+
+@pytest.fixture
+def ended(serve: Callable[..., Served]) -> Iterator[None]:
+    """End what sessions are left before their servers wait for them."""
+    yield
+    for session in Session.begun:
+        with suppress(pa.ArrowException, OSError):
+            session.writer.close()
+    Session.begun.clear()
+
+
+@pytest.fixture
+def session(served: Served) -> Session:
+    return Session(served.client)

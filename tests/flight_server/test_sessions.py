@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import decimal
-import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -19,83 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
+from sessions import Session, as_base64, error_code, row_line, wait_for, write_line
 
-from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.options import StoreOptions
-from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.service import StoreService
-from nyala.schemas.session import RowCells, answer_of, parts_of, request
+from nyala.schemas.session import parts_of, request
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
 
 KEYS = pa.schema([SCHEMA.field("id")])
 
 
-class Session:
-    """A session of a plain Flight client."""
-
-    begun: ClassVar[list[Session]] = []
-
-    def __init__(self, client: fl.FlightClient) -> None:
-        Session.begun.append(self)
-        self.writer, self.reader = client.do_exchange(fl.FlightDescriptor.for_command(b'{"session":1}'))
-        self.writer.begin(pa.schema([]))
-
-    def send(self, first: Any, second: Any = None, rest: bytes = b"") -> None:
-        self.writer.write_metadata(request(as_json(first), as_json(second), rest))
-
-    def answer(self) -> tuple[dict[str, Any], pa.Table | None]:
-        said, _, rest = answer_of(self.reader.read_chunk().app_metadata.to_pybytes())
-        return said, pa.ipc.open_stream(rest).read_all() if rest else None
-
-    def ask(self, first: Any, second: Any = None, rest: bytes = b"") -> dict[str, Any]:
-        self.send(first, second, rest)
-        return self.answer()[0]
-
-    def write(self, batch: pa.RecordBatch, seq: int | None = None, more: bool = False, **command: Any) -> None:
-        details = {"seq": seq, "more": more}
-        self.send(write_line(batch.schema, **command), details, batch.serialize().to_pybytes())
-
-
-def as_json(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
-
-
-def write_line(schema: pa.Schema, **command: Any) -> dict[str, Any]:
-    return {"write": {"table": "homes", **command}, "arrow_schema": as_base64(schema)}
-
-
-def as_base64(schema: pa.Schema) -> str:
-    return base64.b64encode(schema.serialize().to_pybytes()).decode()
-
-
-def error_code(said: dict[str, Any]) -> str:
-    text = json.dumps(said)
-    assert "Traceback" not in text and ".py" not in text
-    return said["error"]["code"]
-
-
-@pytest.fixture(autouse=True)
-def ended(serve: Callable[..., Served]) -> Iterator[None]:
-    """End what sessions are left before their servers wait for them."""
-    yield
-    for session in Session.begun:
-        with suppress(pa.ArrowException, OSError):
-            session.writer.close()
-    Session.begun.clear()
-
-
-@pytest.fixture
-def session(served: Served) -> Session:
-    return Session(served.client)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.02)
+pytestmark = pytest.mark.usefixtures("ended")
 
 
 # What is asked, and answered
@@ -198,6 +128,13 @@ WRONG = {
     "a schema as batch": (write_line(SCHEMA), None, SCHEMA.serialize().to_pybytes()),
     "staged": (write_line(SCHEMA, stage={"transaction": "t", "part": "p"}), None, b""),
     "a stream": (write_line(SCHEMA, commit="stream"), None, b""),
+    "no row": (row_line(), {"seq": 1}, b""),
+    "short row": (row_line(), {"row": [1, "Oslo"]}, b""),
+    "a column twice": (row_line(["id", "id"]), {"row": [1, 1]}, b""),
+    "an object as cell": (row_line(), {"row": [1, {}, 1.5]}, b""),
+    "no date": (row_line(), {"row": [1, {"date": "2014-13-01"}, 1.5]}, b""),
+    "a deep cell": (row_line(), {"row": [1, {"decimal": {"decimal": "1"}}, 1.5]}, b""),
+    "staged row": (row_line(stage={"transaction": "t", "part": "p"}), {"row": [1, "Oslo", 1.5]}, b""),
     "bad filter": ({"scan": {"table": "homes", "where": 5}}, None, b""),
     "negative limit": ({"scan": {"table": "homes", "limit": -1}}, None, b""),
     "long line": ({"scan": {"table": "homes", "columns": ["x" * 70_000]}}, None, b""),
@@ -392,57 +329,6 @@ def test_a_stopping_server_refuses_requests_and_ends_sessions(served: Served, se
     with pytest.raises(fl.FlightUnavailableError):
         for _ in range(2):
             session.ask({"get": "homes"}, {"key": [0]})
-
-
-# Cells
-
-TYPES = pa.schema(
-    [
-        pa.field("id", pa.timestamp("us"), nullable=False),
-        pa.field("day", pa.date32(), nullable=False),
-        pa.field("cost", pa.decimal128(20, 3), nullable=False),
-        pa.field("raw", pa.binary(), nullable=False),
-        ("flag", pa.bool_()),
-        ("small", pa.int8()),
-        ("real", pa.float32()),
-        ("number", pa.float64()),
-        ("text", pa.string()),
-        ("bytes", pa.binary()),
-        ("date", pa.date32()),
-        ("time", pa.timestamp("us")),
-        ("decimal", pa.decimal128(38, 10)),
-    ]
-)
-ROW = {
-    "id": dt.datetime(2014, 1, 1, 5, 6, 7, 8),
-    "day": dt.date(1, 1, 1),
-    "cost": decimal.Decimal("-12345678901234567.125"),
-    "raw": b"\x00\xff\n",
-    "flag": True,
-    "small": -128,
-    "real": 0.10000000149011612,
-    "number": float("-inf"),
-    "text": 'a "line"\n\u2028 \U0001f98c',
-    "bytes": b"\xff\n\xfe",
-    "date": dt.date(9999, 12, 31),
-    "time": dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
-    "decimal": decimal.Decimal("1234567890123456789012345678.0123456789"),
-}
-
-
-def test_cells_of_every_type_come_as_they_are(serve: Callable[..., Served]) -> None:
-    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
-        store.create_table(TableDefinition.from_arrow("homes", TYPES, ["id", "day", "cost", "raw"]))
-        served = serve(store)
-        nothing = dict.fromkeys(list(ROW)[4:])
-        empty = {**ROW, **nothing, "day": dt.date(2, 2, 2)}
-        served.put("homes", pa.RecordBatch.from_pylist([ROW, empty], TYPES))
-        session = Session(served.client)
-        cells = RowCells(store.describe_table("homes").columns)
-        key = ["2014-01-01T05:06:07.000008", "0001-01-01", "-12345678901234567.125", {"base64": "AP8K"}]
-        assert cells.to_python(session.ask({"get": "homes"}, {"key": key})["row"]) == ROW
-        key[1] = "0002-02-02"
-        assert cells.to_python(session.ask({"get": "homes"}, {"key": key})["row"]) == empty
 
 
 @given(st.binary(), st.binary(), st.binary())

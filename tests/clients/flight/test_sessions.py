@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
 from nyala.clients.flight import sessions
+from nyala.clients.flight.small_requests import SmallRequests
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -96,6 +99,49 @@ def test_small_requests_go_by_one_session(served: Served) -> None:
     assert served.table.count() == 20
     assert served.server.counts.get("exchange", 0) <= 1
     assert "put" not in served.server.counts
+
+
+def test_a_single_row_needs_no_batch(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SmallRequests, "write", None)
+    for text in ("new", None):
+        assert served.table.upsert([row(1, text)]).applied == 1
+        assert served.embedded.table("t").get((1, AT)) == row(1, text)
+    assert served.table.delete([{"k": 1, "at": AT}]).applied == 1
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"s": 5},
+        {"s": "\ud800"},
+        {"d": "2020-01-02"},
+        {"d": dt.datetime(2020, 1, 2)},
+        {"at": dt.datetime(2020, 1, 2, tzinfo=dt.UTC)},
+        {"at": dt.date(2020, 1, 2)},
+        {"x": 3},
+        {"x": "1.5"},
+        {"x": float("nan")},
+        {"b": "text"},
+        {"k": True},
+        {"k": 1 << 63},
+        {"k": None},
+        {"k": np.int64(3)},
+        {"unknown": 1},
+    ],
+    ids=str,
+)
+def test_what_a_row_may_hold_is_as_in_this_process(served: Served, cells: dict[Any, Any]) -> None:
+    def written(table: Table) -> tuple[Any, ...]:
+        try:
+            result = table.upsert([{"k": 77, "at": AT, **cells}], on_error="return")
+        except nyala.StoreError as error:
+            return type(error), str(error)
+        rows = table.scan(where="k <> 1 and k > 19 or s = '5'").to_arrow().to_pylist()
+        return result.applied, result.errors, repr(rows)
+
+    embedded = written(served.embedded.table("t"))
+    served.embedded.table("t").delete_where("k > 19 or s = '5'")
+    assert written(served.table) == embedded
 
 
 def test_a_broken_session_is_replaced_and_a_write_is_applied_once(served: Served) -> None:
