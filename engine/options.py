@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from pydantic import (
-    BaseModel,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -15,6 +14,7 @@ from pydantic import (
 )
 
 from ..schemas.limits import Limits
+from ..schemas.message import Message
 from ..schemas.placement import Placement, ServerIdentity
 from ..schemas.write import Durability
 
@@ -45,7 +45,7 @@ _NEVER_ABOVE_DEFAULT = frozenset(
 )
 
 
-class StoreOptions(BaseModel, frozen=True, extra="forbid"):
+class StoreOptions(Message, frozen=True, extra="forbid"):
     """How a store runs; given when it is opened, never stored."""
 
     maintenance: Literal["on", "off"] = "on"

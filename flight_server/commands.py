@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..schemas.collector import collector_paused
 from ..schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
 from ..schemas.placement import ServerIdentity
 from .location import DEFAULT_LOCATION
@@ -114,9 +115,10 @@ def data_directory(settings: Settings) -> Path:
 
 def _run(settings: Settings, open_store: Callable[[], StoreService], here: ServerIdentity | None = None) -> None:
     """Serve the store that ``open_store`` returns."""
-    from .lifecycle import run_server
-    from .location import check_free, check_location
-    from .logs import log_to_stderr
+    with collector_paused():
+        from .lifecycle import run_server
+        from .location import check_free, check_location
+        from .logs import log_to_stderr
 
     options, data = settings.serve, data_directory(settings)
     listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
@@ -175,8 +177,9 @@ def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None =
         from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
 
         warm_up()
-    from ..engine.options import StoreOptions
-    from ..engine.store import Store
+    with collector_paused():
+        from ..engine.options import StoreOptions
+        from ..engine.store import Store
 
     shared = {"placement": here.placement, "server": here.server} if here else {}
     store = Store.open(data, StoreOptions(**options, **shared))

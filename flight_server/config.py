@@ -1,13 +1,14 @@
 """The configuration of a Flight server."""
 
-from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
+from ..schemas.message import Message
 
 MIB = 1 << 20
 
 
-class ServerConfig(BaseModel, frozen=True, extra="forbid"):
+class ServerConfig(Message, frozen=True, extra="forbid"):
     """Limits of a server and the sizes of what it sends. `settings` makes flags, variables and a file of the fields."""
 
     scans_max: PositiveInt = 64

@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 from ..engine.options import StoreOptions
 from ..schemas.errors import InvalidArgumentError, NotFoundError
 from ..schemas.limits import Limits
+from ..schemas.message import Message
 from .config import ServerConfig
 
 ENVIRONMENT = "NYALA_"
@@ -35,7 +36,7 @@ _NEAR = 0.8
 """A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
 
-class ServeOptions(BaseModel, frozen=True, extra="forbid"):
+class ServeOptions(Message, frozen=True, extra="forbid"):
     """The options of the command itself."""
 
     data: Path | None = None

@@ -113,24 +113,27 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
         CorruptionError: its files are damaged.
         InvalidArgumentError: an option is unknown or invalid.
     """
-    from pathlib import Path
+    from nyala.schemas.collector import collector_paused
 
-    from pydantic import ValidationError
+    with collector_paused():
+        from pathlib import Path
 
-    from nyala.clients.api.database import Database
-    from nyala.schemas.command import explain
-    from nyala.schemas.errors import InvalidArgumentError, NotFoundError
+        from pydantic import ValidationError
 
-    try:
-        from nyala.engine.fs.local import LocalFileSystem
-        from nyala.engine.manifest.manifest import ManifestFile
-        from nyala.engine.options import StoreOptions
-        from nyala.engine.store import Store
-    except ModuleNotFoundError as error:
-        raise InvalidArgumentError(
-            f"nyala.open runs the store in this process and needs {error.name}: pip install 'nyala[server]', "
-            "or connect to a server with nyala.connect"
-        ) from None
+        from nyala.clients.api.database import Database
+        from nyala.schemas.command import explain
+        from nyala.schemas.errors import InvalidArgumentError, NotFoundError
+
+        try:
+            from nyala.engine.fs.local import LocalFileSystem
+            from nyala.engine.manifest.manifest import ManifestFile
+            from nyala.engine.options import StoreOptions
+            from nyala.engine.store import Store
+        except ModuleNotFoundError as error:
+            raise InvalidArgumentError(
+                f"nyala.open runs the store in this process and needs {error.name}: pip install 'nyala[server]', "
+                "or connect to a server with nyala.connect"
+            ) from None
 
     if "://" in str(path):
         raise InvalidArgumentError(f"nyala.open opens a directory; use nyala.connect for {str(path)!r}")

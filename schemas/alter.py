@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, Field, PositiveInt
+from pydantic import AliasChoices, Field, PositiveInt
 
 from .column import ColumnDefinition
+from .message import Message
 from .partition import RangeBound, RangeEnds
 
 
@@ -19,14 +20,14 @@ class AddColumn(ColumnDefinition, frozen=True):
     op: Literal["add_column"] = "add_column"
 
 
-class DropColumn(BaseModel, frozen=True, extra="forbid"):
+class DropColumn(Message, frozen=True, extra="forbid"):
     """Drop a column and its values; its id is never reused."""
 
     op: Literal["drop_column"] = "drop_column"
     name: str
 
 
-class RenameColumn(BaseModel, frozen=True, extra="forbid"):
+class RenameColumn(Message, frozen=True, extra="forbid"):
     """Rename a column, of the key or not."""
 
     op: Literal["rename_column"] = "rename_column"
@@ -34,7 +35,7 @@ class RenameColumn(BaseModel, frozen=True, extra="forbid"):
     to: str
 
 
-class SetDefault(BaseModel, frozen=True, extra="forbid"):
+class SetDefault(Message, frozen=True, extra="forbid"):
     """Set the value of new rows if the data has no such column; None removes the default."""
 
     op: Literal["set_default"] = "set_default"
@@ -42,7 +43,7 @@ class SetDefault(BaseModel, frozen=True, extra="forbid"):
     write_default: Any = None
 
 
-class SetEncoding(BaseModel, frozen=True, extra="forbid"):
+class SetEncoding(Message, frozen=True, extra="forbid"):
     """Set how files written from now on encode a column; None means its type's default."""
 
     op: Literal["set_encoding"] = "set_encoding"
@@ -50,7 +51,7 @@ class SetEncoding(BaseModel, frozen=True, extra="forbid"):
     encoding: str | None = None
 
 
-class SetCompression(BaseModel, frozen=True, extra="forbid"):
+class SetCompression(Message, frozen=True, extra="forbid"):
     """Set how files written from now on compress a column; None means no compression."""
 
     op: Literal["set_compression"] = "set_compression"
@@ -58,7 +59,7 @@ class SetCompression(BaseModel, frozen=True, extra="forbid"):
     compression: str | None = None
 
 
-class SetBlockRows(BaseModel, frozen=True, extra="forbid"):
+class SetBlockRows(Message, frozen=True, extra="forbid"):
     """Set the rows in a page of a column for files written from now on; None means the default."""
 
     op: Literal["set_block_rows"] = "set_block_rows"
@@ -66,7 +67,7 @@ class SetBlockRows(BaseModel, frozen=True, extra="forbid"):
     block_rows: int | None = None
 
 
-class SetComment(BaseModel, frozen=True, extra="forbid"):
+class SetComment(Message, frozen=True, extra="forbid"):
     """Set the comment of a column, or of the table if ``name`` is None."""
 
     op: Literal["set_comment"] = "set_comment"
@@ -74,7 +75,7 @@ class SetComment(BaseModel, frozen=True, extra="forbid"):
     comment: str
 
 
-class WidenColumn(BaseModel, frozen=True, extra="forbid"):
+class WidenColumn(Message, frozen=True, extra="forbid"):
     """Change a column outside the key to a type that holds every value of its own."""
 
     op: Literal["widen_column"] = "widen_column"
@@ -82,14 +83,14 @@ class WidenColumn(BaseModel, frozen=True, extra="forbid"):
     type: str
 
 
-class DropNotNull(BaseModel, frozen=True, extra="forbid"):
+class DropNotNull(Message, frozen=True, extra="forbid"):
     """Allow NULL in a column outside the key from now on."""
 
     op: Literal["drop_not_null"] = "drop_not_null"
     name: str
 
 
-class SetOption(BaseModel, frozen=True, extra="forbid"):
+class SetOption(Message, frozen=True, extra="forbid"):
     """Set a table option."""
 
     op: Literal["set_option"] = "set_option"
@@ -109,7 +110,7 @@ class DropRangePartition(RangeEnds, frozen=True):
     op: Literal["drop_range_partition"] = "drop_range_partition"
 
 
-class SplitPartition(BaseModel, frozen=True, extra="forbid"):
+class SplitPartition(Message, frozen=True, extra="forbid"):
     """Split the range that contains ``at``: a value for each of the leading range columns, or of the leading key
     columns of a table without ranges. Cannot be combined with other steps."""
 
@@ -117,7 +118,7 @@ class SplitPartition(BaseModel, frozen=True, extra="forbid"):
     at: list[Any] = Field(min_length=1)
 
 
-class RenameTable(BaseModel, frozen=True, extra="forbid"):
+class RenameTable(Message, frozen=True, extra="forbid"):
     """Rename the table."""
 
     op: Literal["rename"] = "rename"
@@ -144,7 +145,7 @@ Step = Annotated[
 ]
 
 
-class Alteration(BaseModel, frozen=True, extra="forbid"):
+class Alteration(Message, frozen=True, extra="forbid"):
     """The body of ``alter_table``: all steps or none, and only if the schema version is ``if_version``."""
 
     table: str = Field(validation_alias=AliasChoices("table", "name"))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from .limits import Limits
+from .message import Message
 from .partition_schema import PartitionSchema, TabletPartition
 from .table import TableSchema
 
@@ -29,7 +30,7 @@ class ImportMode(StrEnum):
     """Change the existing row."""
 
 
-class ImportBegin(BaseModel, frozen=True, extra="forbid"):
+class ImportBegin(Message, frozen=True, extra="forbid"):
     """The body of ``import_begin``."""
 
     table: str
@@ -37,7 +38,7 @@ class ImportBegin(BaseModel, frozen=True, extra="forbid"):
     """After this many seconds without a commit, the import and its files are dropped."""
 
 
-class ImportTablet(BaseModel, frozen=True, extra="forbid"):
+class ImportTablet(Message, frozen=True, extra="forbid"):
     """A tablet to build files for, and its partition."""
 
     id: PositiveInt
@@ -46,7 +47,7 @@ class ImportTablet(BaseModel, frozen=True, extra="forbid"):
     """The server that has it; None: the one that made the plan."""
 
 
-class ImportPlan(BaseModel, frozen=True, extra="forbid"):
+class ImportPlan(Message, frozen=True, extra="forbid"):
     """The answer of ``import_begin``: everything needed to build files that the table accepts."""
 
     import_id: str
@@ -68,7 +69,7 @@ class ImportPlan(BaseModel, frozen=True, extra="forbid"):
     ttl_seconds: PositiveInt
 
 
-class ImportFile(BaseModel, frozen=True, extra="forbid"):
+class ImportFile(Message, frozen=True, extra="forbid"):
     """A built file. Keys are encoded, in hexadecimal."""
 
     tablet: PositiveInt
@@ -84,7 +85,7 @@ class ImportFile(BaseModel, frozen=True, extra="forbid"):
     schema_version: PositiveInt
 
 
-class ImportCommit(BaseModel, frozen=True, extra="forbid"):
+class ImportCommit(Message, frozen=True, extra="forbid"):
     """The body of ``import_commit``; files that it does not name are dropped."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)
@@ -92,7 +93,7 @@ class ImportCommit(BaseModel, frozen=True, extra="forbid"):
     mode: ImportMode = ImportMode.INSERT_ONLY
 
 
-class ImportAbort(BaseModel, frozen=True, extra="forbid"):
+class ImportAbort(Message, frozen=True, extra="forbid"):
     """The body of ``import_abort``."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pydantic import BaseModel
+
+from .message import Message
 
 OPS = ("insert", "update", "delete")
 """The words of the column ``_op``."""
@@ -14,7 +15,7 @@ BEFORE = "_before_"
 """Prefix of the columns with the previous values. No column of a table starts with ``_``."""
 
 
-class ChangeSpec(BaseModel, frozen=True, extra="forbid"):
+class ChangeSpec(Message, frozen=True, extra="forbid"):
     """Read what commits with ``since`` < timestamp <= ``until`` changed.
 
     Moments are timestamps or ISO text; ``until`` None means now. The result is the net change of each key, or with

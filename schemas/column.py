@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 from pydantic import (
-    BaseModel,
     Field,
     SerializerFunctionWrapHandler,
     field_validator,
@@ -18,13 +17,14 @@ from .encoding import COMPRESSIONS, encodings_for, plain_name
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json
+from .message import Message
 from .types import LogicalType
 
 BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
 """Allowed numbers of rows in a page."""
 
 
-class ColumnOptions(BaseModel, frozen=True, extra="forbid"):
+class ColumnOptions(Message, frozen=True, extra="forbid"):
     """How a column is stored and filled; every option may be left out.
 
     ``encoding`` and ``compression`` default by type. ``read_default`` is the value in rows older than the column,
@@ -45,7 +45,7 @@ class ColumnOptions(BaseModel, frozen=True, extra="forbid"):
     """A type that Arrow lacks: ``varchar(n)`` over an Arrow string."""
 
 
-class ColumnDefinition(BaseModel, frozen=True, extra="forbid"):
+class ColumnDefinition(Message, frozen=True, extra="forbid"):
     """A column in ``create_table``; the store assigns its id."""
 
     name: str
@@ -60,7 +60,7 @@ class ColumnDefinition(BaseModel, frozen=True, extra="forbid"):
     immutable: bool = False
 
 
-class ColumnSchema(BaseModel, frozen=True, extra="forbid"):
+class ColumnSchema(Message, frozen=True, extra="forbid"):
     """A column of a table. ``id`` is stable and never reused; the name can change."""
 
     id: int = Field(ge=1)

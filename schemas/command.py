@@ -10,6 +10,7 @@ from pydantic import AliasChoices, BaseModel, Field, NonNegativeInt, StrictInt, 
 from pydantic_core import ErrorDetails
 
 from .errors import InvalidArgumentError
+from .message import Message
 from .operation import Operation
 from .write import WriteCommand, WriteResult
 
@@ -20,7 +21,7 @@ _FINDINGS = 3
 """The most findings that an error tells."""
 
 
-class TableName(BaseModel, frozen=True, extra="forbid"):
+class TableName(Message, frozen=True, extra="forbid"):
     """The body of ``describe_table`` and ``table_stats``, and the command of DoExchange."""
 
     table: str = Field(validation_alias=AliasChoices("table", "name"))
@@ -33,14 +34,14 @@ class DropBody(TableName, frozen=True):
     """How long the table can be recalled."""
 
 
-class NowBody(BaseModel, frozen=True, extra="forbid"):
+class NowBody(Message, frozen=True, extra="forbid"):
     """The body of ``now``."""
 
     at_least: StrictInt = 0
     """A lower bound for the answer: the time on another server's clock."""
 
 
-class RecallBody(BaseModel, frozen=True, extra="forbid"):
+class RecallBody(Message, frozen=True, extra="forbid"):
     """The body of ``recall_table``."""
 
     table: StrictStr | StrictInt
@@ -54,7 +55,7 @@ class MaintainBody(TableName, frozen=True):
     op: str
 
 
-class BatchMetadata(BaseModel, frozen=True):
+class BatchMetadata(Message, frozen=True):
     """The ``app_metadata`` of a batch in DoPut: asks for an answer to this batch, under this number."""
 
     seq: int | None = None
@@ -64,7 +65,7 @@ class BatchMetadata(BaseModel, frozen=True):
     """In a part of a transaction: the operation of this batch, if not the command's."""
 
 
-class CommitMessage(BaseModel, frozen=True, extra="forbid"):
+class CommitMessage(Message, frozen=True, extra="forbid"):
     """The final message, without a batch, of a DoPut stream that is one commit or a part of a transaction."""
 
     commit: Literal[True]
@@ -79,14 +80,14 @@ class PutResult(WriteResult, frozen=True):
     seq: int | None = None
 
 
-class LastChange(BaseModel, frozen=True):
+class LastChange(Message, frozen=True):
     """The answer of ``last_change``."""
 
     timestamp: int
     """Of the last commit that changed rows of the table; 0 if there is none."""
 
 
-class InfoMetadata(BaseModel, frozen=True):
+class InfoMetadata(Message, frozen=True):
     """The ``app_metadata`` of a FlightInfo: the snapshot and lease of its tickets."""
 
     snapshot: int
@@ -95,13 +96,13 @@ class InfoMetadata(BaseModel, frozen=True):
     """Identifies what the server keeps for the tickets, for ``release_scan``."""
 
 
-class LeaseName(BaseModel, frozen=True, extra="forbid"):
+class LeaseName(Message, frozen=True, extra="forbid"):
     """The body of ``release_scan``."""
 
     lease: StrictStr
 
 
-class ScanMark(BaseModel, frozen=True):
+class ScanMark(Message, frozen=True):
     """The ``app_metadata`` of some batches of a scan with ``marks``: where to resume after them.
 
     The same scan at the same ``snapshot`` with ``key_lower`` set to ``below`` returns exactly the rows that follow this
@@ -112,7 +113,7 @@ class ScanMark(BaseModel, frozen=True):
     snapshot: int
 
 
-class RowCount(BaseModel, frozen=True):
+class RowCount(Message, frozen=True):
     """The ``app_metadata`` of each message in a DoExchange answer."""
 
     rows: int

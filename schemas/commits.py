@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pydantic import BaseModel
 
+from .message import Message
 from .timestamp import parse_moment
 
 COMMITS_SCHEMA = pa.schema(
@@ -27,7 +27,7 @@ COMMITS_MAX = 1_000_000
 _PAGE_COMMITS = 10_000
 
 
-class CommitsBody(BaseModel, frozen=True, extra="forbid"):
+class CommitsBody(Message, frozen=True, extra="forbid"):
     """The body of ``commits``."""
 
     table: str
@@ -35,7 +35,7 @@ class CommitsBody(BaseModel, frozen=True, extra="forbid"):
     """Commits after this moment; None: all in the history."""
 
 
-class CommitsPage(BaseModel):
+class CommitsPage(Message):
     """One result of ``commits``: parallel columns, ascending in ``timestamp``."""
 
     timestamp: list[int]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
+from .message import Message
 from .table import TableSchema
 
 COMPACTION_ID_LENGTH_MAX = 64
@@ -18,7 +19,7 @@ TASK_FILES_MAX = 10_000
 """Files of one task: this many ids are reserved for it."""
 
 
-class CompactionBegin(BaseModel, frozen=True, extra="forbid"):
+class CompactionBegin(Message, frozen=True, extra="forbid"):
     """The body of ``compaction_begin``."""
 
     table: str
@@ -31,7 +32,7 @@ class CompactionBegin(BaseModel, frozen=True, extra="forbid"):
     """After this many seconds without a renewal, uncommitted tasks are dropped."""
 
 
-class CompactionTask(BaseModel, frozen=True, extra="forbid"):
+class CompactionTask(Message, frozen=True, extra="forbid"):
     """Rowsets of one tablet to merge."""
 
     number: NonNegativeInt
@@ -50,7 +51,7 @@ class CompactionTask(BaseModel, frozen=True, extra="forbid"):
     bytes: NonNegativeInt
 
 
-class CompactionPlan(BaseModel, frozen=True, extra="forbid"):
+class CompactionPlan(Message, frozen=True, extra="forbid"):
     """The answer of ``compaction_begin``."""
 
     compaction_id: str
@@ -64,7 +65,7 @@ class CompactionPlan(BaseModel, frozen=True, extra="forbid"):
     ttl_seconds: PositiveInt
 
 
-class MergedFile(BaseModel, frozen=True, extra="forbid"):
+class MergedFile(Message, frozen=True, extra="forbid"):
     """A written file."""
 
     file_id: PositiveInt
@@ -73,7 +74,7 @@ class MergedFile(BaseModel, frozen=True, extra="forbid"):
     """The CRC-32 of the whole file."""
 
 
-class MergedRowset(BaseModel, frozen=True, extra="forbid"):
+class MergedRowset(Message, frozen=True, extra="forbid"):
     """An output rowset. Keys are encoded, in hexadecimal."""
 
     base: MergedFile
@@ -83,7 +84,7 @@ class MergedRowset(BaseModel, frozen=True, extra="forbid"):
     max_key: str
 
 
-class MergedTask(BaseModel, frozen=True, extra="forbid"):
+class MergedTask(Message, frozen=True, extra="forbid"):
     """The result of a task."""
 
     number: NonNegativeInt
@@ -95,20 +96,20 @@ class MergedTask(BaseModel, frozen=True, extra="forbid"):
     """Whether history was left out."""
 
 
-class CompactionCommit(BaseModel, frozen=True, extra="forbid"):
+class CompactionCommit(Message, frozen=True, extra="forbid"):
     """The body of ``compaction_commit``."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
     task: MergedTask
 
 
-class CompactionName(BaseModel, frozen=True, extra="forbid"):
+class CompactionName(Message, frozen=True, extra="forbid"):
     """The body of ``compaction_renew`` and ``compaction_abort``."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
 
 
-class CompactionDone(BaseModel, frozen=True, extra="forbid"):
+class CompactionDone(Message, frozen=True, extra="forbid"):
     """The answer of ``compaction_commit``."""
 
     tablet: PositiveInt
@@ -119,7 +120,7 @@ class CompactionDone(BaseModel, frozen=True, extra="forbid"):
     bytes_freed: NonNegativeInt
 
 
-class CompactionSummary(BaseModel, frozen=True, extra="ignore"):
+class CompactionSummary(Message, frozen=True, extra="ignore"):
     """The result of a distributed compaction of a table."""
 
     table: str
@@ -130,5 +131,5 @@ class CompactionSummary(BaseModel, frozen=True, extra="ignore"):
     rows: int
     bytes_written: int
     bytes_freed: int
-    conflicts: list[str] = []
+    conflicts: list[str] = Field(default_factory=list)
     """Why tasks were not committed: their rowsets had changed. Compact again to merge them."""

@@ -3,15 +3,16 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from .column import ColumnSchema
+from .message import Message
 from .partition_schema import WHOLE, PartitionSchema, TabletPartition
 from .scan import ScanSpec
 from .table import TableOptions
 
 
-class TableStore(BaseModel, frozen=True):
+class TableStore(Message, frozen=True):
     """A store that has tablets of a table, and the table's id there; neither is ever reused."""
 
     store_uuid: str
@@ -21,7 +22,7 @@ class TableStore(BaseModel, frozen=True):
     """Its server's name, if several servers share the table."""
 
 
-class TableDescription(BaseModel, frozen=True):
+class TableDescription(Message, frozen=True):
     """The answer of ``describe_table`` and ``create_table``."""
 
     name: str
@@ -33,11 +34,11 @@ class TableDescription(BaseModel, frozen=True):
     """False: the store numbers every new row in the last key column, so that other key columns may repeat."""
     partitions: list[dict[str, Any]] = Field(default_factory=list)
     options: TableOptions
-    stores: list[TableStore] = []
+    stores: list[TableStore] = Field(default_factory=list)
     """Identifies the table: the store that has it, or all that share it."""
 
 
-class TabletPlace(BaseModel, frozen=True):
+class TabletPlace(Message, frozen=True):
     """One tablet as a server knows it."""
 
     tablet: int
@@ -48,7 +49,7 @@ class TabletPlace(BaseModel, frozen=True):
     """The other server that has it, as far as this one knows; None: this one."""
 
 
-class TabletMap(BaseModel, frozen=True):
+class TabletMap(Message, frozen=True):
     """The answer of ``tablets``: the partitions of a table, and which of its tablets are here."""
 
     schema_version: int
@@ -56,13 +57,13 @@ class TabletMap(BaseModel, frozen=True):
     tablets: list[TabletPlace]
 
 
-class TableNames(BaseModel, frozen=True):
+class TableNames(Message, frozen=True):
     """The answer of ``tables``."""
 
     tables: list[str]
 
 
-class DroppedTable(BaseModel, frozen=True):
+class DroppedTable(Message, frozen=True):
     """A table that was dropped and can be recalled."""
 
     table_id: int
@@ -72,13 +73,13 @@ class DroppedTable(BaseModel, frozen=True):
     """It is kept at least until this time, in UTC; then maintenance deletes it."""
 
 
-class DroppedTables(BaseModel, frozen=True):
+class DroppedTables(Message, frozen=True):
     """The answer of ``dropped_tables``."""
 
     tables: list[DroppedTable]
 
 
-class ColumnStats(BaseModel):
+class ColumnStats(Message):
     """The size of one column on disk, over all rowsets of a tablet or table."""
 
     name: str
@@ -88,7 +89,7 @@ class ColumnStats(BaseModel):
     """Bytes of the cells before encoding and compression."""
 
 
-class KeyIndexStats(BaseModel):
+class KeyIndexStats(Message):
     """How a tablet finds keys in its DiskRowSets."""
 
     bytes: int
@@ -97,7 +98,7 @@ class KeyIndexStats(BaseModel):
     """Whether all rowsets, some, or none are in the index: the others are searched with their Bloom filters."""
 
 
-class TabletStats(BaseModel):
+class TabletStats(Message):
     """The state of one tablet."""
 
     tablet: int
@@ -123,7 +124,7 @@ class TabletStats(BaseModel):
     """Why its rows can be neither read nor written: a file is damaged. The counts above are then 0."""
 
 
-class MemoryStats(BaseModel):
+class MemoryStats(Message):
     """The memory of a whole store's unflushed rows and changes, and its effects since it was opened."""
 
     limit_bytes: int
@@ -142,7 +143,7 @@ class MemoryStats(BaseModel):
     refused_batches: int = 0
 
 
-class TableStats(BaseModel):
+class TableStats(Message):
     """The answer of ``table_stats``."""
 
     name: str
@@ -156,7 +157,7 @@ class TableStats(BaseModel):
     """Of the whole store."""
 
 
-class ScanSplit(BaseModel):
+class ScanSplit(Message):
     """One part of a scan that can be read independently; rows and bytes are estimates from statistics."""
 
     tablet: int
@@ -187,7 +188,7 @@ class ScanSplit(BaseModel):
         return spec.model_copy(update={"split_bytes": None, "all_parts": False, "pin": False, **part})
 
 
-class ScanPlan(BaseModel):
+class ScanPlan(Message):
     """How a scan would run: its snapshot and parts, what it skips and why."""
 
     snapshot: int
@@ -208,7 +209,7 @@ class ScanPlan(BaseModel):
     """Like ``tablets_all``, without tablets in which no row can match."""
 
 
-class DamagedFile(BaseModel):
+class DamagedFile(Message):
     """A file that differs from what was written, or cannot be read."""
 
     path: str
@@ -223,7 +224,7 @@ class DamagedFile(BaseModel):
     next_step: str = ""
 
 
-class Health(BaseModel):
+class Health(Message):
     """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, everything else works; or ``read_only``
     with the reason why writes are rejected."""
 
@@ -234,10 +235,10 @@ class Health(BaseModel):
     """The server's name in its placement; None: it has all tablets of its tables."""
     store_uuid: str = ""
     """Identifies the store: 32 hexadecimal digits, assigned when the data directory was created."""
-    damaged: list[DamagedFile] = []
+    damaged: list[DamagedFile] = Field(default_factory=list)
     clock_ahead_seconds: float = 0.0
     """How far timestamps are ahead of this server's wall clock, if the clock was set back: see docs/servers.md."""
-    processes: dict[str, str] = {}
+    processes: dict[str, str] = Field(default_factory=dict)
     """The processes behind this address, by their names in the placement, each with its ``store_uuid``. Empty: one."""
 
     @property

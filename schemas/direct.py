@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from .limits import Limits
+from .message import Message
 from .partition_schema import PartitionSchema
 from .table import TableSchema
 
@@ -14,7 +15,7 @@ PIN_ID_LENGTH_MAX = 64
 PIN_SECONDS_MAX = 7 * 86_400
 
 
-class PinSnapshot(BaseModel, frozen=True, extra="forbid"):
+class PinSnapshot(Message, frozen=True, extra="forbid"):
     """The body of ``pin_snapshot``."""
 
     table: str
@@ -24,13 +25,13 @@ class PinSnapshot(BaseModel, frozen=True, extra="forbid"):
     """How long to keep the files; each renewal of the pin starts this time again."""
 
 
-class PinName(BaseModel, frozen=True, extra="forbid"):
+class PinName(Message, frozen=True, extra="forbid"):
     """The body of ``renew_pin`` and ``release_pin``."""
 
     pin_id: str = Field(max_length=PIN_ID_LENGTH_MAX)
 
 
-class PinnedTable(BaseModel, frozen=True, extra="forbid"):
+class PinnedTable(Message, frozen=True, extra="forbid"):
     """The answer of ``pin_snapshot``: everything needed to read the files."""
 
     pin_id: str

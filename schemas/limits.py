@@ -1,9 +1,11 @@
 """The limits of a store; settable when it is opened."""
 
-from pydantic import BaseModel, PositiveInt
+from pydantic import PositiveInt
+
+from .message import Message
 
 
-class Limits(BaseModel, frozen=True, extra="forbid"):
+class Limits(Message, frozen=True, extra="forbid"):
     """What a store accepts. Sizes are in bytes."""
 
     cell_bytes: PositiveInt = 64 * 1024

@@ -10,15 +10,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
+from .message import Message
 from .partition_schema import PartitionSchema, TabletPartition
 from .table import TableOptions, TableSchema
 
 MOVE_NAME_LENGTH_MAX = 64
 
 
-class MoveName(BaseModel, frozen=True, extra="forbid"):
+class MoveName(Message, frozen=True, extra="forbid"):
     """The body of ``move_round``, ``move_status``, ``move_forget`` and ``move_abort``."""
 
     move: str = Field(min_length=1, max_length=MOVE_NAME_LENGTH_MAX)
@@ -38,7 +39,7 @@ class MoveBegin(MoveName, frozen=True):
     """Reject writers of the tablet for some seconds, so that little changes after this round."""
 
 
-class MoveFile(BaseModel, frozen=True, extra="forbid"):
+class MoveFile(Message, frozen=True, extra="forbid"):
     """A file of a moving tablet; files never change."""
 
     name: str = Field(pattern=r"^[1-9][0-9]{0,18}\.(base|undo|redo)$")
@@ -86,7 +87,7 @@ class MoveFetch(MoveName, frozen=True):
     file: MoveFile
 
 
-class MoveLacking(BaseModel, frozen=True, extra="forbid"):
+class MoveLacking(Message, frozen=True, extra="forbid"):
     """The answer of ``move_receive``."""
 
     names: tuple[str, ...]
@@ -103,7 +104,7 @@ class MoveHandOver(MoveName, frozen=True):
     """The round that it has prepared."""
 
 
-class MovedAnswers(BaseModel, frozen=True, extra="forbid"):
+class MovedAnswers(Message, frozen=True, extra="forbid"):
     """The answers to numbered writes to one tablet, by writer."""
 
     writer: str
@@ -132,7 +133,7 @@ class MoveState(StrEnum):
     """It was aborted, or has ended: it can no longer hand the tablet over."""
 
 
-class MoveStatus(BaseModel, frozen=True, extra="forbid"):
+class MoveStatus(Message, frozen=True, extra="forbid"):
     """The answer of ``move_status`` and ``move_abort``."""
 
     state: MoveState
@@ -150,7 +151,7 @@ class MoveNote(MoveName, frozen=True):
     """The prepared round, if the tablet is arriving."""
 
 
-class Moves(BaseModel, frozen=True, extra="forbid"):
+class Moves(Message, frozen=True, extra="forbid"):
     """The answer of ``moves``: unfinished moves of a table's tablets, and those by which its tablets came here."""
 
     arriving: tuple[MoveNote, ...] = ()

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel
-
 from .errors import InvalidArgumentError
+from .message import Message
 
 _TERM = re.compile(
     r"""\s*(?P<column>"(?:[^"]|"")+"|[^\s"]+)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*""",
@@ -16,7 +15,7 @@ _TERM = re.compile(
 )
 
 
-class OrderTerm(BaseModel, frozen=True, extra="forbid"):
+class OrderTerm(Message, frozen=True, extra="forbid"):
     """One column of an order. NULLs come last in either direction, unless ``nulls`` says otherwise."""
 
     column: str

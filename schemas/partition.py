@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError
 
 from .errors import InvalidArgumentError
 from .literal import to_json
+from .message import Message
 
 SEED_MAX = (1 << 31) - 1
 
 
-class HashLevel(BaseModel, frozen=True, extra="forbid"):
+class HashLevel(Message, frozen=True, extra="forbid"):
     """Rows are spread over ``buckets`` by the hash of some key columns.
 
     The bucket is what Spark computes as ``pmod(xxhash64(columns), buckets)``; with a ``seed`` other than 0 as
@@ -31,7 +32,7 @@ class HashLevel(BaseModel, frozen=True, extra="forbid"):
     seed: int = Field(default=0, ge=0, le=SEED_MAX)
 
 
-class RangeEnds(BaseModel, frozen=True, extra="forbid"):
+class RangeEnds(Message, frozen=True, extra="forbid"):
     """The ends of a range. ``lower`` and ``upper`` have a value for each of the leading range columns; missing ones
     mean the least value, None means no bound."""
 
@@ -47,7 +48,7 @@ class RangeBound(RangeEnds, frozen=True):
     hash: list[HashLevel] | None = None
 
 
-class RangeLevel(BaseModel, frozen=True, extra="forbid"):
+class RangeLevel(Message, frozen=True, extra="forbid"):
     """Rows are divided by ranges of some key columns: ``bounds``, which may leave gaps, each split at the ``splits``
     within it.
 

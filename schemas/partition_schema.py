@@ -14,12 +14,13 @@ from itertools import pairwise, product
 from math import prod
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json, to_json
+from .message import Message
 from .partition import HashLevel, Level, RangeBound, RangeEnds, RangeLevel
 from .table import TableSchema
 
@@ -39,7 +40,7 @@ Cell = Annotated[Any, AfterValidator(_hashable)]
 """A value of a bound, as JSON."""
 
 
-class HashSchema(BaseModel, frozen=True, extra="forbid"):
+class HashSchema(Message, frozen=True, extra="forbid"):
     """One hash level: the columns by id, in the order in which they are hashed."""
 
     columns: tuple[int, ...]
@@ -47,7 +48,7 @@ class HashSchema(BaseModel, frozen=True, extra="forbid"):
     seed: int = 0
 
 
-class RangePartition(BaseModel, frozen=True, extra="forbid"):
+class RangePartition(Message, frozen=True, extra="forbid"):
     """The rows whose range columns are at least ``lower`` and below ``upper``: values for the leading range columns;
     empty for no bound."""
 
@@ -60,7 +61,7 @@ class RangePartition(BaseModel, frozen=True, extra="forbid"):
         return f"[{_shown(self.lower)}, {_shown(self.upper)})"
 
 
-class TabletPartition(BaseModel, frozen=True, extra="forbid"):
+class TabletPartition(Message, frozen=True, extra="forbid"):
     """The rows of a tablet: those of one range, and of one bucket of each of its hash levels."""
 
     lower: tuple[Cell, ...] = ()
@@ -75,7 +76,7 @@ def sum_of(partitions: Iterable[TabletPartition]) -> str:
     return f"{sum(int.from_bytes(digest) for digest in digests) % (1 << 64):016x}"
 
 
-class RangeSplit(BaseModel, frozen=True, extra="forbid"):
+class RangeSplit(Message, frozen=True, extra="forbid"):
     """A range split in two: below ``at``, and from it on."""
 
     whole: RangePartition
@@ -91,7 +92,7 @@ WHOLE = TabletPartition()
 """The only tablet of an unpartitioned table."""
 
 
-class PartitionSchema(BaseModel, frozen=True, extra="forbid"):
+class PartitionSchema(Message, frozen=True, extra="forbid"):
     """How a table is divided into tablets."""
 
     hash: tuple[HashSchema, ...] = ()

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from .message import Message
 from .partition_schema import Cell, PartitionSchema, RangePartition, TabletPartition
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class Rule(BaseModel, frozen=True, extra="forbid"):
+class Rule(Message, frozen=True, extra="forbid"):
     """Assigns tablets to a server: those of one range, of certain buckets, or both."""
 
     server: str
@@ -35,7 +36,7 @@ class Rule(BaseModel, frozen=True, extra="forbid"):
         return in_range and partition.buckets[: len(self.buckets)] == self.buckets
 
 
-class TablePlacement(BaseModel, frozen=True, extra="forbid"):
+class TablePlacement(Message, frozen=True, extra="forbid"):
     """The placement of one table's tablets."""
 
     servers: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ class TablePlacement(BaseModel, frozen=True, extra="forbid"):
     """The first rule that covers a tablet applies."""
 
 
-class Placement(BaseModel, frozen=True, extra="forbid"):
+class Placement(Message, frozen=True, extra="forbid"):
     """The placement file: the servers by name, each with its locations, the preferred one first."""
 
     servers: dict[str, tuple[str, ...]] = Field(min_length=1)

@@ -8,18 +8,20 @@ NULL never matches a comparison: the logic has three values, and a row is select
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import literal_json
+from .message import Message
 
 ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 
 
-class Comparison(BaseModel, frozen=True, extra="forbid"):
+class Comparison(Message, frozen=True, extra="forbid"):
     """``column op value``; the value is JSON as in ``literal_json``, never NULL."""
 
     op: ComparisonOp
@@ -27,7 +29,7 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
     value: Any
 
 
-class InList(BaseModel, frozen=True, extra="forbid"):
+class InList(Message, frozen=True, extra="forbid"):
     """``column IN (values)`` or ``NOT IN``, without NULL among the values."""
 
     op: Literal["in", "not_in"]
@@ -35,7 +37,7 @@ class InList(BaseModel, frozen=True, extra="forbid"):
     values: list[Any]
 
 
-class Between(BaseModel, frozen=True, extra="forbid"):
+class Between(Message, frozen=True, extra="forbid"):
     """``column BETWEEN lower AND upper``, both included."""
 
     op: Literal["between"]
@@ -44,7 +46,7 @@ class Between(BaseModel, frozen=True, extra="forbid"):
     upper: Any
 
 
-class Like(BaseModel, frozen=True, extra="forbid"):
+class Like(Message, frozen=True, extra="forbid"):
     """``column LIKE pattern``: ``%`` matches any characters, ``_`` one."""
 
     op: Literal["like"]
@@ -52,21 +54,21 @@ class Like(BaseModel, frozen=True, extra="forbid"):
     pattern: str
 
 
-class NullTest(BaseModel, frozen=True, extra="forbid"):
+class NullTest(Message, frozen=True, extra="forbid"):
     """``column IS NULL`` or ``IS NOT NULL``."""
 
     op: Literal["is_null", "is_not_null"]
     column: str
 
 
-class Not(BaseModel, frozen=True, extra="forbid"):
+class Not(Message, frozen=True, extra="forbid"):
     """``NOT arg``."""
 
     op: Literal["not"]
     arg: Predicate
 
 
-class Junction(BaseModel, frozen=True, extra="forbid"):
+class Junction(Message, frozen=True, extra="forbid"):
     """``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR false."""
 
     op: Literal["and", "or"]
@@ -74,9 +76,11 @@ class Junction(BaseModel, frozen=True, extra="forbid"):
 
 
 Predicate = Annotated[Comparison | InList | Between | Like | NullTest | Not | Junction, Field(discriminator="op")]
-Not.model_rebuild()
-Junction.model_rebuild()
-_ADAPTER: TypeAdapter[Predicate] = TypeAdapter(Predicate)
+
+
+@cache
+def _adapter() -> TypeAdapter[Predicate]:
+    return TypeAdapter(Predicate)
 
 
 def parse_tree(tree: Any, limits: Limits) -> Predicate:
@@ -87,7 +91,7 @@ def parse_tree(tree: Any, limits: Limits) -> Predicate:
     """
     _check_raw_size(tree, limits)
     try:
-        predicate = _ADAPTER.validate_python(tree)
+        predicate = _adapter().validate_python(tree)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the filter"

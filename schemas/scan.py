@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, PositiveInt
+from pydantic import PositiveInt
 
 from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
 from .errors import InvalidArgumentError
+from .message import Message
 from .order import OrderTerm
 from .partition_schema import TabletPartition
 
 
-class ScanSpec(BaseModel, frozen=True, extra="forbid"):
+class ScanSpec(Message, frozen=True, extra="forbid"):
     """One scan.
 
     ``columns`` None means all, an empty list means rows without cells (for counting). ``where`` is SQL text or the JSON

@@ -14,24 +14,24 @@ import decimal
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel
 from pydantic_core import from_json
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
 from .literal import from_json as cell_of
 from .literal import literal_json, to_json
+from .message import Message
 from .scan import ScanSpec
 from .write import WriteCommand
 
 
-class SessionCommand(BaseModel, frozen=True, extra="forbid"):
+class SessionCommand(Message, frozen=True, extra="forbid"):
     """The command of a DoExchange that is a session."""
 
     session: Literal[1]
 
 
-class SessionRequest(BaseModel, frozen=True, extra="forbid"):
+class SessionRequest(Message, frozen=True, extra="forbid"):
     """The first line of a request: one of ``get``, ``get_many``, ``scan`` and ``write``."""
 
     get: str | None = None
@@ -47,7 +47,7 @@ class SessionRequest(BaseModel, frozen=True, extra="forbid"):
     """The columns of a row to write."""
 
 
-class SessionDetails(BaseModel, frozen=True, extra="forbid"):
+class SessionDetails(Message, frozen=True, extra="forbid"):
     """The second line of a request; it may be empty."""
 
     key: list[Any] | None = None

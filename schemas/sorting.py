@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from . import compute as pc
 from .errors import InvalidArgumentError
 from .order import OrderTerm
 from .scan import ScanSpec
@@ -87,7 +88,6 @@ def _sorted(
 
 
 def _in_order(rows: pa.Table, terms: Sequence[OrderTerm]) -> pa.Table:
-    import pyarrow.compute as pc  # expensive to import, and few scans need it
 
     columns: list[tuple[str, pa.ChunkedArray, str]] = []
     for number, term in enumerate(terms):

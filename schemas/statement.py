@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from .errors import InvalidArgumentError
+from .message import Message
 from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability
 
 
@@ -22,7 +23,7 @@ class StatementKind(StrEnum):
     """Restore the table to its state at ``as_of``, changing only the rows that differ."""
 
 
-class Statement(BaseModel, frozen=True, extra="forbid"):
+class Statement(Message, frozen=True, extra="forbid"):
     """The body of ``execute``: one commit, computed from the rows just before it."""
 
     table: str

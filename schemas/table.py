@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import to_json
+from .message import Message
 from .names import check_column_name, check_identifier
 from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
@@ -22,7 +23,7 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
 
 
-class TableOptions(BaseModel, frozen=True, extra="forbid"):
+class TableOptions(Message, frozen=True, extra="forbid"):
     """The options of a table, settable at creation and later."""
 
     history_max_age_seconds: PositiveInt = 7 * 24 * 3600
@@ -41,7 +42,7 @@ class TableOptionsDict(TypedDict, total=False):
     comment: str
 
 
-class TableDefinition(BaseModel, frozen=True, extra="forbid"):
+class TableDefinition(Message, frozen=True, extra="forbid"):
     """The body of ``create_table``."""
 
     name: str
@@ -125,7 +126,7 @@ def _type_word(field: pa.Field, chosen: str | None) -> str:
     return str(kind)
 
 
-class TableSchema(BaseModel, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_property,)):
     """The schema of a table at one version; immutable.
 
     ``columns`` begin with the primary key, in key order. Ids come from ``next_column_id`` and are never reused. Without

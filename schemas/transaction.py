@@ -6,8 +6,9 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
+from .message import Message
 from .operation import Operation
 from .write import RowError, TransactionName, WriteResult
 
@@ -24,7 +25,7 @@ class StagedBatch(NamedTuple):
     op: Operation | None = None
 
 
-class ServerRows(BaseModel):
+class ServerRows(Message):
     """Which staged rows went to one of several servers."""
 
     server: str
@@ -57,7 +58,7 @@ class ServerRows(BaseModel):
         raise IndexError(f"row {row} is outside the rows of the server {self.server!r}")
 
 
-class StageResult(BaseModel, frozen=True):
+class StageResult(Message, frozen=True):
     """The answer for a part that is staged and durable."""
 
     transaction: str
@@ -90,7 +91,7 @@ class StageResult(BaseModel, frozen=True):
         return error.model_copy(update={"row": position, "part": self.part, "server": None})
 
 
-class TransactionCommit(BaseModel, frozen=True, extra="forbid"):
+class TransactionCommit(Message, frozen=True, extra="forbid"):
     """The body of ``commit_transaction``: what to make visible, at one timestamp."""
 
     transaction: TransactionName
@@ -103,7 +104,7 @@ class TransactionCommit(BaseModel, frozen=True, extra="forbid"):
     """With ``app_id``: skip the commit if this application has already committed this version or a later one."""
 
 
-class TransactionAbort(BaseModel, frozen=True, extra="forbid"):
+class TransactionAbort(Message, frozen=True, extra="forbid"):
     """The body of ``abort_transaction``."""
 
     transaction: TransactionName

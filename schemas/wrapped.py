@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from . import compute as pc
+
 
 def bare_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the cells of an array of ``kind``, without wrapping."""
@@ -23,7 +25,6 @@ def unwrapped(array: pa.Array) -> pa.Array:
         return unwrapped(array.storage)
     if not isinstance(array, pa.RunEndEncodedArray):
         return array
-    import pyarrow.compute as pc  # expensive to import, and few arrays need it
 
     numbers = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(range(len(array.values)), pa.int32()))
     codes = pc.run_end_decode(numbers.slice(array.offset, len(array)))

@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
+from .message import Message
 from .operation import Operation
 
 ROW_ERRORS_MAX = 1_000
@@ -33,7 +34,7 @@ class CommitMode(StrEnum):
     STREAM = "stream"
 
 
-class Stage(BaseModel, frozen=True, extra="forbid"):
+class Stage(Message, frozen=True, extra="forbid"):
     """Where to stage rows of a write that belongs to a transaction; the client chooses both names."""
 
     transaction: TransactionName
@@ -41,7 +42,7 @@ class Stage(BaseModel, frozen=True, extra="forbid"):
     """A name for rows of one table, unique to each attempt to write them; the commit lists the parts that count."""
 
 
-class WriteCommand(BaseModel, frozen=True, extra="forbid"):
+class WriteCommand(Message, frozen=True, extra="forbid"):
     """The command of a DoPut stream: ``op`` on ``table``, for every batch of the stream."""
 
     table: str
@@ -59,7 +60,7 @@ class WriteCommand(BaseModel, frozen=True, extra="forbid"):
     """Stage the rows, as a part of a transaction, instead of applying them."""
 
 
-class RowError(BaseModel, frozen=True):
+class RowError(Message, frozen=True):
     """Why a row was rejected. ``row`` is its position in the data."""
 
     row: int
@@ -72,7 +73,7 @@ class RowError(BaseModel, frozen=True):
         return f"row {self.row:,}"
 
 
-class WriteResult(BaseModel, frozen=True):
+class WriteResult(Message, frozen=True):
     """The outcome of a write.
 
     ``timestamp`` is that of the last commit, even if no row was applied; a scan ``as_of`` it sees the whole write.

@@ -4,18 +4,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import nyala
 
+SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
 NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb")
 """Not by any of these starts: a store without SQL text, statements and data frames needs none of them."""
 REPORT = f"""
 import json, sys
 def report():
-    print(json.dumps([name for name in {(*NEVER, "typer", "rich", "numpy", "pyarrow", "grpc")} if name in sys.modules]))
+    print(json.dumps([name for name in {NEVER + SELDOM} if name in sys.modules]))
 """
 
 IMPORT = "import nyala\nreport()"
@@ -25,6 +27,15 @@ with nyala.open({store!r}) as db:
     assert db.table("t").get(2) == {{"id": 2, "name": "b"}}
     report()
 """
+MESSAGES = OPEN_AND_GET.replace(
+    "report()",
+    """
+    from nyala.schemas.message import Message
+    kinds = Message.__subclasses__()
+    ready = [kind.__name__ for kind in kinds if kind.__pydantic_complete__]
+    print(json.dumps([len(kinds) > 50, *ready]))
+""",
+)
 SERVE = """
 import os, signal
 from nyala.flight_server import lifecycle
@@ -51,24 +62,31 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def loaded(script: str, store: Path) -> set[str]:
-    """Run a script in a process of its own; return which of the modules it imported."""
+def loaded(script: str, store: Path) -> list[Any]:
+    """Run a script in a process of its own; return the list that it prints: which of the modules it imported."""
     done = subprocess.run(
         [sys.executable, "-c", REPORT + script.format(store=str(store))], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
-    return set(json.loads(line))
+    return json.loads(line)
 
 
 def test_import_loads_nothing(store: Path) -> None:
-    assert loaded(IMPORT, store) == set()
+    assert loaded(IMPORT, store) == []
 
 
 def test_open_and_get_load_the_engine_alone(store: Path, library: Path) -> None:
-    assert loaded(OPEN_AND_GET, store) == {"numpy", "pyarrow"}
+    assert set(loaded(OPEN_AND_GET, store)) == {"numpy", "pyarrow"}
+
+
+def test_checks_are_built_for_the_messages_that_a_start_meets(store: Path, library: Path) -> None:
+    has_many, *ready = loaded(MESSAGES, store)
+    assert has_many
+    assert "Footer" in ready
+    assert len(ready) < 20
 
 
 def test_a_server_is_ready_without_a_compiler(store: Path, library: Path) -> None:
     """llvmlite makes the few instructions of the hook in Arrow's server; nothing else uses it."""
-    assert loaded(SERVE, store) <= {"numpy", "pyarrow", "typer", "rich", "llvmlite"}
+    assert set(loaded(SERVE, store)) <= {"numpy", "pyarrow", "typer", "rich", "llvmlite"}

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from ...schemas import compute as pc
 
 PIECE_ROWS = 32_768
 """Rows converted to text at a time."""

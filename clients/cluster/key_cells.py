@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.literal import from_json
 from ...schemas.wrapped import unwrapped

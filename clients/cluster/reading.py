@@ -12,8 +12,8 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.errors import NotFoundError, WrongServerError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream

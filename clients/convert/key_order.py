@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ...schemas import compute as pc
+
 _GLANCE_ROWS = 64
 """Unordered rows show it within this many: the others are then not examined."""
 
@@ -30,7 +32,6 @@ class KeyOrder:
 
 
 def _ascends(keys: pa.RecordBatch) -> bool:
-    import pyarrow.compute as pc  # expensive to import, and only loads need it
 
     rows = keys.num_rows - 1
     before, after = keys.slice(0, rows).columns, keys.slice(1).columns

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnOptions
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType, holder, nearest, nearest_word
@@ -131,7 +132,6 @@ def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
 
 def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
     """Return which unsigned columns fit in int64, and problems of timestamps that are too fine for a table."""
-    import pyarrow.compute as pc  # expensive to import, and few columns need it
 
     held: dict[str, LogicalType] = {}
     lossy: list[str] = []

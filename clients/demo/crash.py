@@ -6,9 +6,9 @@ import threading
 import time
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 
+from ...schemas import compute as pc
 from ...schemas.errors import InternalError, StoreError
 from ..api.connect import connect
 from ..api.table import Table

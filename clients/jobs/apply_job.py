@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel
 
+from ...schemas import compute as pc
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.operation import Operation

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as csv
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from .file_format import ReadOptions
 from .text_cells import BadRow, Piece, columns_of_text, without

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, Field, NonNegativeInt
 
+from ...schemas import compute as pc
 from ...schemas.changes import BEFORE, OPS
 from ...schemas.errors import ConflictError, CorruptionError
 from .folder import Folder

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel
 
+from ...schemas import compute as pc
 from ...schemas.changes import feed_schema
 from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, CorruptionError, RowErrors

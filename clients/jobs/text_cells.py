@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import from_json

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructType
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError

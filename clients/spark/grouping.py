@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.operation import Operation
 from .alignment import operations_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.aggregate import AggregateFunction
 from ...schemas.errors import InvalidArgumentError
 from ..vectors.arrow import to_arrow

@@ -15,8 +15,8 @@ from enum import Enum
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ..kernels import aggregate as kernels
 from ..vectors.arrow import to_arrow

@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 import numpy as np
 import zstandard
-from pydantic import BaseModel, JsonValue, NonNegativeInt, ValidationError
+from pydantic import Field, JsonValue, NonNegativeInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.message import Message
 from ..codecs.codec import PAGE_ROWS
 from ..vectors.physical import PhysicalType
 from .format import HEADER_BYTES, TAIL_BYTES, TRAILER_BYTES, Trailer, page_crc
@@ -34,7 +35,7 @@ Read = Callable[[int, int], np.ndarray]
 """Returns this many bytes (uint8) from an offset on."""
 
 
-class ZoneEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
+class ZoneEntry(Message, frozen=True, strict=True, extra="ignore"):
     """The bounds of one page, as in `ZoneMap`, in JSON's types."""
 
     min: int | str | None
@@ -43,7 +44,7 @@ class ZoneEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
     has_nan: bool = False
 
 
-class PageEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
+class PageEntry(Message, frozen=True, strict=True, extra="ignore"):
     """The position and content of one page."""
 
     offset: NonNegativeInt
@@ -53,7 +54,7 @@ class PageEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
     zone: ZoneEntry | None = None
 
 
-class StreamEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
+class StreamEntry(Message, frozen=True, strict=True, extra="ignore"):
     """One stream: the cells of a column in row order, cut into pages."""
 
     column_id: int
@@ -83,12 +84,12 @@ class StreamEntry(BaseModel, frozen=True, strict=True, extra="ignore"):
         return self.pages if self.dictionary is None else [*self.pages, self.dictionary]
 
 
-class Footer(BaseModel, frozen=True, strict=True, extra="ignore"):
+class Footer(Message, frozen=True, strict=True, extra="ignore"):
     """All metadata of a file's pages."""
 
     file_id: NonNegativeInt
     kind: str
-    required_features: list[str] = []
+    required_features: list[str] = Field(default_factory=list)
     streams: list[StreamEntry]
     metadata: dict[str, JsonValue]
     """The caller's metadata, returned unchanged."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
 

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.message import Message
 from ...schemas.moving import MovedAnswers
 from ...schemas.write import SEQ_MAX, Durability, WriteResult
 from ..record.log_note import Note, NoteKind
@@ -79,27 +80,27 @@ class _Answer(WriteResult, frozen=True):
     timestamp: int = 0
 
 
-class _AnswerNote(BaseModel):
+class _AnswerNote(Message):
     writer: str
     seq: int
     answer: _Answer
 
 
-class _LoggedAnswer(BaseModel):
+class _LoggedAnswer(Message):
     seq: int
     lsn: int
     timestamp: int
     answer: _Answer
 
 
-class _LoggedWriter(BaseModel):
+class _LoggedWriter(Message):
     table: int
     writer: str
     floor: int
     answers: list[_LoggedAnswer]
 
 
-class _WritersNote(BaseModel):
+class _WritersNote(Message):
     writers: list[_LoggedWriter]
 
 

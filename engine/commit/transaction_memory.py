@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ...schemas.errors import CorruptionError
+from ...schemas.message import Message
 from ...schemas.transaction import TransactionResult
 from ..record.log_note import Note, NoteKind
 
@@ -24,7 +25,7 @@ APPLICATIONS_KEPT = 4096
 """The most in a store; the oldest commits are forgotten first."""
 
 
-class CommittedTransaction(BaseModel, frozen=True, extra="forbid"):
+class CommittedTransaction(Message, frozen=True, extra="forbid"):
     """A transaction in the log; ``timestamp`` is that of its record."""
 
     transaction: str
@@ -40,7 +41,7 @@ class CommittedTransaction(BaseModel, frozen=True, extra="forbid"):
         return TransactionResult(**self.model_dump(exclude={"transaction"}))
 
 
-class CommittedVersion(BaseModel, frozen=True, extra="forbid"):
+class CommittedVersion(Message, frozen=True, extra="forbid"):
     """The newest version that an application committed."""
 
     app_id: str
@@ -51,7 +52,7 @@ class CommittedVersion(BaseModel, frozen=True, extra="forbid"):
 Stamped = TypeVar("Stamped", CommittedTransaction, CommittedVersion)
 
 
-class _Told(BaseModel, extra="forbid"):
+class _Told(Message, extra="forbid"):
     """The body of a note."""
 
     transactions: list[CommittedTransaction] = Field(default_factory=list)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from pydantic import BaseModel
 
 from ...schemas.errors import CorruptionError
+from ...schemas.message import Message
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
@@ -44,7 +44,7 @@ class ColumnEncoding:
     """Rows of a page of base cells; a power of two."""
 
 
-class DeltaFileMetadata(BaseModel, frozen=True, extra="ignore"):
+class DeltaFileMetadata(Message, frozen=True, extra="ignore"):
     """The metadata in the footer of a delta file."""
 
     rowset_id: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
 from .numbers import Value, is_number, rounded, word

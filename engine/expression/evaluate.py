@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
+from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
 from .assign import convert

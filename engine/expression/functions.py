@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
+from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from .numbers import Value, is_number, rounded, word
 

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 
 Value: TypeAlias = pa.Array | pa.Scalar

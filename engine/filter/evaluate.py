@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 from .arrow import array_of, mask_of, scalar_of, text_of

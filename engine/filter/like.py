@@ -15,8 +15,8 @@ Arrow's own ``match_like`` is not used: between two ``%`` it takes an escaped ba
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ..vectors.physical import PhysicalType
 from .bound import FALSE, Compare, LikeMatch, Matcher, Node, NullTest, all_of, any_of

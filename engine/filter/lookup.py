@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ..kernels import membership
 from ..vectors.memory import address_of, allocate
 from ..vectors.physical import PhysicalType

@@ -17,9 +17,10 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+from ...schemas.message import Message
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
@@ -35,7 +36,7 @@ _VERSION = 1
 _HEADER = struct.Struct("<8sIQI")
 
 
-class RowsetEntry(BaseModel, frozen=True, extra="forbid"):
+class RowsetEntry(Message, frozen=True, extra="forbid"):
     """A DiskRowSet; ``id`` is also that of its base file."""
 
     id: PositiveInt
@@ -55,7 +56,7 @@ class RowsetEntry(BaseModel, frozen=True, extra="forbid"):
         return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
-class MovedEntry(BaseModel, frozen=True, extra="forbid"):
+class MovedEntry(Message, frozen=True, extra="forbid"):
     """A move that brought or took a tablet."""
 
     name: str
@@ -66,7 +67,7 @@ class MovedEntry(BaseModel, frozen=True, extra="forbid"):
     """The tablet's number on the server that it came from."""
 
 
-class ArrivingEntry(BaseModel, frozen=True, extra="forbid"):
+class ArrivingEntry(Message, frozen=True, extra="forbid"):
     """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
 
     name: str
@@ -88,7 +89,7 @@ class ArrivingEntry(BaseModel, frozen=True, extra="forbid"):
         return [name for rowset in self.rowsets for name in rowset.file_names]
 
 
-class TabletEntry(BaseModel, frozen=True, extra="forbid"):
+class TabletEntry(Message, frozen=True, extra="forbid"):
     id: PositiveInt
     inserts_durable_lsn: NonNegativeInt = 0
     """New rows up to this log position are in base files."""
@@ -145,7 +146,7 @@ class TabletEntry(BaseModel, frozen=True, extra="forbid"):
         return next(rowset for rowset in self.rowsets if rowset.id == rowset_id)
 
 
-class TableEntry(BaseModel, frozen=True, extra="forbid"):
+class TableEntry(Message, frozen=True, extra="forbid"):
     id: PositiveInt
     name: str
     schema_: TableSchema
@@ -160,14 +161,14 @@ class TableEntry(BaseModel, frozen=True, extra="forbid"):
     """The newest commit that changed rows, unless the log has a newer one."""
 
 
-class CleanStopEntry(BaseModel, frozen=True, extra="forbid"):
+class CleanStopEntry(Message, frozen=True, extra="forbid"):
     """The end of the log when the store was closed; removed while it is open."""
 
     last_lsn: NonNegativeInt
     crc: NonNegativeInt
 
 
-class Manifest(BaseModel, frozen=True, extra="forbid"):
+class Manifest(Message, frozen=True, extra="forbid"):
     """The whole document."""
 
     store_uuid: str

@@ -16,9 +16,10 @@ from enum import IntEnum
 from functools import cached_property
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from ...schemas.errors import CorruptionError
+from ...schemas.message import Message
 from ..codecs.codec import CorruptPageError, require
 from ..vectors.arrow import from_arrow
 from ..vectors.arrow_stream import stream_of
@@ -64,7 +65,7 @@ class Change:
         return {column_id: from_arrow(column, physical_of(column.type)) for column_id, column in columns}
 
 
-class Attachment(BaseModel, frozen=True, extra="forbid"):
+class Attachment(Message, frozen=True, extra="forbid"):
     """A rowset that a commit adds to a tablet; its base file is durable."""
 
     tablet_id: int = Field(exclude=True)

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError, UnreadableFileError
 from ...schemas.table import TableSchema

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel
 
 from ...schemas.errors import CorruptionError
+from ...schemas.message import Message
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
@@ -35,7 +35,7 @@ from .key_filter import KEY_FILTER, SPLIT_BLOCK, filter_cells
 KEY_INDEX = StreamKey(LIVE, "key_index")
 
 
-class RowsetMetadata(BaseModel, frozen=True, extra="ignore"):
+class RowsetMetadata(Message, frozen=True, extra="ignore"):
     """The rowset's metadata in the footer of a base file. Keys are encoded, in hexadecimal."""
 
     row_count: int
@@ -47,7 +47,7 @@ class RowsetMetadata(BaseModel, frozen=True, extra="ignore"):
     """The kind of key filter (`key_filter`); 0 for none."""
 
 
-class ColumnsMetadata(BaseModel, frozen=True, extra="ignore"):
+class ColumnsMetadata(Message, frozen=True, extra="ignore"):
     """The metadata in the footer of a base file with some columns of a rowset."""
 
     rowset_id: int

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
 from ...schemas.table import TableSchema

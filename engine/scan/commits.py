@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.changes import OPS, ChangeSpec
 from ...schemas.commits import COMMITS_MAX, COUNTS, commits_table, since_of
 from ...schemas.errors import InvalidArgumentError

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.batches import in_one
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits

@@ -14,8 +14,8 @@ import threading
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema

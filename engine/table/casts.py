@@ -11,8 +11,8 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.casts import is_castable
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ...schemas import compute as pc
 from ...schemas.batches import in_one
 from ...schemas.casts import is_castable
 from ...schemas.column import ColumnSchema

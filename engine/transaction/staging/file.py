@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-from pydantic import BaseModel, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import NonNegativeInt, PositiveInt, ValidationError
 
 from ....schemas.errors import CorruptionError
+from ....schemas.message import Message
 from ....schemas.operation import Operation
 from ...codecs.checksum import crc32
 from ...fs.copy import read_exactly
@@ -47,7 +48,7 @@ _OPERATIONS: dict[Operation, int] = {
 _BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
 
 
-class PartInfo(BaseModel, frozen=True, extra="forbid"):
+class PartInfo(Message, frozen=True, extra="forbid"):
     """The metadata of a part, in the head of its file."""
 
     transaction: str

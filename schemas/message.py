@@ -1,0 +1,20 @@
+"""Message: the base of everything that is written as JSON.
+
+A process meets few kinds of messages, and to build the checks of all takes a tenth of its start: so those of each kind
+are built with its first instance.
+"""
+
+from typing import TYPE_CHECKING
+
+from pydantic import VERSION, BaseModel
+
+_SAFE_SINCE = (2, 14)
+"""Earlier versions of pydantic may fail if two threads build the checks of one model at once."""
+_IS_SAFE = tuple(int(number) for number in VERSION.split(".")[:2]) >= _SAFE_SINCE
+
+if TYPE_CHECKING:
+    Message = BaseModel  # so that a message may be frozen or not
+else:
+
+    class Message(BaseModel, defer_build=_IS_SAFE):
+        """A model of pydantic that is made ready when it is first used."""
