@@ -76,6 +76,8 @@ def messages(
             if chunk.data is None:
                 yield Remark(sized(metadata, "a message", config.request_bytes_max))
                 continue
+            if not number:
+                _check_names(chunk.data.schema)
             yield ReceivedBatch(
                 _checked(chunk.data, number, config),
                 sized(metadata, "the metadata of a batch", config.request_bytes_max),
@@ -147,6 +149,13 @@ class BodyReader:
         if len(self._checked) >= _HEADS_MAX:
             self._checked.clear()
         self._checked.add(known)
+
+
+def _check_names(schema: pa.Schema) -> None:
+    try:
+        _ = schema.names
+    except UnicodeDecodeError:
+        raise InvalidArgumentError("the schema is not valid Arrow: the name of a column is not UTF-8") from None
 
 
 def _check_size(size: int, number: int, config: ServerConfig) -> None:

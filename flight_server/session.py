@@ -309,6 +309,7 @@ def _schema(text: str | None) -> pa.Schema:
         raise InvalidArgumentError("get_many and write need an arrow_schema: an Arrow schema message in Base64")
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        _ = schema.names  # raises a ValueError unless they are UTF-8
     except (pa.ArrowException, OSError, binascii.Error, ValueError) as error:
         raise InvalidArgumentError(f"arrow_schema is not an Arrow schema in Base64: {error}") from None
     if any(pa.types.is_dictionary(field.type) for field in schema):

@@ -27,6 +27,8 @@ _BY_CLIENT_ALONE = {
 }
 """Casts (column, data) that clients make instead of the store; they reject all rows if one value does not fit."""
 
+_DIGITS = {4: 9, 8: 18, 16: 38, 32: 76}
+"""The most digits of decimals, by their bytes."""
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _KINDS = {
     "null": (pa.null(),),
@@ -50,4 +52,11 @@ def kind_of(given: pa.DataType) -> str:
 def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether the store casts cells to a column's type, refusing only values that do not fit."""
     kind, given = kind_of(target), kind_of(source)
+    if given == kind == "decimal":
+        return _is_rescalable(bare_type(source), target)
     return given == "null" or (given in FITTING.get(kind, ()) and (kind, given) not in _BY_CLIENT_ALONE)
+
+
+def _is_rescalable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether Arrow has the power of ten between two decimal types: without a check, it reads past the last."""
+    return target.scale - _DIGITS[16] <= source.scale <= _DIGITS[source.byte_width]

@@ -20,6 +20,8 @@ from ...schemas.wrapped import unwrapped
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MILLISECONDS_A_DAY = 86_400_000
+_SAFE_DIGITS = 38
+"""So many digits a decimal has in 16 bytes; of more, Arrow loses the first ones without a word."""
 _LARGEST_DAY = (2**63 - 1) // (86_400 * 1_000_000)
 """The last day, counted from 1970, that has microseconds in 64 bits."""
 
@@ -84,11 +86,21 @@ def _as_decimal(array: pa.Array, scale: int) -> pa.Array:
 
 
 def _overflowing(array: pa.Array, target: pa.DataType) -> np.ndarray | None:
-    """Return where finite doubles exceed the range of floats, and Arrow makes infinities; None for none."""
-    if not (pa.types.is_float32(target) and pa.types.is_float64(array.type)):
+    """Return where Arrow makes something else of numbers that are too large: infinities of doubles, whatever is left of
+    decimals that get more digits after the point; None for none."""
+    is_ = pa.types
+    if is_.is_float32(target) and is_.is_float64(array.type):
+        beyond = bools(pc.and_(pc.is_finite(array), pc.is_inf(array.cast(target))))
+    elif is_.is_decimal(target) and is_.is_decimal(array.type) and _digits_as(array.type, target) > _SAFE_DIGITS:
+        beyond = _beyond_decimal(array, target)
+    else:
         return None
-    beyond = bools(pc.and_(pc.is_finite(array), pc.is_inf(array.cast(target))))
     return beyond if beyond.any() else None
+
+
+def _digits_as(source: pa.DataType, target: pa.DataType) -> int:
+    """Return the digits that decimals of one type may have at the scale of another."""
+    return source.precision + target.scale - source.scale
 
 
 def _misfits(array: pa.Array, target: pa.DataType) -> np.ndarray:

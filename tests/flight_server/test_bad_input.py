@@ -77,6 +77,7 @@ WRONG_SCHEMAS = {
     "a column of another type": pa.record_batch({"id": ["a"], "city": ["b"]}),
     "a column that is not there": pa.record_batch({"id": [1], "town": ["b"]}),
     "a list": pa.record_batch({"id": [1], "city": [["b"]]}),
+    "a name that is not UTF-8": pa.record_batch([pa.array([1])], pa.schema([pa.field(b"\xc0", pa.int64())])),  # pyright: ignore[reportArgumentType]
     "a dictionary with an index out of range": pa.record_batch(
         {
             "id": [1],

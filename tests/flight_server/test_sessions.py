@@ -106,6 +106,7 @@ def test_writes_in_flight_are_answered_though_nothing_follows(served: Served, se
 
 # What is wrong
 
+NO_TEXT = pa.schema([pa.field(b"\xc0", pa.int64())])  # pyright: ignore[reportArgumentType]
 WRONG = {
     "no JSON": (b"gaga", None, b""),
     "nothing": (b"", None, b""),
@@ -123,6 +124,7 @@ WRONG = {
     "no schema": ({"write": {"table": "homes"}}, None, b"x"),
     "no Base64": ({"write": {"table": "homes"}, "arrow_schema": "%"}, None, b"x"),
     "no Arrow schema": ({"write": {"table": "homes"}, "arrow_schema": "AAAA"}, None, b"x"),
+    "a name that is no text": (write_line(NO_TEXT), None, pa.record_batch({"id": [1]}).serialize().to_pybytes()),
     "no batch": (write_line(SCHEMA), None, b""),
     "no Arrow batch": (write_line(SCHEMA), None, b"\xff\xff\xff\xff" + b"\x10\0\0\0" + b"\x99" * 64),
     "a schema as batch": (write_line(SCHEMA), None, SCHEMA.serialize().to_pybytes()),

@@ -47,3 +47,13 @@ def test_what_a_store_casts(column: str) -> None:
     assert set(BY_STORE[column]) <= set(FITTING[column])
     others = set(TYPES) - set(made)
     assert not [each for kind in others for each in TYPES[kind] if is_castable(each, target)]
+
+
+@pytest.mark.parametrize(
+    "wild",
+    [pa.decimal128(10, 93), pa.decimal128(10, 39), pa.decimal128(10, -90), pa.decimal256(10, 77), pa.decimal32(9, 10)],
+)
+def test_decimals_whose_scale_arrow_has_no_power_of_ten_for_never_fit(wild: pa.DataType) -> None:
+    for given in (wild, pa.dictionary(pa.int32(), wild), pa.run_end_encoded(pa.int32(), wild)):
+        assert not is_castable(given, pa.decimal128(10, 2))
+    assert is_castable(pa.decimal256(76, 76), pa.decimal128(38, 38))
