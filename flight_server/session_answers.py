@@ -12,6 +12,8 @@ import pyarrow.flight as fl
 from .calls import Call
 from .client_gone import ClientGoneError
 
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
 Pending = Callable[[], bytes]
 """Waits until a write is durable, and returns its answer."""
 
@@ -37,6 +39,8 @@ class SessionAnswers:
         self._queue: queue.Queue[Pending | None] = queue.Queue(ahead)
         self._thread: threading.Thread | None = None
         self._is_gone = False
+        self._schema = pa.schema([]), b""
+        """The schema of the last rows, and its Arrow message."""
 
     def send(self, answer: bytes, rows: pa.Table | None = None) -> None:
         """Send an answer, after ``wait``; ``rows`` follow it as an Arrow stream.
@@ -45,11 +49,7 @@ class SessionAnswers:
             ClientGoneError: the client is gone.
         """
         if rows is not None:
-            sink = pa.BufferOutputStream()
-            sink.write(answer + b"\n")
-            with pa.ipc.new_stream(sink, rows.schema) as stream:
-                stream.write_table(rows)
-            answer = sink.getvalue()  # pyright: ignore[reportAssignmentType]
+            answer = b"%b\n%b" % (answer, self._stream(rows))
         self._call.waits_for_client()
         try:
             self._writer.write_metadata(answer)
@@ -57,6 +57,13 @@ class SessionAnswers:
             raise ClientGoneError("the client disconnected before its answer") from None
         finally:
             self._call.waiting_since = None
+
+    def _stream(self, rows: pa.Table) -> bytes:
+        """Return rows without dictionaries as an Arrow stream."""
+        if not rows.schema.equals(self._schema[0], check_metadata=True):
+            self._schema = rows.schema, rows.schema.serialize().to_pybytes()
+        batches = [batch.serialize().to_pybytes() for batch in rows.to_batches()]
+        return b"".join((self._schema[1], *batches, _END_OF_STREAM))
 
     def add(self, pending: Pending) -> None:
         """Let the second thread answer; waits while too many answers are due."""

@@ -21,6 +21,9 @@ BYTES_MAX = 256 << 10
 _WAIT_SECONDS = 0.05
 """How long one may take by the clock: other threads may work for it, and it may wait for a disk."""
 
+_CHECK_SECONDS = 0.001
+"""A look at the clocks and at the client costs as much as a step of a short scan."""
+
 
 class LongScanError(Exception):
     """The scan needs more than a short one may."""
@@ -36,11 +39,16 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
         StoreError: the scan is invalid, or the client is gone.
     """
     is_long = _limit()
+    check_from = time.monotonic() + _CHECK_SECONDS
 
     def check() -> None:
+        nonlocal check_from
+        if (now := time.monotonic()) < check_from:
+            return
+        check_from = now + _CHECK_SECONDS
         if is_long():
             raise LongScanError
-        call.step()
+        call.check()
 
     with serving(Request(call.peer.address, check)):
         stream = store.scan(spec)

@@ -23,6 +23,7 @@ from . import scanning
 from .chunk import ChangeRange, ScanRequest
 from .few import rows_of_few_keys
 from .planned_scans import PlannedScan, PlannedScans
+from .point_scan import PointScans
 from .pool import ScanPool
 from .snapshots import Snapshots
 
@@ -49,9 +50,12 @@ class Reads:
         self._pool = pool
         self._options = options
         self._filters = FilterCache(options.limits)
+        self._points = PointScans(mvcc.snapshot, self._filters, options.limits)
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
+        if (point := self._points.scan(spec, self._table)) is not None:
+            return point
         if spec.checked().order_by:
             return sorted_stream(spec, self._key(spec), self.scan)
         if (planned := self._planned.of(spec)) and (stream := self._planned_stream(spec, planned)):

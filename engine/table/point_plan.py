@@ -86,6 +86,13 @@ class PointPlan:
             if known.columns[: len(known.primary_key)] != list(self._key_columns):
                 return UNDECIDED
             self._known = known
+        cells = self.raw_cells(key, snapshot, limits, self.columns)
+        return cells if cells is None or cells is UNDECIDED else self._row(cells)
+
+    def raw_cells(
+        self, key: Sequence[Any], snapshot: int, limits: Limits, columns: RowColumns
+    ) -> list[RawCell] | Undecided | None:
+        """Return the cells of some columns, which come from ``columns_of``; else like ``get``."""
         raw = [convert(value) for convert, value in zip(self._raw_keys, key, strict=True)]
         if None in raw or any(len(raw[i]) > limits.cell_bytes for i in self._strings):
             return UNDECIDED
@@ -94,12 +101,12 @@ class PointPlan:
         if tablet is UNDECIDED or placed is None:
             return UNDECIDED
         try:
-            cells = None if tablet is None else read_row(tablet, placed, raw, snapshot, self.columns)
+            cells = None if tablet is None else read_row(tablet, placed, raw, snapshot, columns)
         except UndecidedError:
             return UNDECIDED
         if tablet is not None and snapshot < tablet.version.history_floor:
             return UNDECIDED
-        return None if cells is None else self._row(cells)
+        return cells
 
     def _row(self, cells: list[RawCell]) -> dict[str, Any]:
         for i, convert in self._conversions:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,8 @@ class TableVersion:
     partitions: PartitionSchema = UNPARTITIONED
     row_plans: dict[tuple[Operation, tuple[str, ...]], RowPlan | None] = field(default_factory=dict, init=False)
     """Filled by `row_plan.plan_of`."""
+    point_scans: dict[Any, Any] = field(default_factory=dict, init=False)
+    """Filled by `scan/point_scan`."""
     descriptions: dict[str, TableDescription] = field(default_factory=dict, init=False)
     """By the table's name; filled by `stats.described`."""
 
