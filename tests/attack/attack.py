@@ -24,7 +24,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,15 +31,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 import pyarrow as pa
 import pyarrow.flight as fl
 
-MIB = 1 << 20
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("price", pa.float64())])
+from tests.attack.attackers import ATTACKS as CALLS
+from tests.attack.attackers import MIB, PATIENCE_SECONDS, SCHEMA, put, rows
+from tests.attack.session_attackers import SESSION_ATTACKS, Session, sessions
+
+ATTACKS = CALLS | SESSION_ATTACKS
 ROWS = 2_000_000
 """Enough that a scan of all does not fit into what the transport holds for a client."""
 HALF_OPEN = 500
-PATIENCE_SECONDS = 90.0
+FEW = 16
+"""Threads and files that may be left: the transport keeps some for the next calls."""
+LET_GO_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,10 @@ class Outcome:
     failed: int
     """Requests of the honest client that failed beside the attack."""
     asked: int
+    threads_left: int
+    """Threads of the server that are more than before the attack, a while after it."""
+    files_left: int
+    """The same of its open files and connections."""
     recovery_seconds: float
     """From the end of the attack until five requests in a row take no more than three times the p99 in peace."""
 
@@ -108,6 +118,11 @@ class Server:
         """The processor time that it has had."""
         return cpu_seconds(self.process.pid)
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Its threads, and its open files."""
+        return tuple(len(os.listdir(f"/proc/{self.process.pid}/{each}")) for each in ("task", "fd"))  # pyright: ignore
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
         """Stop it; return the seconds that it took."""
         began = time.monotonic()
@@ -126,31 +141,19 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def rows(first: int, count: int) -> pa.RecordBatch:
-    ids = range(first, first + count)
-    return pa.record_batch(
-        [pa.array(ids), pa.array([f"city {i % 7}" for i in ids]), pa.array(ids, pa.float64())], schema=SCHEMA
-    )
-
-
-def put(client: fl.FlightClient, batch: pa.RecordBatch, options: fl.FlightCallOptions | None = None) -> None:
-    writer, _ = client.do_put(fl.FlightDescriptor.for_path("homes"), batch.schema, options)
-    writer.write_batch(batch)
-    writer.close()
-
-
 class Honest:
     """Asks for one thing after the other, with a connection of its own."""
 
     def __init__(self, url: str, seed: int) -> None:
         self._client = fl.connect(url)
         self._random = random.Random(seed)
+        self._session: Session | None = None
         self._timeout = fl.FlightCallOptions(timeout=20)
         self.failed = 0
 
     def ask(self) -> float:
         """Send one request; return the seconds until it was answered, with up to three tries."""
-        what = self._random.choice([self._scan, self._describe, self._plan, self._write])
+        what = self._random.choice([self._scan, self._describe, self._plan, self._write, self._get])
         began = time.monotonic()
         for left in (2, 1, 0):
             try:
@@ -184,127 +187,18 @@ class Honest:
     def _write(self, key: int) -> None:
         put(self._client, rows(key, 10), self._timeout)
 
+    def _get(self, key: int) -> None:
+        session, self._session = self._session or Session(self._client), None
+        session.send({"get": "homes"}, {"key": [key]})
+        said = session.answer()
+        assert "row" in said or said["error"]["code"] == "UNAVAILABLE", said
+        if "row" not in said:
+            raise fl.FlightUnavailableError("busy")
+        self._session = session
+
 
 def at_99(latencies: list[float]) -> float:
     return sorted(latencies)[min(len(latencies) * 99 // 100, len(latencies) - 1)]
-
-
-# The attackers: each runs in a process of its own until it is killed.
-
-
-def forever(url: str, count: int, attack: Callable[[fl.FlightClient, int], Any]) -> None:
-    """Let ``count`` threads, each with a connection of its own, do it over and over."""
-
-    def run(number: int) -> None:
-        client = fl.connect(url)
-        while True:
-            with suppress(fl.FlightError, pa.ArrowException, OSError):
-                attack(client, number)
-            time.sleep(0.01)
-
-    for number in range(count):
-        threading.Thread(target=run, args=(number,), daemon=True).start()
-    time.sleep(PATIENCE_SECONDS)
-
-
-def bombs(url: str) -> None:
-    """Ten columns of 200 MB of zeros, some 80 KB with zstd."""
-    column = pa.repeat(pa.scalar(0, pa.int64()), 200 * MIB // 8)
-    batch = pa.record_batch({f"c{number}": column for number in range(10)})
-
-    def attack(client: fl.FlightClient, number: int) -> None:
-        options = pa.ipc.IpcWriteOptions(compression=["zstd", "lz4"][number % 2])
-        if number < 2:
-            put(client, batch, fl.FlightCallOptions(write_options=options))
-            return
-        writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b'{"table":"homes"}'))
-        writer.begin(batch.schema, options=options)
-        writer.write_batch(batch)
-        writer.done_writing()
-        reader.read_all()
-
-    forever(url, 4, attack)
-
-
-def giants(url: str) -> None:
-    """Batches of 1 GB as they are: not compressed, so that the server has to receive them to see what they are."""
-    column = pa.repeat(pa.scalar(0, pa.int64()), 100 * MIB // 8)
-    batch = pa.record_batch({f"c{number}": column for number in range(10)})
-
-    def attack(client: fl.FlightClient, number: int) -> None:
-        put(client, batch)
-
-    forever(url, 4, attack)
-
-
-def filters(url: str) -> None:
-    """Texts of 4 MB, of whose ends the clients never hear."""
-    length = 4 * MIB - 10
-    texts = ["id=1 or " * (length // 8) + "id=1", "id in (" + "1," * (length // 2), "(" * (length // 2) + "id=1"]
-
-    def attack(client: fl.FlightClient, number: int) -> None:
-        command = json.dumps({"table": "homes", "where": texts[number % 3]})
-        client.get_flight_info(fl.FlightDescriptor.for_command(command), fl.FlightCallOptions(timeout=1))
-
-    forever(url, 8, attack)
-
-
-def plans(url: str) -> None:
-    """Sixty at once, with lists that may be as long as this, and three seconds of patience."""
-    where = "id in (" + ",".join(map(str, range(90_000))) + ")"
-    command = json.dumps({"table": "homes", "where": where})
-    descriptor = fl.FlightDescriptor.for_command(command)
-    forever(url, 60, lambda client, _: client.get_flight_info(descriptor, fl.FlightCallOptions(timeout=3)))
-
-
-def idle_readers(url: str) -> None:
-    """Two hundred scans of which nobody reads a row."""
-    forever(url, 200, lambda client, _: stay(client.do_get(fl.Ticket(b'{"table":"homes"}'))))
-
-
-def idle_writers(url: str) -> None:
-    """Two hundred write streams that bring nothing."""
-    forever(url, 200, lambda client, _: stay(client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA)))
-
-
-def stay(stream: Any) -> None:
-    """Keep a stream open: nothing is read and nothing is sent."""
-    time.sleep(PATIENCE_SECONDS)
-    del stream
-
-
-def staging(url: str) -> None:
-    """Transactions that nobody commits."""
-    batch = rows(0, 50_000)
-    counter = iter(range(1 << 30))
-
-    def attack(client: fl.FlightClient, _: int) -> None:
-        stage = {"transaction": f"t{next(counter)}", "part": "p"}
-        command = json.dumps({"table": "homes", "stage": stage})
-        writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), SCHEMA)
-        writer.write_batch(batch)
-        writer.write_metadata(json.dumps({"commit": True, "rows": batch.num_rows}).encode())
-        writer.close()
-
-    forever(url, 4, attack)
-
-
-def leases(url: str) -> None:
-    """Pins and imports for a day."""
-    bodies = {"pin_snapshot": {"table": "homes", "ttl_seconds": 86400}}
-    bodies["import_begin"] = bodies["pin_snapshot"]
-    names = list(bodies)
-
-    def attack(client: fl.FlightClient, number: int) -> None:
-        name = names[number % 2]
-        list(client.do_action(fl.Action(name, json.dumps(bodies[name]).encode())))
-
-    forever(url, 4, attack)
-
-
-ATTACKS: dict[str, Callable[[str], None]] = {
-    each.__name__: each for each in (bombs, giants, filters, plans, idle_readers, idle_writers, staging, leases)
-}
 
 
 def busy(_: str) -> None:
@@ -318,12 +212,12 @@ def busy(_: str) -> None:
 def attacking(name: str, url: str, count: int = 1) -> Iterator[Callable[[], float]]:
     """Let ``count`` processes attack while the body runs; it gets a function for the processor time that they had."""
     command = [sys.executable, __file__, "--attacker", name, url]
-    attackers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
+    attackers = [subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) for _ in range(count)]
     try:
         yield lambda: sum(cpu_seconds(attacker.pid) for attacker in attackers)
     finally:
         for attacker in attackers:
-            attacker.kill()
+            os.killpg(attacker.pid, signal.SIGKILL)  # and what it has started
             attacker.wait()
 
 
@@ -340,7 +234,7 @@ def run(
             with attacking(busy.__name__, server.url, os.cpu_count() or 1):
                 honest.ask_for(1)
                 beside_busy = honest.ask_for(seconds)
-            before, honest.failed = server.peak_bytes, 0
+            before, held, honest.failed = server.peak_bytes, server.held, 0
             with attacking(name, server.url) as attacker_seconds:
                 honest.ask_for(2)  # attackers have to start
                 began, used = time.monotonic(), (server.cpu_seconds, attacker_seconds())
@@ -353,6 +247,7 @@ def run(
                 in_a_row = in_a_row + 1 if honest.ask() <= 3 * at_99(peace) else 0
             recovery = time.monotonic() - ended
             peak = (server.peak_bytes - before) / MIB
+            threads_left, files_left = _left(server, held)
         finally:
             server.stop(signal.SIGKILL)
     return Outcome(
@@ -366,8 +261,20 @@ def run(
         attacker_cpu=used[1] / lasted,
         failed=failed,
         asked=len(beside),
+        threads_left=threads_left,
+        files_left=files_left,
         recovery_seconds=recovery,
     )
+
+
+def _left(server: Server, held: tuple[int, int]) -> tuple[int, int]:
+    """Wait until the server holds no more threads and files than it did, give or take; return how many more it does."""
+    deadline = time.monotonic() + LET_GO_SECONDS
+    while True:
+        left = [now - before for now, before in zip(server.held, held, strict=True)]
+        if max(left) <= FEW or time.monotonic() > deadline:
+            return left[0], left[1]
+        time.sleep(0.1)
 
 
 def stop_with_half_open_streams(python: str, count: int = HALF_OPEN, drain_seconds: float = 10) -> float:
@@ -401,7 +308,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.attacker:
         os.nice(19)
-        (ATTACKS | {busy.__name__: busy})[asked.attacker[0]](asked.attacker[1])
+        (ATTACKS | {each.__name__: each for each in (busy, sessions)})[asked.attacker[0]](asked.attacker[1])
         return
     for name in [asked.only] if asked.only else ATTACKS:
         outcome = run(name, asked.python, asked.seconds, asked.seed)

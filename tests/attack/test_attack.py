@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from tests.attack.attack import Outcome, run, stop_with_half_open_streams
+from tests.attack.attack import FEW, Outcome, run, stop_with_half_open_streams
 
 
-@pytest.mark.parametrize("name", ["bombs"])
+@pytest.mark.parametrize("name", ["bombs", "sessions"])
 def test_an_honest_client_is_served_beside_an_attack(name: str) -> None:
     outcome: Outcome = run(name, sys.executable, seconds=1, seed=0, row_count=100_000, patience=2)
     assert outcome.failed == 0 and outcome.asked > 0
     assert outcome.peak_mb < 256 + 64
+    assert max(outcome.threads_left, outcome.files_left) <= FEW
 
 
 def test_a_server_with_half_open_streams_stops() -> None:

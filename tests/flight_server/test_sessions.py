@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -185,6 +186,18 @@ def test_flipped_bits_in_a_batch_hurt_nobody(served: Served, session: Session, d
         whole[place] ^= data.draw(st.integers(1, 255))
     session.ask(write_line(SCHEMA), None, bytes(whole))
     assert "row" in session.ask({"get": "homes"}, {"key": [0]})
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_flipped_bits_in_a_schema_hurt_nobody(served: Served, session: Session, data: st.DataObject) -> None:
+    batch = served.rows(3)
+    whole = bytearray(batch.schema.serialize().to_pybytes())
+    for place in data.draw(st.lists(st.integers(8, len(whole) - 1), min_size=1, max_size=3)):
+        whole[place] ^= data.draw(st.integers(1, 255))
+    first = {"write": {"table": "homes"}, "arrow_schema": base64.b64encode(whole).decode()}
+    said = session.ask(first, None, batch.serialize().to_pybytes())
+    assert "applied" in said or error_code(said) in ("INVALID_ARGUMENT", "NOT_FOUND")
 
 
 def test_record_batches_end_a_session(served: Served) -> None:

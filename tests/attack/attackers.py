@@ -1,0 +1,147 @@
+"""The attackers: each runs in a process of its own until it is killed. Those of sessions are in `session_attackers`."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+MIB = 1 << 20
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("price", pa.float64())])
+PATIENCE_SECONDS = 90.0
+Attack = Callable[[str], None]
+"""Attacks the server at a URL until the process is killed."""
+
+
+def rows(first: int, count: int) -> pa.RecordBatch:
+    ids = range(first, first + count)
+    return pa.record_batch(
+        [pa.array(ids), pa.array([f"city {i % 7}" for i in ids]), pa.array(ids, pa.float64())], schema=SCHEMA
+    )
+
+
+def put(client: fl.FlightClient, batch: pa.RecordBatch, options: fl.FlightCallOptions | None = None) -> None:
+    writer, _ = client.do_put(fl.FlightDescriptor.for_path("homes"), batch.schema, options)
+    writer.write_batch(batch)
+    writer.close()
+
+
+def forever(url: str, count: int, attack: Callable[[fl.FlightClient, int], Any]) -> None:
+    """Let ``count`` threads, each with a connection of its own, do it over and over."""
+
+    def run(number: int) -> None:
+        client = fl.connect(url)
+        while True:
+            with suppress(fl.FlightError, pa.ArrowException, OSError):
+                attack(client, number)
+            time.sleep(0.01)
+
+    for number in range(count):
+        threading.Thread(target=run, args=(number,), daemon=True).start()
+    time.sleep(PATIENCE_SECONDS)
+
+
+def bombs(url: str) -> None:
+    """Ten columns of 200 MB of zeros, some 80 KB with zstd."""
+    column = pa.repeat(pa.scalar(0, pa.int64()), 200 * MIB // 8)
+    batch = pa.record_batch({f"c{number}": column for number in range(10)})
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        options = pa.ipc.IpcWriteOptions(compression=["zstd", "lz4"][number % 2])
+        if number < 2:
+            put(client, batch, fl.FlightCallOptions(write_options=options))
+            return
+        writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b'{"table":"homes"}'))
+        writer.begin(batch.schema, options=options)
+        writer.write_batch(batch)
+        writer.done_writing()
+        reader.read_all()
+
+    forever(url, 4, attack)
+
+
+def giants(url: str) -> None:
+    """Batches of 1 GB as they are: not compressed, so that the server has to receive them to see what they are."""
+    column = pa.repeat(pa.scalar(0, pa.int64()), 100 * MIB // 8)
+    batch = pa.record_batch({f"c{number}": column for number in range(10)})
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        put(client, batch)
+
+    forever(url, 4, attack)
+
+
+def filters(url: str) -> None:
+    """Texts of 4 MB, of whose ends the clients never hear."""
+    length = 4 * MIB - 10
+    texts = ["id=1 or " * (length // 8) + "id=1", "id in (" + "1," * (length // 2), "(" * (length // 2) + "id=1"]
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        command = json.dumps({"table": "homes", "where": texts[number % 3]})
+        client.get_flight_info(fl.FlightDescriptor.for_command(command), fl.FlightCallOptions(timeout=1))
+
+    forever(url, 8, attack)
+
+
+def plans(url: str) -> None:
+    """Sixty at once, with lists that may be as long as this, and three seconds of patience."""
+    where = "id in (" + ",".join(map(str, range(90_000))) + ")"
+    command = json.dumps({"table": "homes", "where": where})
+    descriptor = fl.FlightDescriptor.for_command(command)
+    forever(url, 60, lambda client, _: client.get_flight_info(descriptor, fl.FlightCallOptions(timeout=3)))
+
+
+def idle_readers(url: str) -> None:
+    """Two hundred scans of which nobody reads a row."""
+    forever(url, 200, lambda client, _: stay(client.do_get(fl.Ticket(b'{"table":"homes"}'))))
+
+
+def idle_writers(url: str) -> None:
+    """Two hundred write streams that bring nothing."""
+    forever(url, 200, lambda client, _: stay(client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA)))
+
+
+def stay(stream: Any) -> None:
+    """Keep a stream open: nothing is read and nothing is sent."""
+    time.sleep(PATIENCE_SECONDS)
+    del stream
+
+
+def staging(url: str) -> None:
+    """Transactions that nobody commits."""
+    batch = rows(0, 50_000)
+    counter = iter(range(1 << 30))
+
+    def attack(client: fl.FlightClient, _: int) -> None:
+        stage = {"transaction": f"t{next(counter)}", "part": "p"}
+        command = json.dumps({"table": "homes", "stage": stage})
+        writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), SCHEMA)
+        writer.write_batch(batch)
+        writer.write_metadata(json.dumps({"commit": True, "rows": batch.num_rows}).encode())
+        writer.close()
+
+    forever(url, 4, attack)
+
+
+def leases(url: str) -> None:
+    """Pins and imports for a day."""
+    bodies = {"pin_snapshot": {"table": "homes", "ttl_seconds": 86400}}
+    bodies["import_begin"] = bodies["pin_snapshot"]
+    names = list(bodies)
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        name = names[number % 2]
+        list(client.do_action(fl.Action(name, json.dumps(bodies[name]).encode())))
+
+    forever(url, 4, attack)
+
+
+ATTACKS: dict[str, Attack] = {
+    each.__name__: each for each in (bombs, giants, filters, plans, idle_readers, idle_writers, staging, leases)
+}
