@@ -67,13 +67,20 @@ class Call:
     def step(self) -> None:
         """Do as ``check``; let other requests have their turns during long reads. Call it between steps of work; it
         acts once a millisecond, since asking the transport releases and takes the interpreter lock."""
+        if self._looked() and self.kind in _READS:
+            self._work.step(self._large is not None, self._others_run)
+
+    def look(self) -> None:
+        """Do as ``step``, without turns."""
+        self._looked()
+
+    def _looked(self) -> bool:
         now = time.monotonic()
         if now < self._step_from:
-            return
+            return False
         self._step_from = now + _STEP_SECONDS
         self.check()
-        if self.kind in _READS:
-            self._work.step(self._large is not None, self._others_run)
+        return True
 
     def _others_run(self) -> bool:
         mine = (self._large is not None) + (self._slot is not None)

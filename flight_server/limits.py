@@ -47,7 +47,7 @@ class Slot:
         """Release the slot."""
         admission, self._admission = self._admission, None
         if admission:
-            admission._leave(self._kind, self._peer)
+            admission.leave(self._kind, self._peer)
 
     def __enter__(self) -> Slot:
         return self
@@ -148,8 +148,8 @@ class Admission:
             Kind.EXCHANGE: _EXCHANGES_A_SCAN * config.scans_max,
             Kind.READ: config.point_reads_max,
         }
-        self._running: Counter[Kind] = Counter()
-        self._of_peers: Counter[tuple[Kind, str]] = Counter()
+        self._running = dict.fromkeys(Kind, 0)
+        self._of_peers: dict[tuple[Kind, str], int] = {}
         self._trust: dict[str, int] = {}
         self._queues: dict[Kind, list[_WaitingCall]] = {kind: [] for kind in Kind}
         self.staged = Budget("staged streams", config.staged_bytes_max)
@@ -159,6 +159,8 @@ class Admission:
         # Reentrant: the garbage collector may release a slot, and a signal expire all, while this thread holds it.
         self._lock = threading.RLock()
         self._ended = threading.Condition(self._lock)
+        self._waiting_for_end = 0
+        """Threads in ``wait_until_idle``."""
         self._draining = False
         self._expired = False
 
@@ -170,13 +172,17 @@ class Admission:
         Raises:
             UnavailableError: the server stops, or no slot became free in time; with the time to retry.
         """
+        self.enter(kind, peer, check)
+        return Slot(self, kind, peer)
+
+    def enter(self, kind: Kind, peer: Peer, check: Callable[[], None]) -> None:
+        """Like ``admit``, without a slot: the caller calls ``leave``."""
         with self._lock:
-            self._check_open()
-            if self._queues[kind] or not self._has_place(kind, peer):
+            if self._draining or self._queues[kind] or not self._has_place(kind, peer):
+                self._check_open()
                 self._wait(kind, peer, check)
             else:
                 self._enter(kind, peer)
-        return Slot(self, kind, peer)
 
     def _wait(self, kind: Kind, peer: Peer, check: Callable[[], None]) -> None:
         queue = self._queues[kind]
@@ -198,7 +204,7 @@ class Admission:
                 self._check_open()
         except BaseException:
             if waiting.is_admitted:
-                self._leave(kind, peer)
+                self.leave(kind, peer)
             elif not waiting.is_displaced:
                 queue.remove(waiting)
             raise
@@ -226,7 +232,7 @@ class Admission:
             chosen.changed.notify()
 
     def _rank(self, kind: Kind, peer: Peer) -> tuple[int, int]:
-        return self._of_peers[kind, peer.connection], -self._trust.get(peer.connection, 0)
+        return self._count_of(kind, peer.connection), -self._trust.get(peer.connection, 0)
 
     def learn(self, peer: Peer, is_good: bool) -> None:
         """Record how a call of a connection ended: connections with stuck streams rank last."""
@@ -254,7 +260,10 @@ class Admission:
 
     def _is_over_share(self, kind: Kind, peer: Peer) -> bool:
         most = self._share(kind)
-        return any(name and self._of_peers[kind, name] >= most for name in (peer.connection, peer.address))
+        return any(name and self._count_of(kind, name) >= most for name in (peer.connection, peer.address))
+
+    def _count_of(self, kind: Kind, name: str) -> int:
+        return self._of_peers.get((kind, name), 0)
 
     def _share(self, kind: Kind) -> int:
         return math.ceil(self._limits[kind] * self._config.peer_share)
@@ -269,8 +278,9 @@ class Admission:
 
     def _enter(self, kind: Kind, peer: Peer) -> None:
         self._running[kind] += 1
+        of_peers = self._of_peers
         for name in {peer.connection, peer.address}:
-            self._of_peers[kind, name] += 1
+            of_peers[kind, name] = of_peers.get((kind, name), 0) + 1
 
     def _check_open(self) -> None:
         if self._draining:
@@ -288,11 +298,11 @@ class Admission:
     @property
     def running(self) -> int:
         """The number of running requests; an open stream of point reads does not count."""
-        return self._running.total() - self._running[Kind.EXCHANGE]
+        return sum(self._running.values()) - self._running[Kind.EXCHANGE]
 
     def count(self, kind: Kind, peer: Peer | None = None) -> int:
         """Return how many of a kind run, of all peers or of one connection."""
-        return self._running[kind] if peer is None else self._of_peers[kind, peer.connection]
+        return self._running[kind] if peer is None else self._count_of(kind, peer.connection)
 
     def drain(self) -> None:
         """Reject new requests from now on."""
@@ -305,9 +315,11 @@ class Admission:
         """Wait until nothing runs; return False after ``seconds``, or if ``expire`` is called."""
         deadline = time.monotonic() + seconds
         with self._ended:
+            self._waiting_for_end += 1
             while self.running and not self._expired:
                 if not self._ended.wait(max(deadline - time.monotonic(), 0)):
                     break
+            self._waiting_for_end -= 1
             return not self.running
 
     def expire(self) -> None:
@@ -316,12 +328,17 @@ class Admission:
             self._expired = True
             self._ended.notify_all()
 
-    def _leave(self, kind: Kind, peer: Peer) -> None:
-        with self._ended:
+    def leave(self, kind: Kind, peer: Peer) -> None:
+        """End a request that ``enter`` admitted."""
+        with self._lock:
             self._running[kind] -= 1
+            of_peers = self._of_peers
             for name in {peer.connection, peer.address}:
-                self._of_peers[kind, name] -= 1
-                if not self._of_peers[kind, name]:
-                    del self._of_peers[kind, name]
-            self._next(kind)
-            self._ended.notify_all()
+                if left := of_peers[kind, name] - 1:
+                    of_peers[kind, name] = left
+                else:
+                    del of_peers[kind, name]
+            if self._queues[kind]:
+                self._next(kind)
+            if self._waiting_for_end:
+                self._ended.notify_all()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -23,6 +24,7 @@ from ..schemas.command import read_json
 from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.literal import from_json
+from ..schemas.request import Request, serving
 from ..schemas.scan import ScanSpec
 from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService
 from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
@@ -48,6 +50,8 @@ _KEYS_MAX = 1 << 16
 """Runs and NULLs take a few bytes for any number of keys, whose rows might not fit into memory."""
 _AS_BATCH = b'{"as_batch":true}'
 
+Result = TypeVar("Result")
+
 Ask = Callable[[SessionDetails, bytes], None]
 """Carries out a request, from its second line and its Arrow message, and answers it."""
 
@@ -67,23 +71,25 @@ def run_session(
     """
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     session = _Session(store, calls, call, answers)
+    check_time = calls.admission.check_time
     try:
-        while (message := _next(reader, call)) is not None:
-            call.check_time()
-            try:
-                session.take(message)
-            except Exception as error:
-                answers.wait()
-                answers.send(_failed(error, translator))
+        with serving(Request(call.peer.address, call.look)):
+            while (message := _next(reader, call)) is not None:
+                check_time()
+                try:
+                    session.take(message)
+                except Exception as error:
+                    answers.wait()
+                    answers.send(_failed(error, translator))
     finally:
         answers.close()  # before an error goes out, too: writes in flight are commits, and their answers are due
 
 
 def _next(reader: fl.MetadataRecordBatchReader, call: Call) -> bytes | None:
     """Return the next message; None at the end of the stream."""
-    call.waits_for_client()
+    call.waiting_since = time.monotonic()
     try:
-        with inspecting(_refuse_rows):
+        with _REFUSING:
             chunk = reader.read_chunk()
     except StopIteration:
         return None
@@ -104,6 +110,9 @@ def _refuse_rows(head: memoryview, body: memoryview) -> None:
         is_refused = True
     if is_refused:
         raise InvalidArgumentError(_NO_ROWS)
+
+
+_REFUSING = inspecting(_refuse_rows)
 
 
 def _failed(error: BaseException, translator: Translator) -> bytes:
@@ -138,8 +147,7 @@ class _Session:
         if len(second) > _LINE_BYTES_MAX:
             raise InvalidArgumentError(f"the second line has more than {_LINE_BYTES_MAX:,} bytes")
         details = read_json(SessionDetails, second, "the second line") if second else _NO_DETAILS
-        with self._call.working():
-            ask(details, body)
+        ask(details, body)
 
     def _learnt(self, first: bytes) -> Ask:
         if len(first) > _LINE_BYTES_MAX:
@@ -184,27 +192,30 @@ class _Session:
         return ask
 
     def _write(self, details: SessionDetails, begin: Callable[[], PendingResult | None]) -> None:
-        answers, call = self._answers, self._call
-        if not details.more:
-            answers.wait()
-        with self._admission.admit(Kind.PUT, call.peer, call.check):
-            pending = begin()
-            if not details.more:
-                answer = _written(pending)
+        answers = self._answers
         if details.more:
+            pending = self._admitted(Kind.PUT, begin)
             answers.add(lambda: _written(pending))
         else:
-            answers.send(answer)
+            answers.wait()
+            answers.send(self._admitted(Kind.PUT, lambda: _written(begin())))
+
+    def _admitted(self, kind: Kind, work: Callable[[], Result]) -> Result:
+        """Do some work in a slot of a kind."""
+        admission, peer = self._admission, self._call.peer
+        admission.enter(kind, peer, self._call.check)
+        try:
+            return work()
+        finally:
+            admission.leave(kind, peer)
 
     def _scan(self, spec: ScanSpec) -> None:
         self._answers.wait()
-        call = self._call
-        with self._admission.admit(Kind.READ, call.peer, call.check):
-            try:
-                snapshot, found = short_scan(self.store, spec, call)
-            except LongScanError:
-                self._answers.send(_LARGE)
-                return
+        try:
+            snapshot, found = self._admitted(Kind.READ, lambda: short_scan(self.store, spec, self._call))
+        except LongScanError:
+            self._answers.send(_LARGE)
+            return
         self._answers.send(to_json({"rows": found.num_rows, "snapshot": snapshot}), found)
 
     def _get_many(self, table: str, keys: pa.RecordBatch) -> None:
@@ -212,9 +223,8 @@ class _Session:
         if keys.num_rows > _KEYS_MAX:
             self._answers.send(_LARGE)
             return
-        call = self._call
-        with self._admission.admit(Kind.READ, call.peer, call.check):
-            found = self.store.get(table, keys)
+        with self._call.working():  # long lists of keys take turns
+            found = self._admitted(Kind.READ, lambda: self.store.get(table, keys))
         if found.nbytes > self._config.sent_bytes_min:
             self._answers.send(_LARGE)
         else:
@@ -223,10 +233,7 @@ class _Session:
     def get(self, read: Callable[[], bytes]) -> None:
         """Answer with what ``read`` returns, in a slot for reads."""
         self._answers.wait()
-        call = self._call
-        with self._admission.admit(Kind.READ, call.peer, call.check):
-            answer = read()
-        self._answers.send(answer)
+        self._answers.send(self._admitted(Kind.READ, read))
 
 
 class _Get:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ class SessionAnswers:
         """
         if rows is not None:
             answer = b"%b\n%b" % (answer, self._stream(rows))
-        self._call.waits_for_client()
+        self._call.waiting_since = time.monotonic()
         try:
             self._writer.write_metadata(answer)
         except (fl.FlightError, pa.ArrowException, OSError):
