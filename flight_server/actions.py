@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow.flight as fl
 
+from ..schemas.description import Health
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.service import StoreService
 from ..schemas.verb import Kind
@@ -14,11 +15,21 @@ from .calls import Call, Calls
 from .errors import Guarded, Translator
 from .get import sized
 
+FOR_ANYONE = "health"
+"""The one action that needs no token, for container systems and load balancers; it then tells the status alone."""
+
 
 def run(
-    store: StoreService, context: fl.ServerCallContext, action: fl.Action, calls: Calls, translator: Translator
+    store: StoreService,
+    context: fl.ServerCallContext,
+    action: fl.Action,
+    calls: Calls,
+    translator: Translator,
+    is_anyone: bool = False,
 ) -> Iterator[fl.Result]:
     """Run one action and return its only result, or its results if they are pieces of data.
+
+    ``is_anyone``: nobody knows who calls, and the action is ``FOR_ANYONE``.
 
     Raises:
         StoreError: the action's error; INVALID_ARGUMENT for an unknown action, or an invalid or too large body.
@@ -34,6 +45,8 @@ def run(
             found = chosen.done(store, body)
         if isinstance(found, str):
             call.close()
+            if is_anyone:
+                found = Health(status=Health.model_validate_json(found).status).model_dump_json(exclude_defaults=True)
             return iter([fl.Result(found.encode())])
         results = Guarded(_pieces(found, call), translator, action.type, call.close)
     except BaseException:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
@@ -21,9 +22,12 @@ from ..schemas.request import Request, serving
 from ..schemas.verb import Kind
 from .config import ServerConfig
 from .limits import Admission, BudgetShare, Slot
-from .native.call import end_call
+from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
 from .turns import Turns, Work
+
+if TYPE_CHECKING:
+    from .security.authentication import Authentication
 
 _READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
 """Calls that take turns. Writes do not: they are short, or wait for the disk."""
@@ -41,6 +45,8 @@ class Call:
     def __init__(self, calls: Calls, context: fl.ServerCallContext, kind: Kind, size: int) -> None:
         self.kind = kind
         self.peer = peer_of(context.peer())
+        self.identity = calls.authentication.caller if calls.authentication else None
+        """Who calls; None if the server asks nobody, or lets anyone do this."""
         self.waiting_since: float | None = None
         """When it began to wait for its client; None while the server works."""
         self._sending_since: float | None = None
@@ -58,8 +64,9 @@ class Call:
         calls._add(self)
 
     def check(self) -> None:
-        """Raise UnavailableError if the client is gone, its deadline has passed, or the server stops."""
-        self._calls.admission.check_time()
+        """Raise UnavailableError if the client is gone, its deadline has passed, or the server stops; and as
+        ``check_time``."""
+        self.check_time()
         context = self._context
         if context is not None and context.is_cancelled():
             raise UnavailableError("the client is gone, or its deadline is over")
@@ -138,14 +145,17 @@ class Call:
         return BudgetShare(self._calls.admission.decompressed, self._calls.config.wait_seconds_max)
 
     def check_time(self) -> None:
-        """Raise UnavailableError if the server stops now."""
+        """Raise UnavailableError if the server stops now, UnauthenticatedError if the caller's token is not valid any
+        more."""
         self._calls.admission.check_time()
+        if self.identity is not None:
+            self.identity.check()
 
-    def end(self, message: str) -> None:
+    def end(self, message: str, status: int = UNAVAILABLE) -> None:
         """End the call from another thread; does nothing if it is over."""
         with self._lock:  # while it is held, the call's own thread cannot finish
             if self._context is not None:
-                end_call(self._context, message)
+                end_call(self._context, message, status)
 
     def close(self) -> None:
         """Release what the call holds. Call it before its handler, or its stream, returns; twice is harmless."""
@@ -186,8 +196,9 @@ class _Working(serving):
 class Calls:
     """All running calls of a server. Thread safe."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, authentication: Authentication | None = None) -> None:
         self.config = config
+        self.authentication = authentication
         self.admission = Admission(config)
         self.admission.make_room = self._make_room
         self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))
@@ -233,12 +244,15 @@ class Calls:
             return list(self._running)
 
     def _watch(self) -> None:
-        """End stuck calls until the server stops."""
+        """End stuck calls, and those whose token is not valid any more, until the server stops."""
         longest = self.config.stalled_seconds_max
         while not self._stopped.wait(min(longest / 4, 1.0)):
             before = time.monotonic() - longest
             for call in self._all():
-                if (since := call.stuck_since) is not None and since < before:
+                if call.identity is not None and not call.identity.is_valid:
+                    with suppress(Exception):
+                        call.end(f"UNAUTHENTICATED: {call.identity.ended}", UNAUTHENTICATED)
+                elif (since := call.stuck_since) is not None and since < before:
                     self._end_stalled(call, longest)
 
     def _make_room(self, kind: Kind) -> bool:

@@ -23,10 +23,23 @@ if TYPE_CHECKING:
     from ..engine.recovery.verify import VerifyReport
     from ..engine.repair import RepairReport
     from ..schemas.service import StoreService
-    from .settings import Settings
+    from .security.security import Security
+    from .settings import ServeOptions, Settings
 
 _SILENT_SECONDS = 3.0
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=64,
+        help="How many processes share the store's tablets, for as many processors.  [default: as many as it has]",
+    ),
+]
+TlsCert = Annotated[Path | None, typer.Option(help="The server's certificate, in PEM.")]
+TlsKey = Annotated[Path | None, typer.Option(help="The private key of --tls-cert.")]
+ClientCa = Annotated[Path | None, typer.Option(help="The roots of client certificates, which clients then need.")]
+Tokens = Annotated[Path | None, typer.Option(help="The token file; clients then need a token.")]
 
 
 def serve(
@@ -54,14 +67,11 @@ def serve(
         Path | None, typer.Option(help="The placement file of the servers that share their tables.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="This server's name in the placement file.")] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=64,
-            help="How many processes share the store's tablets, for as many processors.  [default: as many as it has]",
-        ),
-    ] = None,
+    processes: Processes = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: ClientCa = None,
+    tokens: Tokens = None,
     import_storage: Annotated[
         str | None,
         typer.Option(help="Where bulk imports stage files, such as s3://bucket/prefix; default: the data directory."),
@@ -117,12 +127,14 @@ def _run(settings: Settings, open_store: Callable[[], StoreService], here: Serve
     """Serve the store that ``open_store`` returns."""
     with collector_paused():
         from .lifecycle import run_server
-        from .location import check_free, check_location
+        from .location import check_free, check_location, with_tls
         from .logs import log_to_stderr
 
     options, data = settings.serve, data_directory(settings)
     listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
-    check_location(listen, options.insecure)
+    if options.has_tls:
+        listen = with_tls(listen)
+    check_location(listen, options.insecure, options.has_tls, options.has_authentication)
     check_free(listen)
     log_to_stderr(options.log_level, options.json_output, options.name)
     config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
@@ -131,7 +143,16 @@ def _run(settings: Settings, open_store: Callable[[], StoreService], here: Serve
         line = {"location": location, "pid": os.getpid()}
         typer.echo(json.dumps(line) if options.json_output else f"listening on {location}")
 
-    run_server(open_store, listen, config, announce)
+    run_server(open_store, listen, config, announce, _security(options))
+
+
+def _security(options: ServeOptions) -> Security | None:
+    """Return what the server listens with; None if nothing of it is asked for, and then nothing is imported."""
+    if not options.has_tls and not options.has_authentication:
+        return None
+    from .security.security import Security
+
+    return Security(options)
 
 
 def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:

@@ -139,12 +139,14 @@ def _logged(error: BaseException, where: str) -> str:
 
 
 def verb(method: Verb) -> Verb:
-    """Make a verb of the server raise Flight errors only, as translated by its ``translator``."""
+    """Make a verb of the server raise Flight errors only, as translated by its ``translator``, and check its caller
+    first."""
 
     @functools.wraps(method)
-    def guarded(self: Any, *arguments: Any) -> Any:
+    def guarded(self: Any, context: Any, *arguments: Any) -> Any:
         try:
-            return method(self, *arguments)
+            self.check_caller(context, method.__name__)
+            return method(self, context, *arguments)
         except BaseException as error:
             raise self.translator.flight(error, method.__name__) from None
 

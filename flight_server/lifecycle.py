@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,6 +23,9 @@ from ..schemas.service import StoreService
 from .config import ServerConfig
 from .location import bound_location
 from .server import FlightServer
+
+if TYPE_CHECKING:
+    from .security.security import Security
 
 _LOG = logging.getLogger("nyala.flight_server")
 
@@ -46,6 +50,7 @@ class StopSignals:
         self._received_count = 0
         self._asked: Callable[[], None] = lambda: None
         self._in_a_hurry: Callable[[], None] = lambda: None
+        self._hung_up: Callable[[], None] = lambda: None
 
     def install(self) -> StopSignals:
         """Install the handlers; only the main thread may."""
@@ -71,6 +76,11 @@ class StopSignals:
         if self._received_count > 1:
             hurry()
 
+    def on_hangup(self, act: Callable[[], None]) -> None:
+        """Call ``act`` at each SIGHUP, which otherwise ends the process; only the main thread may."""
+        self._hung_up = act
+        signal.signal(signal.SIGHUP, lambda *_: None)
+
     def ignore(self) -> None:
         """Ignore further signals: all is done, and a signal would kill the interpreter while it exits."""
         for number in STOPPING:
@@ -82,6 +92,8 @@ class StopSignals:
             for number in numbers:
                 if number in STOPPING:
                     self._received()
+                elif number == signal.SIGHUP:
+                    self._hung_up()
         woken.close()
 
     def _received(self) -> None:
@@ -98,6 +110,7 @@ def run_server(
     location: str,
     config: ServerConfig,
     announce: Callable[[str], None],
+    security: Security | None = None,
 ) -> None:
     """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process:
     signals no longer reach it.
@@ -115,11 +128,13 @@ def run_server(
     store = open_store()
     signals.on_first(lambda: None)
     try:
-        server = _listen(store, location, config)
+        server = _listen(store, location, config, security)
     except BaseException:
         store.close()
         raise
     gc.freeze()  # imported objects stay: full collections need not scan them
+    if security:
+        signals.on_hangup(security.load_again)
     announce(bound_location(location, server.port))
     signals.wait()
     signals.on_second(server.admission.expire)
@@ -138,9 +153,9 @@ def _leave() -> None:
     os._exit(0)
 
 
-def _listen(store: StoreService, location: str, config: ServerConfig) -> FlightServer:
+def _listen(store: StoreService, location: str, config: ServerConfig, security: Security | None) -> FlightServer:
     try:
-        return FlightServer(store, location, config)
+        return FlightServer(store, location, config, security)
     except (pa.ArrowException, OSError) as error:
         raise UnavailableError(f"cannot listen on {location}: {str(error).partition('. Detail')[0]}") from None
 

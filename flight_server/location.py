@@ -10,29 +10,55 @@ from urllib.parse import urlsplit
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 
 _TCP = ("grpc", "grpc+tcp")
+_TLS = "grpc+tls"
 _UNIX = "grpc+unix"
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 
 
-def check_location(location: str, insecure: bool) -> None:
+def with_tls(location: str) -> str:
+    """Return the location of a server that has a certificate: ``grpc://`` then means ``grpc+tls://``. A Unix socket
+    stays one; it has no TLS.
+
+    Raises:
+        InvalidArgumentError: the location is one without TLS.
+    """
+    scheme, _, rest = location.partition("://")
+    if scheme == _UNIX:
+        return location
+    if scheme not in ("grpc", _TLS):
+        raise InvalidArgumentError(f"{location} has no TLS, but --tls-cert is given: listen on grpc+tls://host:port")
+    return f"{_TLS}://{rest}"
+
+
+def check_location(location: str, insecure: bool, has_tls: bool = False, has_authentication: bool = False) -> None:
     """Reject an address that a server cannot, or should not, listen on.
 
     Raises:
-        InvalidArgumentError: the location is invalid; or, without ``insecure``, other machines can reach it: there is
-            no TLS or authentication yet.
+        InvalidArgumentError: the location is invalid; or, without ``insecure``, other machines can reach it, and the
+            server lacks TLS or authentication.
     """
     parts = urlsplit(location)
     if parts.scheme == _UNIX and parts.path:
         return
     host, port = _host_and_port(location)
-    if host is None or port is None or parts.scheme not in _TCP:
+    if parts.scheme == _TLS and not has_tls:
+        raise InvalidArgumentError(f"{location} needs a certificate: give --tls-cert and --tls-key")
+    if host is None or port is None or parts.scheme not in (*_TCP, _TLS):
         raise InvalidArgumentError(
             f"invalid location {location!r}; use one such as {DEFAULT_LOCATION} (port 0: any) or grpc+unix:///path"
         )
-    if not insecure and not _is_loopback(host):
+    lacking = [
+        what
+        for what, has in (
+            ("TLS (--tls-cert, --tls-key)", has_tls),
+            ("authentication (--tokens or --tls-client-ca)", has_authentication),
+        )
+        if not has
+    ]
+    if lacking and not insecure and not _is_loopback(host):
         raise InvalidArgumentError(
-            f"other machines can reach {host}, and this version has neither TLS nor authentication: "
-            "listen on 127.0.0.1, or pass --insecure on a trusted network"
+            f"other machines can reach {host}, and the server lacks {' and '.join(lacking)}: add what it lacks, listen "
+            "on 127.0.0.1, or pass --insecure on a trusted network"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -16,6 +17,9 @@ from .config import ServerConfig
 from .errors import Translator, hide_tracebacks, verb
 from .native import message_hook
 
+if TYPE_CHECKING:
+    from .security.security import Security
+
 
 class FlightServer(fl.FlightServerBase):
     """A ``StoreService`` behind Arrow Flight. It serves from its construction on; ``serve`` must not be called.
@@ -23,17 +27,33 @@ class FlightServer(fl.FlightServerBase):
     The caller opens the store, and closes it after the server.
     """
 
-    def __init__(self, store: StoreService, location: str, config: ServerConfig | None = None) -> None:
+    def __init__(
+        self,
+        store: StoreService,
+        location: str,
+        config: ServerConfig | None = None,
+        security: Security | None = None,
+    ) -> None:
+        """Listen; without ``security``, without TLS and to anyone.
+
+        Raises:
+            UnavailableError: it cannot listen at ``location``.
+        """
         # Create what requests use before the first one can arrive.
         self.store = store
         self.config = config or ServerConfig()
-        self.calls = Calls(self.config)
+        self._security = security
+        self._authentication = security.authentication if security else None
+        self.calls = Calls(self.config, self._authentication)
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths)
         hide_tracebacks()
         message_hook.install()
         try:
-            super().__init__(location)
+            if security:
+                security.listen(super().__init__, location)
+            else:
+                super().__init__(location)
         except (pa.ArrowException, OSError):
             raise UnavailableError(
                 f"cannot listen on {location}: the port is in use, or the address does not belong to this machine; "
@@ -55,6 +75,7 @@ class FlightServer(fl.FlightServerBase):
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
         """The schema of a scan."""
         try:
+            self.check_caller(context, "get_schema")
             with self.calls.begin(context, Kind.PLAN, _size(descriptor)) as call, call.working():
                 return fl.SchemaResult(info.schema(self.store, descriptor, self.config))
         except BaseException as error:
@@ -99,11 +120,28 @@ class FlightServer(fl.FlightServerBase):
     @verb
     def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> Iterator[fl.Result]:
         """One action, JSON in and JSON out; files of moving tablets are sent as bytes."""
-        return actions.run(self.store, context, action, self.calls, self.translator)
+        is_anyone = self._authentication is not None and self._authentication.caller is None
+        if self._authentication and is_anyone and action.type != actions.FOR_ANYONE:
+            self._authentication.require()
+        return actions.run(self.store, context, action, self.calls, self.translator, is_anyone)
+
+    def check_caller(self, context: fl.ServerCallContext, verb: str) -> None:
+        """Check who makes a call, before anything else is done for it.
+
+        Raises:
+            UnauthenticatedError: its token is not valid; or it has none, and the verb is not DoAction, which decides
+                itself what anyone may do.
+        """
+        if self._authentication:
+            self._authentication.enter(context)
+            if verb != "do_action":
+                self._authentication.require()
 
     def shutdown(self) -> None:
         """Take no more calls, and wait for running ones."""
         self.calls.stop()
+        if self._security:
+            self._security.close()
         super().shutdown()
 
 

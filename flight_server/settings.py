@@ -30,8 +30,13 @@ from .config import ServerConfig
 
 ENVIRONMENT = "NYALA_"
 LIMITS = "limits_"
-_OTHER_VARIABLES = ("url", "cache_dir", "executor", "config")
+_OTHER_VARIABLES = (
+    *("url", "cache_dir", "executor", "config"),
+    *("token", "token_file", "tls_roots", "client_cert", "client_key"),
+)
 """Other variables with the prefix ``NYALA_``."""
+SECURITY_OPTIONS = ("tls_cert", "tls_key", "tls_client_ca", "tls_client_certs", "tokens")
+"""The options of TLS and authentication."""
 _NEAR = 0.8
 """A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
@@ -58,6 +63,27 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     processes: int | None = Field(default=None, ge=1, le=64)
     """How many processes share the tablets of the store, for as many processors: see docs/servers.md. By default as
     many as the store has."""
+    tls_cert: Path | None = None
+    """The server's certificate in PEM, with those between it and a root. Read again when it changes, and on SIGHUP, as
+    are all files of keys and tokens."""
+    tls_key: Path | None = None
+    """The private key of ``tls_cert``, not encrypted."""
+    tls_client_ca: Path | None = None
+    """The roots of client certificates: clients need one, and the name in it is their user."""
+    tls_client_certs: Literal["required", "optional"] = "required"
+    """With ``optional``, clients may have a token instead of a certificate."""
+    tokens: Path | None = None
+    """The token file, as ``nyala token create`` writes it: clients need a token."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the server encrypts its connections."""
+        return any((self.tls_cert, self.tls_key, self.tls_client_ca))
+
+    @property
+    def has_authentication(self) -> bool:
+        """Whether the server asks who calls."""
+        return self.tokens is not None or self.tls_client_ca is not None
 
 
 @dataclass(frozen=True, slots=True)

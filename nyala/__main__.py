@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from nyala.clients.cli import job, spark, table, tablet
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
+from nyala.flight_server.security import token_commands
 
 
 def main() -> None:
@@ -41,6 +43,7 @@ def make_app() -> typer.Typer:
     app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")
     app.add_typer(spark.app, name="spark")
+    app.add_typer(token_commands.app, name="token")
     return app
 
 
@@ -48,8 +51,18 @@ def nyala_command(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda on: _version(on))
     ] = False,
+    token_file: Annotated[
+        str | None, typer.Option(help="A file with the token for the server; NYALA_TOKEN is the token itself.")
+    ] = None,
+    tls_roots: Annotated[str | None, typer.Option(help="The roots of server certificates, in PEM.")] = None,
+    client_cert: Annotated[str | None, typer.Option(help="The certificate of this client, in PEM.")] = None,
+    client_key: Annotated[str | None, typer.Option(help="The private key of --client-cert.")] = None,
 ) -> None:
     """Nyala: a mutable columnar store in the shape of Apache Kudu, served over Arrow Flight."""
+    if token_file:
+        os.environ.pop("NYALA_TOKEN", None)
+    given = {"TOKEN_FILE": token_file, "TLS_ROOTS": tls_roots, "CLIENT_CERT": client_cert, "CLIENT_KEY": client_key}
+    os.environ |= {f"NYALA_{name}": value for name, value in given.items() if value}  # for all connections, and Spark's
 
 
 def _version(wanted: bool) -> None:

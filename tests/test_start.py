@@ -12,8 +12,9 @@ import pytest
 import nyala
 
 SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
-NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb")
-"""Not by any of these starts: a store without SQL text, statements and data frames needs none of them."""
+SECURITY = "nyala.flight_server.security.security"
+NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "jwt", SECURITY)
+"""Not by any of these starts: a store without SQL text, statements, data frames, TLS and tokens needs none of them."""
 REPORT = f"""
 import json, sys
 def report():
@@ -40,7 +41,8 @@ SERVE = """
 import os, signal
 from nyala.flight_server import lifecycle
 run_server = lifecycle.run_server
-def run(open_store, listen, config, announce):
+def run(open_store, listen, config, announce, security):
+    assert security is None
     run_server(open_store, listen, config, lambda location: (report(), os.kill(os.getpid(), signal.SIGTERM)))
 lifecycle.run_server = run
 from nyala.__main__ import main

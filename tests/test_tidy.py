@@ -262,7 +262,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/store.py": "owns the pool that transactions are lent",
     },
     compiled_only_in_kernels: {
-        "flight_server/native/message_hook.py": "a few instructions made anew by each process, never cached",
+        "flight_server/native/machine_code.py": "a few instructions made anew by each process, never cached",
     },
     chance_through_the_seam: {
         "engine/fs/memory.py": "names the type of the seeded Random that a test passes in",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
+from ..flight.credentials import NO_CREDENTIALS, ClientCert, Credentials, Token
 from ..flight.store import FlightStore
 from .database import Database
 
@@ -23,6 +24,9 @@ def connect(
     *,
     placement: Placement | Mapping[str, Any] | str | Path | None = None,
     retries: bool = True,
+    token: Token | None = None,
+    tls_roots: str | Path | None = None,
+    client_cert: ClientCert | None = None,
     url: str | None = None,
 ) -> Database:
     """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815``.
@@ -34,42 +38,51 @@ def connect(
     With ``retries``, a write whose answer is lost because the server restarted is sent again for some seconds. Its
     batches are numbered, so that none is applied twice.
 
+    ``token`` shows a server that asks for it who calls; a function is called for every call, and returns the current
+    token. ``grpc+tls://`` encrypts: ``tls_roots`` is the PEM file of the roots that certify the server, by default the
+    system's, and ``client_cert`` the PEM files of this client's certificate and key, as a pair, or one file with both.
+    What is not given comes from the environment: ``NYALA_TOKEN`` or ``NYALA_TOKEN_FILE``, ``NYALA_TLS_ROOTS``,
+    ``NYALA_CLIENT_CERT``, ``NYALA_CLIENT_KEY``. All servers of a placement get the same: see docs/security.md.
+
     ``url`` is an older name of ``uri``.
 
     Raises:
+        UnauthenticatedError: the server does not accept the token.
         UnavailableError: no server answers there.
         InvalidArgumentError: ``uri`` or the placement is invalid, or neither or both are given.
     """
     uri = url if uri is None else uri
     if (uri is None) == (placement is None):
         raise InvalidArgumentError("connect needs the uri of a server or a placement")
+    credentials = Credentials.of(token, tls_roots, client_cert)
     if uri is None:
-        return Database(_shared(_read(placement), retries, {}))
-    return Database(store_of(FlightStore(uri, retries), retries))
+        return Database(store_at_placement(_read(placement), retries, credentials))
+    return Database(store_of(FlightStore(uri, retries, credentials=credentials), retries))
 
 
 def store_of(server: FlightStore, retries: bool = True) -> StoreService:
     """Return the store of a server, or that of all servers with which it shares its tables. Raises as ``connect``."""
     about = server.health()
     if about.server is not None:
-        return _shared(server.placement(), retries, {about.server: server})
+        return _shared(server.placement(), retries, {about.server: server}, server.credentials)
     return _processes(server, about.processes, retries) or server
 
 
 def _processes(server: FlightStore, uuids: Mapping[str, str], retries: bool) -> PlacedStore | None:
     """Return the store of the processes behind a server, if they can be reached from here; else the server does it.
 
-    Another machine, or a container, may have sockets of another store under the same names.
+    Another machine, or a container, may have sockets of another store under the same names: so these get no token, and
+    do not ask for one, since they are for one user alone.
     """
     if not uuids or find_spec("numpy") is None:
         return None
     placement = server.placement()
     for name, (location, *_) in placement.servers.items():
         with suppress(UnavailableError):
-            found = FlightStore(location, retries)
+            found = FlightStore(location, retries, credentials=NO_CREDENTIALS)
             about = found.health()
             if (about.server, about.store_uuid) == (name, uuids.get(name)):
-                store = _shared(placement, retries, {name: found})
+                store = _shared(placement, retries, {name: found}, NO_CREDENTIALS)
                 store.servers.keep(server)
                 return store
             found.close()
@@ -77,11 +90,18 @@ def _processes(server: FlightStore, uuids: Mapping[str, str], retries: bool) -> 
     return None
 
 
-def _shared(placement: Placement, retries: bool, connected: dict[str, FlightStore]) -> PlacedStore:
+def store_at_placement(placement: Placement, retries: bool, credentials: Credentials) -> PlacedStore:
+    """Return the store of all servers of a placement, each connected on first use."""
+    return _shared(placement, retries, {}, credentials)
+
+
+def _shared(
+    placement: Placement, retries: bool, connected: dict[str, FlightStore], credentials: Credentials
+) -> PlacedStore:
     from ..cluster.servers import Servers
     from ..cluster.store import PlacedStore
 
-    servers = Servers(placement, retries)
+    servers = Servers(placement, retries, credentials=credentials)
     for name, store in connected.items():
         servers.adopt(name, store)
     return PlacedStore(servers)

@@ -11,27 +11,32 @@ import os
 from ...schemas.errors import UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
+from ..flight.credentials import Credentials
 from ..flight.server_wait import ServerWait
 from ..flight.store import FlightStore
-from .connect import connect, store_of
+from .connect import store_at_placement, store_of
 
-_servers: dict[tuple[int, str], FlightStore] = {}
-_all_servers: dict[tuple[int, str], StoreService] = {}
+_servers: dict[tuple[int, str, Credentials], FlightStore] = {}
+_all_servers: dict[tuple[int, str, Credentials], StoreService] = {}
 
 
-def server_at(uri: str, patient: bool = True) -> FlightStore:
-    """Return this process's connection to the server at ``uri``. With ``patient``, wait some seconds for a server that
-    does not answer: it may be restarting, and each process of a stream has its own connection.
+def server_at(uri: str, patient: bool = True, credentials: Credentials | None = None) -> FlightStore:
+    """Return this process's connection to the server at ``uri``, with these credentials, or the environment's. With
+    ``patient``, wait some seconds for a server that does not answer: it may be restarting, and each process of a stream
+    has its own connection.
 
     Raises:
         UnavailableError: no server answers there.
         InvalidArgumentError: ``uri`` is invalid.
     """
-    key = (os.getpid(), uri)
-    return _servers.get(key) or _servers.setdefault(key, _connected(uri, patient))
+    shown = Credentials.of() if credentials is None else credentials
+    key = (os.getpid(), uri, shown)
+    return _servers.get(key) or _servers.setdefault(key, _connected(uri, patient, shown))
 
 
-def all_servers_at(place: str | Placement, patient: bool = True) -> StoreService:
+def all_servers_at(
+    place: str | Placement, patient: bool = True, credentials: Credentials | None = None
+) -> StoreService:
     """Return this process's connection to all servers that share their tables, as one store: the servers of a
     placement, or those that share with the server at a URI.
 
@@ -39,25 +44,26 @@ def all_servers_at(place: str | Placement, patient: bool = True) -> StoreService
         UnavailableError: no server answers there.
         InvalidArgumentError: the URI is invalid.
     """
-    key = (os.getpid(), place if isinstance(place, str) else place.model_dump_json())
-    return _all_servers.get(key) or _all_servers.setdefault(key, _united(place, patient))
+    shown = Credentials.of() if credentials is None else credentials
+    key = (os.getpid(), place if isinstance(place, str) else place.model_dump_json(), shown)
+    return _all_servers.get(key) or _all_servers.setdefault(key, _united(place, patient, shown))
 
 
-def _united(place: str | Placement, patient: bool) -> StoreService:
+def _united(place: str | Placement, patient: bool, credentials: Credentials) -> StoreService:
     if isinstance(place, str):
-        return store_of(server_at(place, patient))
-    return connect(placement=place)._store
+        return store_of(server_at(place, patient, credentials))
+    return store_at_placement(place, True, credentials)
 
 
-def _connected(uri: str, patient: bool) -> FlightStore:
+def _connected(uri: str, patient: bool, credentials: Credentials) -> FlightStore:
     found: list[FlightStore] = []
 
     def is_back() -> bool:
-        found.append(FlightStore(uri))
+        found.append(FlightStore(uri, credentials=credentials))
         return True
 
     try:
-        return FlightStore(uri)
+        return FlightStore(uri, credentials=credentials)
     except UnavailableError as error:
         ServerWait(is_back, patient).wait(error)
         return found[-1]

@@ -10,6 +10,7 @@ from typing import TypeVar
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
+from ..flight.credentials import Credentials
 from ..flight.server_wait import ServerWait
 from ..flight.store import FlightStore
 
@@ -20,11 +21,17 @@ class Servers:
     """Stores by the names of their servers, in the order of the placement. Thread safe."""
 
     def __init__(
-        self, placement: Placement, retries: bool = True, known: Mapping[str, StoreService] | None = None
+        self,
+        placement: Placement,
+        retries: bool = True,
+        known: Mapping[str, StoreService] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        """``known`` are open stores; their owner closes them."""
+        """``known`` are open stores; their owner closes them. All servers get the credentials, by default those of the
+        environment."""
         self.placement = placement
         self.names = list(placement.servers)
+        self.credentials = Credentials.of() if credentials is None else credentials
         self._retries = retries
         self._stores = dict(known or {})
         self._opened: list[StoreService] = []
@@ -192,7 +199,7 @@ class Servers:
         reasons: list[str] = []
         for location in self.placement.servers[name]:
             try:
-                return FlightStore(location, self._retries)
+                return FlightStore(location, self._retries, credentials=self.credentials)
             except UnavailableError as error:
                 reasons.append(f"{location}: {error.message}")
         raise UnavailableError(f"the server {name!r} cannot be reached; {'; '.join(reasons)}")

@@ -10,11 +10,27 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.errors import InternalError, InvalidArgumentError, StoreError, UnavailableError, error_of
+from ...schemas.errors import (
+    InternalError,
+    InvalidArgumentError,
+    StoreError,
+    UnauthenticatedError,
+    UnavailableError,
+    error_of,
+)
 
 _CODE = re.compile(r"(?:^|[\s:'])([A-Z]+(?:_[A-Z]+)*): (.*?)(?:\. Detail: |\. gRPC client debug context|$)", re.DOTALL)
 _ADDRESS = re.compile(r"\b(?:ipv4:|ipv6:|unix:)(\S+):(?: |$)")
 _GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError)
+_OF_TLS = {
+    "wrong version number": "the server{} answers without TLS; use grpc:// on this machine, or check the port",
+    "certificate verify failed": "the certificate of the server{} is not from a trusted root; give tls_roots or "
+    "NYALA_TLS_ROOTS, and check that it has not expired",
+    "is not in peer certificate": "the certificate of the server{} is for another name; use a name that is in it",
+    "Socket closed": "the server{} closed the connection: if it uses TLS, use grpc+tls:// and the client certificate "
+    "that it asks for; else it may be starting or stopping",
+}
+"""Why no connection was made, by a part of gRPC's report."""
 
 
 @contextmanager
@@ -31,6 +47,8 @@ def store_error(error: Exception) -> StoreError:
     if sent := _sent(error):
         return sent
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
+    if isinstance(error, fl.FlightUnauthenticatedError):
+        return UnauthenticatedError(text.rpartition("UNAUTHENTICATED: ")[2])
     if isinstance(error, _GONE):
         return UnavailableError(f"the server cannot be reached: {_reason(text)}")
     if isinstance(error, OSError):
@@ -43,10 +61,14 @@ def store_error(error: Exception) -> StoreError:
 def _reason(text: str) -> str:
     """Return why a connection failed, from gRPC's report of all attempts."""
     text = text.removeprefix("Flight returned unavailable error, with message: ")
-    if "failed to connect to all addresses" not in text:
-        return text
     where = _ADDRESS.search(text)
     address = f" at {where[1]}" if where else ""
+    if "empty address list" in text:
+        return "no connection can be made; the host may be unknown, or a file of certificates invalid"
+    if "failed to connect to all addresses" not in text:
+        return text
+    if why := next((why for part, why in _OF_TLS.items() if part in text), None):
+        return why.format(address)
     return f"{text.rpartition(': ')[2].lower()}{address}; is it running, and is this its address?"
 
 

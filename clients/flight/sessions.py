@@ -7,7 +7,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.errors import InternalError, InvalidArgumentError, UnavailableError
+from ...schemas.errors import InternalError, InvalidArgumentError, UnauthenticatedError, UnavailableError
 from .errors import as_store_errors, store_error
 from .idle_streams import IdleStreams
 
@@ -59,7 +59,7 @@ class Sessions:
             return None
         idle = self._idle.borrow(None)
         if idle:
-            with suppress(UnavailableError):
+            with suppress(UnavailableError, UnauthenticatedError):  # it may have ended with its token
                 return self._answer(idle, request)
         try:
             with as_store_errors():

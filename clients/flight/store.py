@@ -24,6 +24,7 @@ from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, 
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from .credentials import Credentials
 from .errors import as_store_errors
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
@@ -65,20 +66,25 @@ class FlightStore(Verbs):
     Create the first one after forking, not before: gRPC does not survive a fork.
     """
 
-    def __init__(self, url: str, retries: bool = True, patient: bool = False) -> None:
-        """Connect. With ``retries``, wait for a server that goes down and repeat what it did not answer: a write is
-        applied once, a scan resumes where it was. With ``patient``, wait for it now as well.
+    def __init__(
+        self, url: str, retries: bool = True, patient: bool = False, credentials: Credentials | None = None
+    ) -> None:
+        """Connect, with these credentials, or the environment's. With ``retries``, wait for a server that goes down and
+        repeat what it did not answer: a write is applied once, a scan resumes where it was. With ``patient``, wait for
+        it now as well.
 
         Raises:
             UnavailableError: no server answers.
-            InvalidArgumentError: ``url`` is invalid.
+            InvalidArgumentError: ``url`` is invalid, or the credentials are.
+            UnauthenticatedError: the server does not accept them.
         """
         self.url = url
+        self.credentials = Credentials.of() if credentials is None else credentials
         self._retries = retries
         self._waits_for_gone = True
         self._writers = Writers()
         try:
-            self._client = fl.connect(url, generic_options=_RECONNECT)
+            self._client = self.credentials.connect(url, _RECONNECT)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(
                 f"invalid URL {url!r}, expected one such as grpc://127.0.0.1:8815: {error}; "
@@ -87,7 +93,11 @@ class FlightStore(Verbs):
         self._point_reads = PointReads(self._client)
         self._sessions = Sessions(self._client)
         self._small = SmallRequests(self._sessions, self.describe_table)
-        self._patiently(self.health) if patient else self.health()
+        try:
+            self._patiently(self.health) if patient else self.health()
+        except StoreError:
+            self._client.close()  # it would try to connect for ever
+            raise
 
     def at_once(self) -> FlightStore:
         """Return a copy whose reads do not wait for a server that is down. Close only the original."""

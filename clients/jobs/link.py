@@ -10,6 +10,7 @@ from ...schemas.placement import Placement
 from ...schemas.service import ScanStream, StoreService
 from ..api.database import Database
 from ..api.per_process import all_servers_at
+from ..flight.credentials import Credentials
 from ..flight.store import FlightStore
 from .splits import TableSplit
 
@@ -29,6 +30,8 @@ class StoreLink:
     held: StoreService | None = None
     placement: Placement | None = None
     """The placement of the servers, if the store was named by one."""
+    credentials: Credentials | None = None
+    """What the database shows its servers; None: what the environment of each process says."""
 
     @classmethod
     def to(cls, store: Store) -> StoreLink:
@@ -41,8 +44,10 @@ class StoreLink:
             )
         service = store._store
         if isinstance(service, FlightStore):
-            return cls(service.url, service if service.health().server is None else None)
-        return cls(None, service, getattr(getattr(service, "servers", None), "placement", None))
+            held = service if service.health().server is None else None
+            return cls(service.url, held, None, service.credentials)
+        servers = getattr(service, "servers", None)
+        return cls(None, service, getattr(servers, "placement", None), getattr(servers, "credentials", None))
 
     @property
     def service(self) -> StoreService:
@@ -55,7 +60,7 @@ class StoreLink:
             return self.held
         place = self.placement if self.url is None else self.url
         assert place is not None, "a link is to a store that is held, a URL or a placement"
-        return all_servers_at(place, patient=False)
+        return all_servers_at(place, False, self.credentials)
 
     @property
     def location(self) -> str | None:
@@ -95,4 +100,4 @@ class StoreLink:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.check_portable()
-        return (StoreLink, (self.url, None, self.placement))
+        return (StoreLink, (self.url, None, self.placement, self.credentials))

@@ -25,22 +25,22 @@ from .library import Library, arrow_library, word_at
 _LOG = logging.getLogger("nyala.flight_server")
 _ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
 _CANCEL = "grpc_call_cancel_with_status"
-_UNAVAILABLE = 14
+UNAVAILABLE, UNAUTHENTICATED = 14, 16
 _GRPC_CONTEXT, _PEER, _PEER_SIZE = 8, 16, 24
 """Offsets in Arrow's context: the pointer to gRPC's, and the peer's text and size."""
 _GRPC_CALL = 8
 """Offset in gRPC's context: the pointer to the call."""
 
 
-def end_call(context: fl.ServerCallContext, message: str) -> None:
-    """End a running call: its client gets UNAVAILABLE and ``message``, its handler the end of the stream.
+def end_call(context: fl.ServerCallContext, message: str, status: int = UNAVAILABLE) -> None:
+    """End a running call: its client gets a status of gRPC and ``message``, its handler the end of the stream.
 
     The caller makes sure that the call's handler, or its stream, has not returned.
     """
     cancel = _cancel()
     call = _call_of(context) if cancel else 0
     if cancel and call:
-        cancel(call, _UNAVAILABLE, message.encode(), None)
+        cancel(call, status, message.encode(), None)
     else:
         _shut_connection(context.peer())
 

@@ -24,10 +24,10 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-from llvmlite import binding as llvm
 
 from ...schemas.errors import InvalidArgumentError
 from .library import Library, arrow_library, exported, is_mapped, word_at
+from .machine_code import compiled
 
 Inspect = Callable[[memoryview, memoryview], None]
 """Takes the head and the body of a message; raises to reject it."""
@@ -114,14 +114,8 @@ def _install() -> None:
     callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_ask)
     buffers = {"no_message": _arrow_buffer(none), "empty_schema": _arrow_buffer(empty)}
     code = _CODE.format(inspect=_address(callback), open=open_message, **buffers)
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(code)
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
-    engine.finalize_object()
-    _kept.extend((none, empty, callback, engine))
-    ctypes.c_uint64.from_address(slot).value = engine.get_function_address("open_message")
+    _kept.extend((none, empty, callback))
+    ctypes.c_uint64.from_address(slot).value = compiled(code).get_function_address("open_message")
 
 
 _kept: list[Any] = []

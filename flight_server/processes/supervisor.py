@@ -18,12 +18,13 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ...clients.cluster.servers import Servers
+from ...clients.flight.credentials import NO_CREDENTIALS
 from ...engine.fs.filesystem import FileLock
 from ...engine.fs.local import LocalFileSystem
 from ...engine.fs.store_lock import check_free
 from ...engine.options import BUDGET_SHARES, StoreOptions
 from ...schemas.errors import UnavailableError
-from ..settings import Settings
+from ..settings import SECURITY_OPTIONS, Settings
 from .balancing import balance
 from .child_process import ChildProcess
 from .front import Front
@@ -72,7 +73,7 @@ class Supervisor:
             for child in self._children:
                 if (code := child.wait_until_ready()) is not None:
                     raise UnavailableError(f"the process {child.name} could not start: it ended with code {code}")
-            return Servers(placement)
+            return Servers(placement, credentials=NO_CREDENTIALS)
         except BaseException:
             self.stop()
             raise
@@ -105,7 +106,8 @@ class Supervisor:
     def _options(self, name: str, placement: Path) -> dict[str, Any]:
         """Return the options of a process: those of the server, with its share of memory and threads."""
         given = {option: each.value for option, each in self._settings.given.items()}
-        for option in ("processes", "memory_mb", "budget_bytes"):
+        # Their sockets are for this user alone: the front has the TLS, and asks who calls.
+        for option in ("processes", "memory_mb", "budget_bytes", *SECURITY_OPTIONS):
             given.pop(option, None)
         own = {
             "data": self.layout.directory(name),

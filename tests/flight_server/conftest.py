@@ -20,6 +20,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.security.security import Security
 from nyala.schemas.service import StoreService
 from nyala.schemas.table import TableDefinition
 
@@ -44,8 +45,8 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Start servers that are shut down at the end."""
     running: list[Served] = []
 
-    def start(store: StoreService, config: ServerConfig | None = None) -> Served:
-        running.append(Served(store, config))
+    def start(store: StoreService, config: ServerConfig | None = None, security: Security | None = None) -> Served:
+        running.append(Served(store, config, security))
         return running[-1]
 
     yield start

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.security.security import Security
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.service import StoreService
 
@@ -18,10 +19,13 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.stri
 class Served:
     """A store, the server in front of it and a plain Flight client."""
 
-    def __init__(self, store: StoreService, config: ServerConfig | None = None) -> None:
+    def __init__(
+        self, store: StoreService, config: ServerConfig | None = None, security: Security | None = None
+    ) -> None:
         self.store = store
-        self.server = FlightServer(store, "grpc://127.0.0.1:0", config)
-        self.url = f"grpc://127.0.0.1:{self.server.port}"
+        scheme = "grpc+tls" if security and security.tls else "grpc"
+        self.server = FlightServer(store, f"{scheme}://127.0.0.1:0", config, security)
+        self.url = f"{scheme}://127.0.0.1:{self.server.port}"
         self.client = fl.connect(self.url)
 
     def rows(self, count: int, start: int = 0) -> pa.RecordBatch:

@@ -1,0 +1,146 @@
+"""Credentials: how a client shows a server who it is, and knows that it talks to the right one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.flight as fl
+
+from ...schemas.errors import InvalidArgumentError
+
+Token = str | Callable[[], str]
+"""A bearer token, or a function that returns the current one. It is called for every call and every stream that is
+opened, so it should remember its answer; other processes get it pickled."""
+ClientCert = tuple[str | Path, str | Path] | str | Path
+"""The PEM files of a client certificate and its key; or one file with both."""
+
+_TLS = "grpc+tls"
+_HERE = ("localhost", "127.0.0.1", "::1")
+_SIZE_MAX = 8000
+"""Characters of a token: servers take 8 KiB of headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A token in a file, read again for every call, so that it can be replaced."""
+
+    path: Path
+
+    def __call__(self) -> str:
+        """Return the token. Raises InvalidArgumentError if the file cannot be read."""
+        try:
+            return self.path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InvalidArgumentError(f"the token file {self.path} cannot be read: {why}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What one client shows. Its text has no secret, and it may be sent to other processes."""
+
+    token: Token | None = field(default=None, repr=False)
+    tls_roots: Path | None = None
+    """The roots of server certificates, in PEM; None: those of the system."""
+    client_cert: Path | None = None
+    client_key: Path | None = None
+
+    @classmethod
+    def of(
+        cls,
+        token: Token | None = None,
+        tls_roots: str | Path | None = None,
+        client_cert: ClientCert | None = None,
+    ) -> Credentials:
+        """Return the credentials given, and for those that are None the environment's: ``NYALA_TOKEN``,
+        ``NYALA_TOKEN_FILE``, ``NYALA_TLS_ROOTS``, ``NYALA_CLIENT_CERT`` and ``NYALA_CLIENT_KEY``."""
+        found = of_environment(os.environ)
+        if client_cert is None:
+            certificate, key = found.client_cert, found.client_key
+        elif isinstance(client_cert, tuple):
+            certificate, key = (Path(each) for each in client_cert)
+        else:
+            certificate = key = Path(client_cert)
+        roots = found.tls_roots if tls_roots is None else Path(tls_roots)
+        return cls(found.token if token is None else token, roots, certificate, key)
+
+    def connect(self, url: str, options: list[tuple[str, Any]]) -> fl.FlightClient:
+        """Return a client of pyarrow's, or one like it that shows the token.
+
+        Raises:
+            InvalidArgumentError: a file cannot be read; or the token would be sent without TLS.
+            ArrowException, ValueError, TypeError: the URL is invalid.
+        """
+        scheme = str(url).partition("://")[0]
+        more = self._tls() if scheme == _TLS else {}
+        client = fl.connect(url, generic_options=options, **more)
+        if self.token is None:
+            return client
+        from urllib.parse import urlsplit
+
+        if scheme not in (_TLS, "grpc+unix") and urlsplit(url).hostname not in _HERE:
+            client.close()
+            raise InvalidArgumentError(
+                f"the connection to {url} would show the token to the network: use {_TLS}://, or give no token"
+            )
+        from .authorized_client import AuthorizedClient
+
+        return AuthorizedClient(client, self.token)  # pyright: ignore[reportReturnType]
+
+    def _tls(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"tls_root_certs": _system_roots() if self.tls_roots is None else _pem(self.tls_roots)}
+        if self.client_cert is not None:
+            if self.client_key is None:
+                raise InvalidArgumentError("a client certificate needs its key: client_cert=(cert, key)")
+            found |= {"cert_chain": _pem(self.client_cert), "private_key": _pem(self.client_key)}
+        return found
+
+
+NO_CREDENTIALS = Credentials()
+
+
+def of_environment(environment: Mapping[str, str]) -> Credentials:
+    """Return the credentials that environment variables give."""
+
+    def path(name: str) -> Path | None:
+        return Path(value) if (value := environment.get(name)) else None
+
+    file = path("NYALA_TOKEN_FILE")
+    token = environment.get("NYALA_TOKEN") or (TokenFile(file) if file else None)
+    certificate = path("NYALA_CLIENT_CERT")
+    return Credentials(token, path("NYALA_TLS_ROOTS"), certificate, path("NYALA_CLIENT_KEY") or certificate)
+
+
+def header(token: str) -> tuple[bytes, bytes]:
+    """Return the header that shows a token.
+
+    Raises:
+        InvalidArgumentError: it has characters that a header cannot have, or is too long. The message does not have it.
+    """
+    if not isinstance(token, str) or not token or len(token) > _SIZE_MAX or not token.isascii():
+        raise InvalidArgumentError(f"a token has 1 to {_SIZE_MAX:,} ASCII characters")
+    if not token.isprintable() or " " in token:
+        raise InvalidArgumentError("a token has no spaces or control characters")
+    return (b"authorization", b"Bearer " + token.encode())
+
+
+def _pem(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}") from None
+    if b"-----BEGIN " not in content:
+        raise InvalidArgumentError(f"{path} is not PEM")
+    return content
+
+
+def _system_roots() -> bytes | None:
+    """Return the roots of the system, since gRPC would take those that it was built with."""
+    import ssl
+
+    paths = ssl.get_default_verify_paths()
+    return _pem(Path(paths.cafile)) if paths.cafile else None

@@ -1,0 +1,153 @@
+"""Authentication: who makes a call, by its bearer token or by the client certificate of its connection."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow.flight as fl
+
+from ...schemas.errors import UnauthenticatedError
+from .file_watch import WatchedFiles
+from .identity import Identity
+from .token_file import TokenEntry, id_of, matches, read_tokens
+
+HEADER = "authorization"
+_BEARER = "bearer "
+_BYTES_MAX = 8192
+_LOG = logging.getLogger("nyala.flight_server")
+_NOTHING = (
+    "the call has neither a token nor a client certificate that this server accepts: give connect(token=...) or "
+    "--token-file, or set NYALA_TOKEN"
+)
+_BAD_TOKEN = "the token is not valid here: it is unknown, revoked or damaged; ask the operator for another"
+_EXPIRED = "the token has expired; ask the operator for another"
+
+
+class Tokens:
+    """The tokens of a file. Thread safe."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StoreError if it is not a valid token file."""
+        self._path = path
+        self._entries: Mapping[str, TokenEntry] = {}
+        self._known: dict[bytes, Identity] = {}
+        self._lock = threading.Lock()
+        self.files = WatchedFiles("tokens", [path], self._load)
+
+    def identity(self, token: str) -> Identity | None:
+        """Return whose token it is; None if it is not in the file."""
+        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        known = self._known.get(digest)
+        if known is not None:
+            return known
+        number = id_of(token)
+        if number is None:
+            return None
+        if number not in self._entries:
+            self.files.refresh()  # it may have just been created
+        with self._lock:
+            entry = self._entries.get(number)
+            if entry is None or not matches(token, entry):
+                return None
+            identity = Identity(entry.user, frozenset(entry.roles), _seconds(entry), entry.id)
+            return self._known.setdefault(digest, identity)
+
+    def _load(self) -> None:
+        entries = {entry.id: entry for entry in read_tokens(self._path).tokens}
+        with self._lock:
+            self._entries = entries
+            for digest, identity in list(self._known.items()):
+                entry = entries.get(identity.source)
+                if entry is None or entry.sha256 != digest.hex() or not _is_of(identity, entry):
+                    del self._known[digest]
+                    identity.is_revoked = True  # calls that run hold this object
+
+
+def _is_of(identity: Identity, entry: TokenEntry) -> bool:
+    same = identity.user == entry.user and identity.roles == frozenset(entry.roles)
+    return same and identity.expires == _seconds(entry)
+
+
+def _seconds(entry: TokenEntry) -> float:
+    return entry.expires.timestamp() if entry.expires else math.inf
+
+
+class _Thread(threading.local):
+    identity: Identity | None = None
+
+
+class _Headers(fl.ServerMiddlewareFactory):
+    """Keeps the header of the call whose handler is called next on this thread.
+
+    Thread-local data would be lost: until the handler is called, a transport thread is a new one to Python each time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_threads: dict[int, Sequence[str | bytes]] = {}
+
+    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> None:
+        """Called by pyarrow for each call, before anything else."""
+        self.of_threads[threading.get_ident()] = headers.get(HEADER, ())
+
+
+class Authentication:
+    """Finds out who makes each call of a server. Thread safe."""
+
+    def __init__(self, tokens: Tokens | None, trusts_certificates: bool) -> None:
+        """``trusts_certificates``: a client certificate that TLS has verified identifies its user."""
+        self._tokens = tokens
+        self._trusts_certificates = trusts_certificates
+        self._headers = _Headers()
+        self._thread = _Thread()
+
+    @property
+    def middleware(self) -> dict[str, fl.ServerMiddlewareFactory]:
+        """What a server must be given."""
+        return {"nyala-authentication": self._headers}
+
+    def enter(self, context: fl.ServerCallContext) -> None:
+        """Find out who makes the call whose handler has just been called on this thread.
+
+        Raises:
+            UnauthenticatedError: it shows a token that is not valid, whatever else it shows.
+        """
+        self._thread.identity = None
+        given = self._headers.of_threads.pop(threading.get_ident(), ())
+        if given:
+            self._thread.identity = self._by_header(given)
+        elif self._trusts_certificates and (name := context.peer_identity()):
+            self._thread.identity = Identity(_text(name), source="certificate")
+
+    @property
+    def caller(self) -> Identity | None:
+        """Who makes the call that this thread handles; None: it shows nothing."""
+        return self._thread.identity
+
+    def require(self) -> None:
+        """Raise UnauthenticatedError if it is not known who makes the call that this thread handles."""
+        if self._thread.identity is None:
+            raise UnauthenticatedError(_NOTHING)
+
+    def _by_header(self, given: Sequence[str | bytes]) -> Identity:
+        text = _text(given[0])
+        if len(given) > 1 or len(text) > _BYTES_MAX or text[: len(_BEARER)].lower() != _BEARER:
+            raise UnauthenticatedError('the header "authorization" must be one, of the form "Bearer TOKEN"')
+        identity = self._of_token(text[len(_BEARER) :].strip())
+        if identity is None:
+            raise UnauthenticatedError(_BAD_TOKEN)
+        if not identity.is_valid:
+            raise UnauthenticatedError(_BAD_TOKEN if identity.is_revoked else _EXPIRED)
+        return identity
+
+    def _of_token(self, token: str) -> Identity | None:
+        return self._tokens.identity(token) if self._tokens else None
+
+
+def _text(given: str | bytes) -> str:
+    return given.decode(errors="replace") if isinstance(given, bytes) else given

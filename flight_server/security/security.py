@@ -1,0 +1,88 @@
+"""Security: what a server is given to listen with TLS and to know its callers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from ...schemas.errors import InvalidArgumentError
+from ..native.tls_credentials import ClientCertificates, TlsCredentials
+from .authentication import Authentication, Tokens
+from .certificates import Certificates, read_certificates
+from .file_watch import FileWatch, WatchedFiles
+
+if TYPE_CHECKING:
+    from ..settings import ServeOptions
+
+_LOG = logging.getLogger("nyala.flight_server")
+
+
+class Tls:
+    """The certificates of a server, and gRPC's credentials made of them."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        """Raises InvalidArgumentError if a file is missing or invalid."""
+        certificate, key, client_ca = options.tls_cert, options.tls_key, options.tls_client_ca
+        if certificate is None or key is None:
+            raise InvalidArgumentError("TLS needs both --tls-cert and --tls-key")
+        self.clients = ClientCertificates.NONE
+        if client_ca is not None:
+            asked = options.tls_client_certs
+            self.clients = ClientCertificates.OPTIONAL if asked == "optional" else ClientCertificates.REQUIRED
+        try:
+            self._credentials = TlsCredentials(self.clients)
+        except LookupError as error:
+            if self.clients is ClientCertificates.OPTIONAL:
+                raise InvalidArgumentError("with this pyarrow, client certificates cannot be optional") from error
+            self._credentials = None
+        self._read: Callable[[], Certificates] = lambda: read_certificates(certificate, key, client_ca)
+        self.files = WatchedFiles("certificates", [each for each in (certificate, key, client_ca) if each], self._load)
+
+    def _load(self) -> None:
+        self._current = self._read()
+        if self._credentials:
+            self._credentials.replace(self._current.certificate, self._current.key, self._current.client_ca)
+
+    def listen(self, begin: Callable[..., None], location: str, **more: Any) -> None:
+        """Begin to listen."""
+        current = self._current
+        more |= {"tls_certificates": [(current.certificate, current.key)]}
+        if self.clients is not ClientCertificates.NONE:
+            more |= {"verify_client": True, "root_certificates": current.client_ca}
+        with self._credentials.listening() if self._credentials else nullcontext():
+            begin(location, **more)
+
+
+class Security:
+    """The TLS and the authentication of one server, either of which may be missing."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        """Read what the options name.
+
+        Raises:
+            StoreError: a file is missing or invalid.
+        """
+        self.tls = Tls(options) if options.has_tls else None
+        tokens = Tokens(options.tokens) if options.tokens else None
+        trusts_certificates = options.tls_client_ca is not None
+        self.authentication = Authentication(tokens, trusts_certificates) if options.has_authentication else None
+        watched = [each.files for each in (self.tls, tokens) if each]
+        self._watch = FileWatch(watched)
+
+    def listen(self, begin: Callable[..., None], location: str) -> None:
+        """Let a server begin to listen: ``begin`` is the constructor of pyarrow's."""
+        more: dict[str, Any] = {"middleware": self.authentication.middleware} if self.authentication else {}
+        if self.tls:
+            self.tls.listen(begin, location, **more)
+        else:
+            begin(location, **more)
+
+    def load_again(self) -> None:
+        """Load certificates and tokens again, changed or not."""
+        self._watch.load_all()
+
+    def close(self) -> None:
+        """Stop looking at the files."""
+        self._watch.stop()

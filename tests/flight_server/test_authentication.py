@@ -1,0 +1,296 @@
+"""Who may call: tokens, on every verb, in running streams, and what is never shown."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from fake_store import FakeStore
+from served import SCHEMA, Served, code_of
+
+import nyala
+from nyala.clients.flight.credentials import Credentials, TokenFile
+from nyala.flight_server.security.security import Security
+from nyala.flight_server.security.token_file import create_token, read_tokens, revoke_tokens
+from nyala.flight_server.settings import ServeOptions
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnauthenticatedError
+from nyala.schemas.table import TableDefinition
+
+ROW = {"id": 1, "city": "Oslo", "price": 2.0}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+@pytest.fixture
+def token(tokens: Path) -> str:
+    return create_token(tokens, "alice", ("writer",))[0]
+
+
+@pytest.fixture
+def guarded(serve: Callable[..., Served], tokens: Path, token: str) -> Served:
+    store = FakeStore()
+    store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
+    return serve(store, None, Security(ServeOptions(tokens=tokens)))
+
+
+def shown(token: str, scheme: str = "Bearer") -> fl.FlightCallOptions:
+    return fl.FlightCallOptions(headers=[(b"authorization", f"{scheme} {token}".encode())])
+
+
+def ask_once(client: fl.FlightClient, options: fl.FlightCallOptions) -> None:
+    writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b'{"session":1}'), options)
+    writer.begin(pa.schema([]))
+    writer.write_metadata(b'{"get":"homes"}\n{"key":[1]}\n')
+    assert b'"row"' in reader.read_chunk().app_metadata.to_pybytes()
+    writer.close()
+
+
+def put(client: fl.FlightClient, options: fl.FlightCallOptions) -> None:
+    writer, _ = client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA, options)
+    with writer:
+        writer.write_batch(pa.RecordBatch.from_pylist([ROW], SCHEMA))
+
+
+VERBS: dict[str, Callable[[fl.FlightClient, fl.FlightCallOptions], Any]] = {
+    "list_flights": lambda client, options: list(client.list_flights(options=options)),
+    "get_flight_info": lambda client, options: client.get_flight_info(fl.FlightDescriptor.for_path("homes"), options),
+    "get_schema": lambda client, options: client.get_schema(fl.FlightDescriptor.for_path("homes"), options),
+    "do_get": lambda client, options: client.do_get(fl.Ticket(b'{"table":"homes"}'), options).read_all(),
+    "do_put": put,
+    "do_exchange": ask_once,
+    "list_actions": lambda client, options: client.list_actions(options),
+    "do_action": lambda client, options: list(client.do_action(fl.Action("tables", b""), options)),
+    "unknown action": lambda client, options: list(client.do_action(fl.Action("x", b""), options)),
+}
+NOBODY = fl.FlightCallOptions()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_asks_who_calls(guarded: Served, token: str, verb: str) -> None:
+    call = VERBS[verb]
+    for wrong in (NOBODY, shown(token[:-1] + ("A" if token[-1] != "A" else "B"))):
+        with pytest.raises((fl.FlightUnauthenticatedError, pa.ArrowInvalid)) as caught:
+            call(guarded.client, wrong)
+        assert "UNAUTHENTICATED: " in str(caught.value) and token not in str(caught.value)
+        if verb != "get_schema":  # pyarrow keeps its text only
+            assert code_of(caught.value) == "UNAUTHENTICATED"
+    assert guarded.store.scan  # nothing of it broke the server
+    if verb == "unknown action":
+        with pytest.raises(fl.FlightServerError, match="unknown action"):
+            call(guarded.client, shown(token))
+    else:
+        call(guarded.client, shown(token))
+        call(guarded.client, shown(token, "bEARER"))
+
+
+def test_the_verbs_are_all_there_are() -> None:
+    of_flight = {"list_flights", "get_flight_info", "get_schema", "do_get", "do_put", "list_actions", "do_action"}
+    offered = {name for name in vars(fl.FlightServerBase) if name.startswith(("do_", "get_", "list_"))}
+    assert offered == of_flight | {"do_exchange"} <= {*VERBS}
+
+
+BAD = {
+    "nothing": "",
+    "a word": "nyala",
+    "an id alone": "nyala_{id}_",
+    "another secret": "nyala_{id}_" + "A" * 43,
+    "another id": "nyala_" + "0" * 12 + "_{secret}",
+    "more after it": "{token}x",
+    "more before it": "x{token}",
+    "in capitals": "{upper}",
+    "its hash": "{hash}",
+    "its hash as the secret": "nyala_{id}_{hash}",
+    "twice": "{token} {token}",
+    "a null byte": "{token}%00",
+    "a long one": "{token}" + "A" * 7000,
+    "a JWT without a signature": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.",
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_token_is_rejected(guarded: Served, tokens: Path, token: str, case: str) -> None:
+    (entry,) = read_tokens(tokens).tokens
+    parts = {"token": token, "id": entry.id, "secret": token[-43:], "hash": entry.sha256, "upper": token.upper()}
+    bad = BAD[case].format(**parts)
+    with pytest.raises(fl.FlightUnauthenticatedError):
+        VERBS["do_action"](guarded.client, shown(bad))
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Token", ""])
+def test_another_scheme_is_rejected(guarded: Served, token: str, scheme: str) -> None:
+    with pytest.raises(fl.FlightUnauthenticatedError):
+        VERBS["do_action"](guarded.client, shown(token, scheme))
+
+
+def test_two_headers_are_rejected(guarded: Served, token: str) -> None:
+    twice = fl.FlightCallOptions(
+        headers=[(b"authorization", b"Bearer x"), (b"authorization", b"Bearer " + token.encode())]
+    )
+    with pytest.raises(fl.FlightUnauthenticatedError):
+        VERBS["do_action"](guarded.client, twice)
+
+
+def test_anyone_learns_whether_the_server_works_and_nothing_else(guarded: Served, token: str) -> None:
+    with nyala.connect(guarded.url) as db:
+        assert (db.health().status, db.health().version) == ("ok", "")
+        with pytest.raises(UnauthenticatedError, match="give connect"):
+            db.tables()
+    with pytest.raises(UnauthenticatedError, match="not valid here"):
+        nyala.connect(guarded.url, token=f"{token}x")
+    assert guarded.action("health") == {"status": "ok"}
+
+
+def test_an_expired_token_is_rejected(guarded: Served, tokens: Path) -> None:
+    now = dt.datetime.now(dt.UTC)
+    late, _ = create_token(tokens, "bob", expires=now - dt.timedelta(seconds=1))
+    with pytest.raises(UnauthenticatedError, match="has expired"):
+        nyala.connect(guarded.url, token=late)
+
+
+def test_a_new_token_is_known_at_once(guarded: Served, tokens: Path) -> None:
+    for user in ("bob", "carol"):
+        token, _ = create_token(tokens, user)
+        with nyala.connect(guarded.url, token=token) as db:
+            assert db.tables() == ["homes"]
+
+
+def test_a_wrong_file_leaves_the_old_tokens_in_force(
+    guarded: Served, tokens: Path, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens.write_text("{")
+    guarded.server._security.load_again()  # pyright: ignore[reportOptionalMemberAccess]
+    assert "the old tokens stay in force" in caplog.text
+    with nyala.connect(guarded.url, token=token) as db:
+        assert db.tables() == ["homes"]
+
+
+def session(client: fl.FlightClient, token: str) -> Callable[[], Any]:
+    writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b'{"session":1}'), shown(token))
+    writer.begin(pa.schema([]))
+
+    def ask() -> Any:
+        writer.write_metadata(b'{"get":"homes"}\n{"key":[1]}\n')
+        return reader.read_chunk().app_metadata.to_pybytes()
+
+    return ask
+
+
+def test_a_session_ends_with_its_token(guarded: Served, tokens: Path, token: str) -> None:
+    other, _ = create_token(tokens, "bob", expires=dt.datetime.now(dt.UTC) + dt.timedelta(seconds=6))
+    expiring, revoked = session(guarded.client, other), session(guarded.client, token)
+    assert b'"row"' in revoked() and b'"row"' in expiring()
+    revoke_tokens(tokens, user="alice")
+    for ask in (revoked, expiring):
+        with pytest.raises(fl.FlightUnauthenticatedError, match="was running"):
+            for _ in range(300):
+                ask()
+                time.sleep(0.1)
+
+
+def test_a_stream_that_waits_ends_with_its_token(guarded: Served, tokens: Path, token: str) -> None:
+    writer, reader = guarded.client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA, shown(token))
+    writer.write_with_metadata(pa.RecordBatch.from_pylist([ROW], SCHEMA), b'{"seq":0}')
+    assert reader.read() is not None
+    revoke_tokens(tokens, user="alice")
+    while reader.read() is not None:
+        pass
+    with pytest.raises(fl.FlightUnauthenticatedError, match="was revoked while the call was running"):
+        writer.close()
+
+
+def test_a_client_goes_on_with_the_next_token(guarded: Served, tokens: Path, token: str, tmp_path: Path) -> None:
+    current = [token]
+    file = tmp_path / "secret"
+    file.write_text(token + "\n")
+    with (
+        nyala.connect(guarded.url, token=lambda: current[0]) as db,
+        nyala.connect(guarded.url, token=TokenFile(file)) as by_file,
+    ):
+        db.table("homes").insert([ROW])
+        assert db.table("homes").get(1) == by_file.table("homes").get(1) == ROW
+        current[0], _ = create_token(tokens, "alice")
+        file.write_text(current[0])
+        revoke_tokens(tokens, frozenset({token.split("_")[1]}))
+        time.sleep(2)  # its sessions end meanwhile
+        assert db.table("homes").get(1) == by_file.table("homes").get(1) == ROW
+        assert db.table("homes").scan().to_arrow().num_rows == 1
+
+
+def test_no_secret_is_shown(guarded: Served, tokens: Path, token: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    credentials = Credentials.of(token)
+    assert token not in repr(credentials) and token not in str(credentials)
+    assert pickle.loads(pickle.dumps(credentials)) == credentials
+    with nyala.connect(guarded.url, token=token) as db:
+        assert token not in repr(db) and token not in repr(db._store) and token not in repr(vars(db._store))
+    for bad in (f"{token} x", f"{token}\n", f"{token}\u00e9", token * 200):
+        with pytest.raises(StoreError) as caught:
+            nyala.connect(guarded.url, token=bad)
+        assert token not in str(caught.value)
+    with pytest.raises(InvalidArgumentError, match="would show the token to the network") as caught:
+        nyala.connect("grpc://192.0.2.1:8815", token=token)
+    assert token not in str(caught.value)
+    assert token[-43:] not in caplog.text and token[-43:] not in tokens.read_text()
+
+
+def test_the_file_is_private_and_must_stay_so(tokens: Path, token: str) -> None:
+    assert tokens.stat().st_mode & 0o777 == 0o600
+    os.chmod(tokens, 0o660)
+    with pytest.raises(InvalidArgumentError, match="others can write"):
+        Security(ServeOptions(tokens=tokens))
+    with pytest.raises(NotFoundError, match="nyala token create"):
+        Security(ServeOptions(tokens=tokens.with_name("none")))
+
+
+@pytest.mark.parametrize("user", ["", " alice", "a\nb", "a" * 129, "a\x00"])
+def test_a_user_has_a_plain_name(tokens: Path, user: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        create_token(tokens, user)
+
+
+def test_tokens_made_at_once_are_all_kept(tokens: Path) -> None:
+    command = [sys.executable, "-m", "nyala", "token", "create", "--tokens", str(tokens)]
+    running = [subprocess.Popen([*command, f"user-{number}"], stdout=subprocess.PIPE) for number in range(4)]
+    assert all(each.wait() == 0 for each in running)
+    assert {each.user for each in read_tokens(tokens).tokens} == {f"user-{number}" for number in range(4)}
+
+
+def nyala_token(*arguments: str, tokens: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nyala", "token", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NYALA_TOKENS": str(tokens)})
+
+
+def test_the_commands(tokens: Path, guarded: Served) -> None:
+    made = nyala_token("create", "bob", "--role", "reader", "--expires-in", "30d", "--json", tokens=tokens)
+    said = json.loads(made.stdout)
+    assert (said["user"], said["roles"]) == ("bob", ["reader"])
+    environment = os.environ | {"NYALA_TOKEN": said["token"], "NYALA_URL": guarded.url}
+    command = [sys.executable, "-m", "nyala"]
+    listed = subprocess.run([*command, "list"], capture_output=True, text=True, env=environment)
+    assert listed.stdout == "homes\n"
+    known = nyala_token("list", tokens=tokens)
+    assert (
+        said["id"] in known.stdout
+        and said["token"] not in known.stdout + nyala_token("list", "--json", tokens=tokens).stdout
+    )
+    assert nyala_token("revoke", said["id"], tokens=tokens).stdout == f"revoked the token {said['id']} of bob\n"
+    again = nyala_token("revoke", said["id"], tokens=tokens)
+    assert again.returncode == 4 and "has no token" in again.stderr
+    guarded.server._security.load_again()  # pyright: ignore[reportOptionalMemberAccess]
+    refused = subprocess.run([*command, "list"], capture_output=True, text=True, env=environment)
+    assert refused.returncode == 8 and refused.stderr.startswith("UNAUTHENTICATED: ")
+    assert said["token"] not in refused.stderr
