@@ -24,6 +24,7 @@ from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
 from ..record.log_note import Note
 from ..wal.log import WriteAheadLog
+from ..wal.writer import Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,6 @@ class CommitLog:
     def __init__(self, wal: WriteAheadLog, mvcc: MvccManager, latch: ReadOnlyLatch) -> None:
         self._wal = wal
         self._mvcc = mvcc
-        self._order = threading.Lock()
         self._latch = latch
         self._to_sync: list[tuple[int, int]] = []
         """A heap of (lsn, timestamp): applied commits that are visible once they are synced."""
@@ -82,45 +82,59 @@ class CommitLog:
 
         Then as ``commit``. It raises as that does too, with all of them logged or none.
         """
-        commits = self._logged(payloads)
+        self._latch.check()
+        self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
+        with self._stamped() as (stamp, timestamps):
+            first = self._wal.append_all(payloads, stamp, durability is not Durability.FSYNC)
+        commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
         try:
             yield commits
             self._keep(commits, durability)
         except BaseException as error:
             raise self._not_applied(error) from error
 
-    def commit_one(
-        self, payload: list[pa.Buffer | bytes], durability: Durability, apply: Callable[[Commit], None]
-    ) -> Commit:
+    def commit_one(self, payload: bytes, durability: Durability, apply: Callable[[Commit], None]) -> Commit:
         """Log one record as one commit, which ``apply`` applies. Else as ``commit_all``."""
-        commits = self._logged([payload])
+        self._latch.check()
+        with self._stamped() as (stamp, timestamps):
+            is_early = durability is not Durability.FSYNC
+            lsn = self._wal.append_at_once(payload, stamp, is_early)
+            if lsn is None:
+                self._wal.reserve(len(payload))
+                lsn = self._wal.append_all([[payload]], stamp, is_early)
+        commit = Commit(timestamps[0], lsn)
         try:
-            apply(commits[0])
-            self._keep(commits, durability)
+            apply(commit)
+            self._keep((commit,), durability)
         except BaseException as error:
             raise self._not_applied(error) from error
-        return commits[0]
+        return commit
 
-    def _logged(self, payloads: Sequence[list[pa.Buffer | bytes]]) -> list[Commit]:
-        self._latch.check()
-        self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
-        with self._order:
-            timestamps = self._mvcc.start_all(len(payloads))
-            try:
-                first = self._wal.append_all(list(zip(timestamps, payloads, strict=True)))
-            except BaseException:
-                self._mvcc.abort(*timestamps)
-                self._wal.release()
-                raise
-        return [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
+    @contextmanager
+    def _stamped(self) -> Iterator[tuple[Stamp, list[int]]]:
+        """Yield what gives timestamps to the records that the body logs, and the list in which they come."""
+        timestamps: list[int] = []
+
+        def stamp(count: int) -> list[int]:
+            timestamps.extend(self._mvcc.start_all(count))
+            return timestamps
+
+        try:
+            yield stamp, timestamps
+        except BaseException:
+            self._mvcc.abort(*timestamps)
+            self._wal.release()
+            raise
 
     def _keep(self, commits: Sequence[Commit], durability: Durability) -> None:
         """Make applied commits visible, now or when they are durable."""
-        heap = self._to_sync if durability is Durability.FSYNC else self._to_write
+        is_to_sync = durability is Durability.FSYNC
+        heap = self._to_sync if is_to_sync else self._to_write
         with self._finishing:
             for commit in commits:
                 heappush(heap, (commit.lsn, commit.timestamp))
-        self._finish_durable()
+        if commits[0].lsn <= (self._wal.durable_lsn if is_to_sync else self._wal.written_lsn):
+            self._finish_durable()
 
     def _not_applied(self, error: BaseException) -> InternalError:
         """Forbid changes, since memory lacks what the log has; return the error to raise."""

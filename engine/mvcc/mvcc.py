@@ -60,7 +60,12 @@ class MvccManager:
         self._in_flight: OrderedDict[int, None] = OrderedDict()
         """The timestamps in flight, ascending, since the clock only goes up."""
         self._poison: str | None = None
-        self._changed = threading.Condition(threading.Lock())
+        self._newest = 0
+        """The newest timestamp handed out."""
+        self._mutex = threading.Lock()
+        self._changed = threading.Condition(self._mutex)
+        self._waiting = 0
+        """How many threads wait for a change."""
 
     @property
     def in_flight_count(self) -> int:
@@ -71,24 +76,24 @@ class MvccManager:
 
         No snapshot reaches it before ``finish`` or ``abort``; the caller owes exactly one of the two, or ``poison``.
         """
-        with self._changed:
-            timestamp = self._clock.now()
-            self._in_flight[timestamp] = None
-            return timestamp
+        return self.start_all(1)[0]
 
     def start_all(self, count: int) -> list[int]:
         """Return the timestamps of ``count`` new commits, ascending. Each is as one of ``start``."""
-        with self._changed:
+        with self._mutex:
             timestamps = [self._clock.now() for _ in range(count)]
-            self._in_flight.update(dict.fromkeys(timestamps))
+            for timestamp in timestamps:
+                self._in_flight[timestamp] = None
+            self._newest = timestamps[-1]
             return timestamps
 
     def finish(self, *timestamps: int) -> None:
         """Make commits visible: their rows are applied and, as far as was promised, durable."""
-        with self._changed:
+        with self._mutex:
             for timestamp in timestamps:
                 del self._in_flight[timestamp]
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def abort(self, *timestamps: int) -> None:
         """Forget commits of which nothing was applied.  Their timestamps are not used again."""
@@ -96,12 +101,13 @@ class MvccManager:
 
     def now(self) -> int:
         """Return a timestamp that is no commit's, greater than every timestamp and snapshot handed out before."""
-        with self._changed:
-            return self._clock.now()
+        with self._mutex:
+            self._newest = self._clock.now()
+            return self._newest
 
     def snapshot(self) -> int:
         """Return the newest T such that every commit <= T is finished and every later one will be > T."""
-        with self._changed:
+        with self._mutex:
             oldest = self._oldest()
             return self._clock.now() if oldest is None else oldest - 1
 
@@ -112,9 +118,16 @@ class MvccManager:
         ``timeout`` is in seconds.  Raises UnavailableError when it runs out, and at once when the log has failed, for
         then a commit that is in flight stays so.
         """
-        with self._changed:
-            self._clock.update(timestamp)
-            self._changed.wait_for(lambda: self._readable(timestamp) or self._poison, timeout)
+        with self._mutex:
+            if timestamp > self._newest:
+                self._clock.update(timestamp)
+            if self._readable(timestamp):
+                return
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._readable(timestamp) or self._poison, timeout)
+            finally:
+                self._waiting -= 1
             if self._readable(timestamp):
                 return
             if self._poison:

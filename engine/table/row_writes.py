@@ -119,7 +119,8 @@ class RowWrites:
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
 
-        return self._log.commit_one([*record, change.pack(tablet.tablet_id, stored)], durability, apply)
+        record.append(change.pack(tablet.tablet_id, stored))
+        return self._log.commit_one(b"".join(record), durability, apply)
 
     def _may_be_full(self, tablet: Tablet) -> bool:
         version = tablet.version

@@ -176,7 +176,7 @@ def seed_of(store_uuid: bytes, number: int, offset: int) -> int:
     return zlib.crc32(_SEED.pack(store_uuid, number, offset))
 
 
-def encode_record(timestamp: int, payload: Sequence[memoryview]) -> EncodedRecord:
+def encode_record(timestamp: int, payload: Sequence[bytes | memoryview]) -> EncodedRecord:
     """Return a record without a copy of its payload; struct.error if the timestamp is not an unsigned 64-bit number."""
     length = sum(map(len, payload))
     header = _RECORD.pack(length, timestamp)

@@ -5,8 +5,7 @@ for record in log.replay():
     apply(record)
 
 log.reserve(nbytes)                          # may wait, may find the disk full; take no lock before it
-with ordering_lock:
-    lsn = log.append(timestamp, pieces)      # takes its place in the order; returns at once
+lsn = log.append_all([pieces], stamp)        # takes its place in the order, and its timestamp; returns at once
 log.wait(lsn)                                # one sync serves all who wait
 log.listen(callback)                         # called whenever a group is written or durable, and when the log fails
 
@@ -25,7 +24,7 @@ from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
 from .reader import CleanStop, LogReader
 from .segments import SegmentInfo, SegmentList
-from .writer import LogEnd, LogWriter, WalOptions
+from .writer import LogEnd, LogWriter, Stamp, WalOptions
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
@@ -157,14 +156,20 @@ class WriteAheadLog:
         The pieces are not copied; leave them unchanged until the record is durable.  Raises only if ``reserve`` was not
         called for this size, or the log has failed or is closed; then the record is not in the log.
         """
-        return self._ready.append([(timestamp, list(payload))])
+        return self._ready.append([list(payload)], lambda _: [timestamp])
 
-    def append_all(self, records: Sequence[tuple[int, Sequence[BytesLike]]]) -> int:
-        """Enqueue records, each a timestamp and its pieces, without others in between; return the lsn of the first.
+    def append_all(self, payloads: Sequence[Sequence[BytesLike]], stamp: Stamp, is_awaited_early: bool = False) -> int:
+        """Enqueue records, each as pieces, without others in between; return the lsn of the first.
 
-        All of them or none are in the log, though a crash may leave only the first of them. Else like ``append``.
+        ``stamp`` returns the timestamps for so many records. It is called when nothing can fail any more, under the
+        lock that gives the lsns: both rise together. All of the records or none are in the log, though a crash may
+        leave only the first of them. ``is_awaited_early``: somebody will wait for ``written``. Else like ``append``.
         """
-        return self._ready.append(records)
+        return self._ready.append(payloads, stamp, is_awaited_early)
+
+    def append_at_once(self, payload: bytes, stamp: Stamp, is_awaited_early: bool = False) -> int | None:
+        """Enqueue one record that has no reservation, like ``append_all``; None if only ``reserve`` can make room."""
+        return self._ready.append_at_once(payload, stamp, is_awaited_early)
 
     def wait(self, lsn: int) -> None:
         """Wait until the record is on the disk; UnavailableError if that cannot be known before a restart.

@@ -46,6 +46,8 @@ from .format import (
     footprint,
     seed_of,
 )
+from .group import TakenGroup, WriterCounters
+from .interruption import is_interruption
 from .reader import CleanStop
 from .segments import NewSegment, SegmentList
 
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
 
 _logger = logging.getLogger(__name__)
+
+Stamp = Callable[[int], Sequence[int]]
+"""Returns the timestamps of so many records, ascending."""
+Pieces = Sequence[bytes | memoryview]
 
 GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
 _LINGER_SECONDS = 0.010  # how long a record is left to a writer that may come to wait for it
@@ -82,49 +88,25 @@ class LogEnd:
     tail_cut: bool
 
 
-@dataclass(slots=True)
-class WriterCounters:
-    """Since the log was opened."""
-
-    records: int = 0
-    groups: int = 0
-    bytes_written: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """What a leader has taken; ``newborn`` are the segments to begin before it is written."""
-
-    records: list[EncodedRecord]
-    first_lsn: int
-    claims: int
-    segment: NewSegment
-    offset: int
-    size: int
-    newborn: list[NewSegment]
-
-
 class LogWriter:
     """See the module's text.  Any thread may call any method."""
 
     def __init__(self, fs: FileSystem, directory: str, options: WalOptions, end: LogEnd, segments: SegmentList) -> None:
-        self._fs = fs
-        self._directory = directory
+        self._fs, self._directory = fs, directory
         self._options = options
         self._store_uuid = end.store_uuid
         self._segments = segments
         self.counters = WriterCounters()
-        self.last_lsn = end.last_lsn
-        self.written_lsn = end.last_lsn
-        self.durable_lsn = end.last_lsn
+        self.last_lsn = self.written_lsn = self.durable_lsn = end.last_lsn
         self.failed: UnavailableError | None = None
         self.listener: Callable[[], None] = lambda: None
 
         # The leader's own.
-        self._crc = end.crc
-        self._tail_cut = end.tail_cut
+        self._crc, self._tail_cut = end.crc, end.tail_cut
         self._current: NewSegment | None = None
-        self._taken: _Batch | None = None
+        self._taken: TakenGroup | None = None
+        self._done: list[TakenGroup] = []
+        """What is on the disk and not counted yet."""
         self._repeatable = False
         """Whether what the leader is doing may be done again."""
 
@@ -134,12 +116,13 @@ class LogWriter:
         self._space = threading.Condition(self._mutex)
         self._written = threading.Condition(self._mutex)
         self._queue: list[EncodedRecord] = []
+        self._early_lsn = 0
+        """Up to here somebody wants to know of records that they are written, before they are on the disk."""
         self._leader: threading.Lock | None = None
         self._waiting: list[tuple[int, threading.Lock]] = []
         self._is_idle = self._in_haste = False
         """Whether the log's thread waits for records, and whether it shall not linger."""
-        self._admitted = 0
-        self._claimed = 0
+        self._admitted = self._claimed = 0
         self._reserved: dict[int, int] = {}
         self._newest: NewSegment | None = None
         self._newborn: list[NewSegment] = []
@@ -147,8 +130,7 @@ class LogWriter:
         self._thread: threading.Thread | None = None
 
         # Ordered before _mutex: who waits for space lets nobody past, who makes room does so alone.
-        self._turn = threading.Lock()
-        self._rolling = threading.Lock()
+        self._turn, self._rolling = threading.Lock(), threading.Lock()
         self._next_number = end.next_segment
 
     # --- what callers do ---
@@ -178,15 +160,17 @@ class LogWriter:
         with self._mutex:
             self._give_back(self._reserved.pop(threading.get_ident(), 0))
 
-    def append(self, records: Sequence[tuple[int, Sequence[BytesLike]]]) -> int:
-        """Enqueue records, each a timestamp and the pieces of its payload; return the lsn of the first.
+    def append(self, payloads: Sequence[Sequence[BytesLike]], stamp: Stamp, is_awaited_early: bool = False) -> int:
+        """Enqueue records, each the pieces of its payload; return the lsn of the first.
 
-        Lsns are dense and in the order of the calls. The pieces are kept by reference until they are written: nobody
+        Lsns are dense and in the order of the calls, and so are the timestamps: ``stamp`` is called under the lock that
+        gives the lsns, when nothing can fail any more. The pieces are kept by reference until they are written: nobody
         may change them. What the thread reserved too little is reserved now, which may make a segment but does not wait
-        for the queue. Raises as ``reserve`` does, and then no record is in the log.
+        for the queue. ``is_awaited_early``: somebody wants to know when the records are written, before they are on the
+        disk. Raises as ``reserve`` does, and then no record is in the log.
         """
-        encoded = [encode_record(timestamp, views_of(payload)) for timestamp, payload in records]
-        claim = sum(record.footprint for record in encoded)
+        pieces = [views_of(payload) for payload in payloads]
+        claim = sum(footprint(sum(map(len, payload))) for payload in pieces)
         missing = claim - self._reserved.get(threading.get_ident(), 0)
         if missing > 0:
             with self._mutex:
@@ -197,20 +181,18 @@ class LogWriter:
             reserved = self._reserved.pop(threading.get_ident(), 0) + max(missing, 0)
             self._give_back(reserved - claim)
             self._check_open(claim)
-            self._start_thread()
-            self._queue += encoded
-            self.last_lsn += len(encoded)
-            if self._claimed >= _LINGER_BYTES:
-                self._hasten()
-            elif self._is_idle:
-                self._work.notify()
-            return self.last_lsn - len(encoded) + 1
+            return self._enqueue(pieces, stamp, is_awaited_early)
+
+    def append_at_once(self, payload: bytes, stamp: Stamp, is_awaited_early: bool = False) -> int | None:
+        """Enqueue one record for which nothing was reserved, like ``append``; None, with nothing done, if it would have
+        to wait, or if there is no room in the segment."""
+        claim = footprint(len(payload))
+        with self._mutex:
+            return self._enqueue([[payload]], stamp, is_awaited_early) if self._takes(claim) else None
 
     def wait(self, lsn: int) -> None:
-        """Return when the record is on the disk; UnavailableError if that cannot be known any more.
-
-        The caller may hold no lock that the listener takes.
-        """
+        """Return when the record is on the disk; UnavailableError if that cannot be known any more. The caller may hold
+        no lock that the listener takes."""
         while self.durable_lsn < lsn:
             turn = threading.Lock()
             turn.acquire()
@@ -228,6 +210,7 @@ class LogWriter:
         """Return when the operating system has the record: it survives the process, not a power failure."""
         with self._written:
             if self.written_lsn < lsn:
+                self._early_lsn = max(self._early_lsn, lsn)
                 self._hasten()
             self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed)
             if self.written_lsn < lsn:
@@ -262,14 +245,35 @@ class LogWriter:
         """Reserve if that takes no wait and no new segment. Gives back what the thread reserved before."""
         with self._mutex:
             self._give_back(self._reserved.pop(threading.get_ident(), 0))
-            # Whoever waits for space comes first, and who makes a segment has counted what it must hold.
-            is_alone = not (self._turn.locked() or self._rolling.locked() or self._refuses())
-            fits = self._newest is not None and self._claimed + claim <= self._newest.free_bytes
-            if can_have := is_alone and fits and self._has_place(claim):
-                self._admitted += claim
-                self._claimed += claim
+            if can_have := self._takes(claim):
                 self._reserved[threading.get_ident()] = claim
             return can_have
+
+    def _takes(self, claim: int) -> bool:
+        """Count a claim if that takes no wait and no new segment; under the mutex."""
+        # Whoever waits for space comes first, and who makes a segment has counted what it must hold.
+        if self._turn.locked() or self._rolling.locked() or self._refuses() or not self._has_place(claim):
+            return False
+        if self._newest is None or self._claimed + claim > self._newest.free_bytes:
+            return False
+        self._admitted += claim
+        self._claimed += claim
+        return True
+
+    def _enqueue(self, payloads: Sequence[Pieces], stamp: Stamp, is_awaited_early: bool) -> int:
+        """Give records their lsns and timestamps, under the mutex; their claims are counted."""
+        self._start_thread()
+        encoded = list(map(encode_record, stamp(len(payloads)), payloads))
+        first_lsn = self.last_lsn + 1
+        self._queue += encoded
+        self.last_lsn += len(encoded)
+        if is_awaited_early:
+            self._early_lsn = self.last_lsn
+        if self._claimed >= _LINGER_BYTES:
+            self._hasten()
+        elif self._is_idle:
+            self._work.notify()
+        return first_lsn
 
     def _has_place(self, claim: int) -> bool:
         return self._admitted == 0 or self._admitted + claim <= self._options.queue_bytes
@@ -371,8 +375,16 @@ class LogWriter:
             return self._leader is turn
 
     def _hand_over(self) -> None:
-        """Wake those whose records are on the disk, then one of the others, who will lead."""
+        """Count what was written; wake those whose records are on the disk, then one of the others, who will lead."""
         with self._mutex:
+            while self._done:
+                group = self._done.pop()
+                self._admitted -= group.claims
+                self.counters.add(group)
+            if self._turn.locked():
+                self._space.notify_all()
+            if not self._waiting:
+                return
             served = [turn for lsn, turn in self._waiting if lsn <= self.durable_lsn or self.failed]
             self._waiting = [waiting for waiting in self._waiting if waiting[0] > self.durable_lsn and not self.failed]
             if self._waiting:
@@ -387,7 +399,7 @@ class LogWriter:
             if self._taken is not None:
                 self._write(self._taken)
         except BaseException as error:
-            if not self._repeatable or not _is_interruption(error):
+            if not self._repeatable or not is_interruption(error):
                 self._fail(error)
                 return
             with self._mutex:
@@ -396,7 +408,7 @@ class LogWriter:
         finally:
             self._repeatable = False
 
-    def _take(self) -> _Batch | None:
+    def _take(self) -> TakenGroup | None:
         """Take all that waits, and its place in the newest segment; None when there is nothing to write."""
         with self._mutex:
             if not self._queue or self.failed:
@@ -406,43 +418,44 @@ class LogWriter:
             newborn, self._newborn = self._newborn, []
             segment = self._newest
             assert segment is not None, "every record has claimed room"
-            claims = sum(record.footprint for record in records)
+            extent = sum([record.extent for record in records])
+            claims, size = extent + GROUP_HEADER_BYTES * len(records), extent + GROUP_HEADER_BYTES
             self._claimed -= claims
-            size = GROUP_HEADER_BYTES + sum(record.extent for record in records)
             first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
-            return _Batch(records, first_lsn, claims, segment, segment.take(size), size, newborn)
+            return TakenGroup(records, first_lsn, claims, segment, segment.take(size), size, newborn)
 
-    def _write(self, batch: _Batch) -> None:
+    def _write(self, group: TakenGroup) -> None:
         """Write and sync a group. While ``_repeatable``, all that it has changed may be changed again."""
-        while batch.newborn:
-            self._begin(batch.newborn[0], batch.first_lsn)
-            del batch.newborn[0]
+        while group.newborn:
+            self._begin(group.newborn[0], group.first_lsn)
+            del group.newborn[0]
         self._repeatable = True
-        seed = seed_of(self._store_uuid, batch.segment.number, batch.offset)
-        pieces, crc = encode_group(batch.records, seed, batch.first_lsn, self._crc)
-        last_lsn = batch.first_lsn + len(batch.records) - 1
-        batch.segment.file.pwrite(batch.offset, *pieces)
-        batch.segment.check()
-        self._repeatable = False
-        self.written_lsn = last_lsn
-        self.listener()
-        with self._mutex:
-            self._written.notify_all()
-        self._repeatable = True
-        batch.segment.file.sync()
-        batch.segment.check()
+        seed = seed_of(self._store_uuid, group.segment.number, group.offset)
+        pieces, crc = encode_group(group.records, seed, group.first_lsn, self._crc)
+        last_lsn = group.first_lsn + len(group.records) - 1
+        group.segment.file.pwrite(group.offset, *pieces)
+        if self._early_lsn >= group.first_lsn:
+            group.segment.check()
+            self._repeatable = False
+            self.written_lsn = last_lsn
+            self._tell(group)
+            self._repeatable = True
+        group.segment.file.sync()
+        group.segment.check()
         self._repeatable = False
         self._crc = crc
         self._taken = None
+        self._done.append(group)
         self._segments.reach(last_lsn)
-        self.durable_lsn = last_lsn
+        self.written_lsn = self.durable_lsn = last_lsn
+        self._tell(group)
+
+    def _tell(self, group: TakenGroup) -> None:
+        """Tell how far the log is; who comes to wait for that later sees it."""
         self.listener()
-        with self._mutex:
-            self._admitted -= batch.claims
-            self.counters.records += len(batch.records)
-            self.counters.groups += 1
-            self.counters.bytes_written += batch.size
-            self._space.notify_all()
+        if self._early_lsn >= group.first_lsn:
+            with self._mutex:
+                self._written.notify_all()
 
     def _begin(self, segment: NewSegment, first_lsn: int) -> None:
         """Link a new segment into the log and leave the one before it."""
@@ -484,17 +497,3 @@ class LogWriter:
         if self._refuses():
             self._give_back(claim)
             raise self._failure() if self.failed else UnavailableError("the log is closed")
-
-
-def _is_interruption(error: BaseException) -> bool:
-    """Whether an error comes from a signal's handler, not from the disk: these run in the main thread only.
-
-    An error of the disk that a handler met is its context. Another error is taken for one too; it will be met again.
-    """
-    is_a_handlers = isinstance(error, Exception | KeyboardInterrupt | SystemExit)
-    if not is_a_handlers or threading.current_thread() is not threading.main_thread():
-        return False
-    met: BaseException | None = error
-    while met is not None and not isinstance(met, OSError):
-        met = met.__context__
-    return met is None

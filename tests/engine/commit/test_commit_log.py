@@ -39,11 +39,12 @@ class HeldSync:
     """The log's syncs wait until they are let go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go = threading.Event()
+        self.go, self.reached = threading.Event(), threading.Event()
         sync = MemoryWritableFile.sync
 
         def held(file: MemoryWritableFile) -> None:
             if file._path.startswith("wal/"):
+                self.reached.set()
                 assert self.go.wait(20)
             sync(file)
 
@@ -65,7 +66,7 @@ def test_nothing_is_visible_before_it_is_durable(monkeypatch: pytest.MonkeyPatch
     subject.upsert(0)  # with it the segment is begun, which is a sync of its own
     held = HeldSync(monkeypatch)
     pending = subject.store.begin_write(UPSERT, batch([(1, 1, "")]))
-    within_time(lambda: subject.store._wal.written_lsn == 2)
+    assert held.reached.wait(20)
     assert len(subject.scan()) == 1
     held.go.set()
     assert pending.result().applied == 1 and pending.result().applied == 1

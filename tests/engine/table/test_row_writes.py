@@ -58,13 +58,16 @@ class Way:
         options = OPTIONS if limit is None else OPTIONS.model_copy(update={"key_index_bytes": limit})
         self.store = Store.open(self._fs, options, ManualClock(self._microseconds))
         self._watch(self.store._writes._rows)
-        real = self.store._wal.append_all
+        writer = self.store._wal._ready
+        real = writer._enqueue
 
-        def append_all(records: Any) -> int:
-            self.log += [(timestamp, b"".join(map(bytes, payload))) for timestamp, payload in records]
-            return real(records)
+        def enqueue(payloads: Any, stamp: Any, *how: Any) -> int:
+            timestamps: list[int] = []
+            lsn = real(payloads, lambda count: timestamps.extend(stamp(count)) or timestamps, *how)
+            self.log += zip(timestamps, [b"".join(map(bytes, payload)) for payload in payloads], strict=True)
+            return lsn
 
-        self.store._wal.append_all = append_all  # pyright: ignore[reportAttributeAccessIssue]
+        writer._enqueue = enqueue
 
     def _watch(self, rows: RowWrites) -> None:
         real = rows._begin

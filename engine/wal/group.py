@@ -1,0 +1,36 @@
+"""A group of records on its way from the queue to the disk, and the count of those that arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .format import EncodedRecord
+from .segments import NewSegment
+
+
+@dataclass(frozen=True, slots=True)
+class TakenGroup:
+    """What a leader has taken; ``newborn`` are the segments to begin before it is written."""
+
+    records: list[EncodedRecord]
+    first_lsn: int
+    claims: int
+    segment: NewSegment
+    offset: int
+    size: int
+    newborn: list[NewSegment]
+
+
+@dataclass(slots=True)
+class WriterCounters:
+    """Since the log was opened."""
+
+    records: int = 0
+    groups: int = 0
+    bytes_written: int = 0
+
+    def add(self, group: TakenGroup) -> None:
+        """Count a group that is on the disk."""
+        self.records += len(group.records)
+        self.groups += 1
+        self.bytes_written += group.size
