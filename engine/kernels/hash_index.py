@@ -19,7 +19,7 @@ them, so that the misses overlap.
 import numpy as np
 
 from .hashing import hash_string, hash_word
-from .kernel import inline, kernel
+from .kernel import inline, kernel, short_kernel
 from .simd.simd import load_u64, prefetch, view_i64, view_u32, view_u64
 
 TAG_BITS = 24
@@ -145,7 +145,7 @@ def insert(slots, hash_bits, capacity, hashes, locations, count):
             halves[slot] = half
 
 
-@kernel
+@short_kernel
 def add(slots: int, hash_bits: int, capacity: int, key: int, length: int, location: int) -> None:
     """Add an entry for one absent key: ``length`` bytes at ``key``; with a negative ``length``, one uint64."""
     hashed = hash_word(load_u64(key)) if length < 0 else hash_string(key, length)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from .ahead.image import keeping_gil
 from .ahead.library import library
 from .form import FORM, Form
 
@@ -36,10 +37,23 @@ def kernel(function: Function) -> Function:
     annotated otherwise: `warm_up` compiles every kernel from its annotations; it leaves out those
     whose name starts with an underscore, which other kernels call.
     """
+    return _ready(function, keeps_gil=False)
+
+
+def short_kernel(function: Function) -> Function:
+    """Like ``kernel``, but keep the GIL: for a few microseconds of work for one row.
+
+    To release it wakes a thread that waits for it, which most often finds it taken again: with many threads that costs
+    both of them more than the work.
+    """
+    return _ready(function, keeps_gil=True)
+
+
+def _ready(function: Function, keeps_gil: bool) -> Function:
     found = library()
     if found and (ready := found.kernel(function)):
-        return cast(Function, ready)
-    compiled = _compiled(function, **_FLAGS)
+        return cast(Function, keeping_gil(ready) if keeps_gil else ready)
+    compiled = _compiled(function, **_FLAGS | {"nogil": not keeps_gil})
     KERNELS.append(compiled)
     return compiled
 

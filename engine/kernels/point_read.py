@@ -10,7 +10,7 @@ from .blocks import BLOCK_ROWS
 from .frame_pages import read_frame_cell
 from .hash_index import LOCATION_BITS, matching, tag_of
 from .hashing import hash_string, hash_word
-from .kernel import inline, kernel
+from .kernel import inline, kernel, short_kernel
 from .lz4 import lz4_decompress
 from .simd.simd import (
     copy_bytes,
@@ -47,7 +47,7 @@ _ROW_MASK = np.uint64(0xFFFFFFFF)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@kernel
+@short_kernel
 def locate(slots: int, capacity: int, key: int, length: int) -> int:
     """Return the location of the first entry of a hash index whose tag is that of a key, or ABSENT.
 
@@ -61,7 +61,7 @@ def locate(slots: int, capacity: int, key: int, length: int) -> int:
     return np.int64(table[slot] & _LOCATION_MASK) if slot >= 0 else np.int64(ABSENT)
 
 
-@kernel
+@short_kernel
 def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch: int) -> int:
     """Write the cells of one row; return how many are NULL, or DAMAGED.
 
@@ -321,7 +321,7 @@ def last_entries(
     return total
 
 
-@kernel
+@short_kernel
 def newest_entry(slots: int, mask: int, row: int) -> int:
     """Return the newest entry of a row, or ABSENT."""
     table = view_u64(slots, mask + 1)

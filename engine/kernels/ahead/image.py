@@ -109,5 +109,11 @@ def load_image(header: Header, image: bytes, functions: Mapping[str, int]) -> di
     }
 
 
+def keeping_gil(kernel: Any) -> Callable[..., Any]:
+    """Return a kernel of a library in a form whose calls hold the GIL."""
+    address = ctypes.cast(kernel, ctypes.c_void_p).value
+    return ctypes.PYFUNCTYPE(kernel.restype, *kernel.argtypes)(address)
+
+
 _LOADED: list[mmap.mmap] = []
 """Memory with code, which is never freed: a kernel may be running in any thread."""
