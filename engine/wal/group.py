@@ -1,4 +1,4 @@
-"""A group of records on its way from the queue to the disk, and the count of those that arrived."""
+"""A group of records on its way from the queue to the disk, what it links to, and the count of those that arrived."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ class TakenGroup:
     offset: int
     size: int
     newborn: list[NewSegment]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """What the first group to be written must link to, and where its segment goes."""
+
+    store_uuid: bytes
+    last_lsn: int
+    crc: int
+    next_segment: int
+    tail_cut: bool
 
 
 @dataclass(slots=True)

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from ...schemas.errors import InternalError, UnavailableError
 from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
+from .group import LogEnd
 from .reader import CleanStop, LogReader
 from .segments import SegmentInfo, SegmentList
-from .writer import LogEnd, LogWriter, Stamp, WalOptions
+from .writer import LogWriter, Stamp, WalOptions
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike

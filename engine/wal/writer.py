@@ -46,10 +46,11 @@ from .format import (
     footprint,
     seed_of,
 )
-from .group import TakenGroup, WriterCounters
+from .group import LogEnd, TakenGroup, WriterCounters
 from .interruption import is_interruption
 from .reader import CleanStop
 from .segments import NewSegment, SegmentList
+from .turn import Turn, link
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
@@ -75,17 +76,6 @@ class WalOptions:
 
     segment_bytes: int = 64 << 20
     queue_bytes: int = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """What the first group to be written must link to, and where its segment goes."""
-
-    store_uuid: bytes
-    last_lsn: int
-    crc: int
-    next_segment: int
-    tail_cut: bool
 
 
 class LogWriter:
@@ -118,8 +108,8 @@ class LogWriter:
         self._queue: list[EncodedRecord] = []
         self._early_lsn = 0
         """Up to here somebody wants to know of records that they are written, before they are on the disk."""
-        self._leader: threading.Lock | None = None
-        self._waiting: list[tuple[int, threading.Lock]] = []
+        self._leader: Turn | None = None
+        self._waiting: list[Turn] = []
         self._is_idle = self._in_haste = False
         """Whether the log's thread waits for records, and whether it shall not linger."""
         self._admitted = self._claimed = 0
@@ -194,17 +184,18 @@ class LogWriter:
         """Return when the record is on the disk; UnavailableError if that cannot be known any more. The caller may hold
         no lock that the listener takes."""
         while self.durable_lsn < lsn:
-            turn = threading.Lock()
-            turn.acquire()
+            turn = Turn(lsn)
             try:
-                if self._leads(lsn, turn):
+                if self._leads(turn):
                     self._write_next()
                 else:
-                    turn.acquire(timeout=_RECHECK_SECONDS)
+                    turn.wait(_RECHECK_SECONDS)
             finally:
                 if self._leader is turn:
                     self._leader = None
                     self._hand_over()
+                else:
+                    self._leave(turn)
 
     def wait_written(self, lsn: int) -> None:
         """Return when the operating system has the record: it survives the process, not a power failure."""
@@ -361,21 +352,29 @@ class LogWriter:
 
     # --- leading ---
 
-    def _leads(self, lsn: int, turn: threading.Lock) -> bool:
-        """Make the caller the leader, or ``turn`` one of those to be released; False if there is nothing to write."""
+    def _leads(self, turn: Turn) -> bool:
+        """Make the caller the leader, or let it wait; False too if its record is on the disk."""
         with self._mutex:
-            if self.durable_lsn >= lsn:
-                turn.release()
+            if self.durable_lsn >= turn.lsn:
+                turn.come()
             elif self.failed:
                 raise self._failure()
             elif self._leader is None:
                 self._leader = turn
             else:
-                self._waiting.append((lsn, turn))
+                self._waiting.append(turn)
             return self._leader is turn
 
+    def _leave(self, turn: Turn) -> None:
+        """Wait no more, whether or not the turn has come."""
+        if not turn.has_come:
+            with self._mutex:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+        turn.pass_on()
+
     def _hand_over(self) -> None:
-        """Count what was written; wake those whose records are on the disk, then one of the others, who will lead."""
+        """Count what was written; wake the next leader, then those whose records are on the disk."""
         with self._mutex:
             while self._done:
                 group = self._done.pop()
@@ -385,12 +384,12 @@ class LogWriter:
                 self._space.notify_all()
             if not self._waiting:
                 return
-            served = [turn for lsn, turn in self._waiting if lsn <= self.durable_lsn or self.failed]
-            self._waiting = [waiting for waiting in self._waiting if waiting[0] > self.durable_lsn and not self.failed]
-            if self._waiting:
-                served.append(self._waiting.pop(0)[1])
-        for turn in served:
-            turn.release()
+            served = [turn for turn in self._waiting if turn.lsn <= self.durable_lsn or self.failed]
+            self._waiting = [turn for turn in self._waiting if turn.lsn > self.durable_lsn and not self.failed]
+            if self._waiting:  # it writes while the others run
+                served.insert(0, self._waiting.pop(0))
+            link(served)
+        served[0].come()
 
     def _write_next(self) -> None:
         """Write and sync all that waits. After a failure it says so in ``failed``; raises only what interrupts it."""

@@ -67,7 +67,7 @@ class Way:
             self.log += zip(timestamps, [b"".join(map(bytes, payload)) for payload in payloads], strict=True)
             return lsn
 
-        writer._enqueue = enqueue
+        writer._enqueue = enqueue  # pyright: ignore[reportAttributeAccessIssue]
 
     def _watch(self, rows: RowWrites) -> None:
         real = rows._begin

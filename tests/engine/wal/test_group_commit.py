@@ -2,6 +2,7 @@
 
 import errno
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.turn import Turn, link
 from nyala.schemas.errors import UnavailableError
 
 WRITERS = 8
@@ -110,7 +112,10 @@ def test_many_bytes_do_not_wait_for_their_writer(
     assert set(syncs.threads) == {"nyala-wal"}
 
 
-def test_those_that_wait_during_a_sync_share_the_next(log: WriteAheadLog, syncs: Syncs) -> None:
+def test_those_that_wait_during_a_sync_share_the_next(
+    log: WriteAheadLog, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.engine.wal.writer._RECHECK_SECONDS", 600)  # each must be woken
     reached, opened = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -128,6 +133,34 @@ def test_those_that_wait_during_a_sync_share_the_next(log: WriteAheadLog, syncs:
         assert isinstance(outcome[0], int)
     assert log.stats().groups - groups == 2
     assert log.durable_lsn == log.last_lsn == 2 + WRITERS
+
+
+def test_waits_shorter_than_a_sync_are_resumed(
+    log: WriteAheadLog, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks again is still in the queue, or leaves a chain that it is in to the others."""
+    monkeypatch.setattr("nyala.engine.wal.writer._RECHECK_SECONDS", 0.001)
+    syncs.before = lambda: time.sleep(0.02)
+    for _ in range(5):
+        for thread, outcome in waiters(log, [appended(log, b"x") for _ in range(WRITERS)]):
+            thread.join(10)
+            assert isinstance(outcome[0], int)
+    assert log.durable_lsn == log.last_lsn == 1 + 5 * WRITERS
+    assert not log._ready._waiting
+
+
+def test_who_waits_no_longer_passes_the_chain_on() -> None:
+    first, second, third = turns = [Turn(1), Turn(1), Turn(1)]
+    link(turns)
+    first.come()
+    first.wait(10)
+    second.wait(0)
+    third.wait(0)
+    assert [turn.has_come for turn in turns] == [True, False, False]
+    second.pass_on()
+    third.wait(10)
+    first.pass_on()  # its successor left before
+    assert [turn.has_come for turn in turns] == [True, False, True]
 
 
 def test_a_failed_sync_fails_all_of_its_group(bench: Any, log: WriteAheadLog, syncs: Syncs) -> None:
