@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..vectors.arrow import to_arrow
 from ..vectors.vector import DictionaryVector, FixedVector, Vector
 
-_DENSE = 4096
+DENSE = 4096
 """This many groups are never too many: their slots fit the nearest cache."""
 
 
@@ -62,7 +62,7 @@ def group_rows(columns: Sequence[tuple[Vector, pa.DataType]], row_count: int) ->
                 return _numbered_anew(coded)
             numbers = numbers * len(column.values) + column.codes
             count *= len(column.values)
-    if count <= max(_DENSE, row_count):
+    if count <= max(DENSE, row_count):
         return Groups(numbers.astype(np.int32, copy=False), count, coded, None)
     anew = pa.array(numbers).dictionary_encode()
     meanings = anew.dictionary.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -95,11 +95,11 @@ def code_cells(vector: Vector, kind: pa.DataType) -> Coded:
 
 
 def _coded(vector: Vector, kind: pa.DataType) -> Coded:
-    if isinstance(vector, DictionaryVector) and len(vector.dictionary) <= max(_DENSE, len(vector)):
+    if isinstance(vector, DictionaryVector) and len(vector.dictionary) <= max(DENSE, len(vector)):
         return _with_null(vector.codes, vector.valid, to_arrow(vector.dictionary, kind))
     if isinstance(vector, FixedVector) and vector.values.dtype.kind in "iu" and len(vector):
         low, high = int(vector.values.min()), int(vector.values.max())
-        if high - low < max(_DENSE, len(vector)):
+        if high - low < max(DENSE, len(vector)):
             codes = (vector.values.astype(np.int64) - low).astype(np.int32)
             between = np.arange(low, high + 1, dtype=np.int64).astype(vector.values.dtype)
             return _with_null(codes, vector.valid, to_arrow(FixedVector(between), kind))

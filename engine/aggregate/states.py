@@ -25,11 +25,12 @@ from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 from .groups import Groups, code_cells
 
-_FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
 _TABLES = 4
 _FEW = 4096
 """More groups are counted in a single table, which takes more of the cache; rows of one group are rarely neighbours."""
-_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+"""The bounds of no integers: the greatest and the least of none."""
 
 
 class StateKind(Enum):
@@ -53,11 +54,11 @@ class State:
             return (("count", "sum"),)
         physical = self.physical
         if self.kind is StateKind.TOTAL:
-            names = ("total",) if physical in _FLOATS else ("low", "high")
+            names = ("total",) if physical in FLOATS else ("low", "high")
             names = ("low", "high", "upper_low", "upper_high") if physical is PhysicalType.INT128 else names
             return tuple((name, "sum") for name in names)
         bounds = (("min", "min"), ("max", "max"))
-        return (*bounds, ("numbers", "sum")) if physical in _FLOATS else bounds
+        return (*bounds, ("numbers", "sum")) if physical in FLOATS else bounds
 
     @property
     def physical(self) -> PhysicalType:
@@ -91,12 +92,16 @@ def _counts(groups: Groups, valid: np.ndarray | None) -> pa.Array:
 
 
 def _tables(groups: Groups) -> int:
+    return tables_for(groups.count)
+
+
+def tables_for(group_count: int) -> int:
     """Return in how many tables to add up the rows of groups (`kernels.count_rows`)."""
-    return _TABLES if 1 < groups.count <= _FEW else 1
+    return _TABLES if 1 < group_count <= _FEW else 1
 
 
 def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list[pa.Array]:
-    if physical in _FLOATS:
+    if physical in FLOATS:
         cells = np.ascontiguousarray(vector.values, np.float64)
         totals = np.zeros((_tables(groups), groups.count))
         if groups.count == 1:
@@ -110,13 +115,17 @@ def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list
         kernels.add_words(
             *_rows(groups, np.ascontiguousarray(vector.values), vector.valid), address_of(sums), len(sums)
         )
-        whole = sums.sum(axis=0)
-        return [pa.array(whole & 0xFFFFFFFF), pa.array(whole >> 32)]
+        return halves_of(sums.sum(axis=0))
     if physical is not PhysicalType.INT128:
         return _halves(groups, vector.values, vector.valid)
     low = np.ascontiguousarray(vector.values["lo"]).view(np.int64)
     high = vector.values["hi"] + (low < 0)  # the low word is read as signed; the high word makes up for it
     return [*_halves(groups, low, vector.valid), *_halves(groups, high, vector.valid)]
+
+
+def halves_of(sums: np.ndarray) -> list[pa.Array]:
+    """Return the columns of a total of integers from sums (int64)."""
+    return [pa.array(sums & 0xFFFFFFFF), pa.array(sums >> 32)]
 
 
 def _halves(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
@@ -130,25 +139,26 @@ def _halves(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> lis
 
 
 def _bounds(groups: Groups, vector: Vector, physical: PhysicalType, kind: pa.DataType) -> list[pa.Array]:
-    if physical in _FLOATS:
+    if physical in FLOATS:
         return _float_bounds(groups, vector, kind)
     if isinstance(vector, FixedVector) and physical is not PhysicalType.INT128:
         lows, highs = _integer_bounds(groups, vector.values, vector.valid)
-        none = lows > highs
-        return [_integers(bound, none, vector.values.dtype, kind) for bound in (lows, highs)]
+        return integer_bounds(lows, highs, vector.values.dtype, kind)
     return _ranked_bounds(groups, vector, kind)
 
 
 def _integer_bounds(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    lows, highs = np.full(groups.count, _GREATEST), np.full(groups.count, _LEAST)
+    lows, highs = np.full(groups.count, GREATEST), np.full(groups.count, LEAST)
     cells = np.ascontiguousarray(values, np.int64)
     kernels.bound_integers(*_rows(groups, cells, valid), address_of(lows), address_of(highs))
     return lows, highs
 
 
-def _integers(bound: np.ndarray, none: np.ndarray, dtype: np.dtype, kind: pa.DataType) -> pa.Array:
-    cells = np.where(none, 0, bound).astype(dtype)
-    return to_arrow(FixedVector(cells, ~none), kind)
+def integer_bounds(lows: np.ndarray, highs: np.ndarray, dtype: np.dtype, kind: pa.DataType) -> list[pa.Array]:
+    """Return the columns of bounds of integers, given as int64."""
+    none = lows > highs
+    cells = [np.where(none, 0, bound).astype(dtype) for bound in (lows, highs)]
+    return [to_arrow(FixedVector(bound, ~none), kind) for bound in cells]
 
 
 def _float_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.Array]:
@@ -158,6 +168,11 @@ def _float_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa.
     cells = np.ascontiguousarray(vector.values, np.float64)
     places = address_of(lows), address_of(highs), address_of(numbers)
     kernels.bound_floats(*_rows(groups, cells, vector.valid), *places)
+    return float_bounds(lows, highs, numbers, kind)
+
+
+def float_bounds(lows: np.ndarray, highs: np.ndarray, numbers: np.ndarray, kind: pa.DataType) -> list[pa.Array]:
+    """Return the columns of bounds of floats, given as float64."""
     none = numbers == 0
     bounds = [pa.array(bound, mask=none).cast(kind, safe=False) for bound in (lows, highs)]
     return [*bounds, pa.array(numbers)]

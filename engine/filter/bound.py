@@ -16,7 +16,7 @@ Cells are Python values of the physical type: int (a bool is 0 or 1, a decimal i
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
@@ -123,9 +123,14 @@ class BoundFilter:
 
     @cached_property
     def conjuncts(self) -> tuple["BoundFilter", ...]:
-        """Filters that are all true where this one is, cheapest first."""
+        """Filters that are all true where this one is, cheapest first; comparisons of the same numbers are one."""
         parts = self.root.parts if isinstance(self.root, And) else (self.root,)
-        return (self,) if len(parts) == 1 else tuple(BoundFilter(part) for part in parts)
+        if len(parts) == 1:
+            return (self,)
+        alike: dict[object, list[Node]] = {}
+        for part in parts:
+            alike.setdefault(part.column_id if _compares_numbers(part) else id(part), []).append(part)
+        return tuple(BoundFilter(some[0] if len(some) == 1 else And(tuple(some))) for some in alike.values())
 
     @cached_property
     def answers(self) -> dict[tuple[int, int], tuple[BytesVector, np.ndarray]]:
@@ -170,6 +175,10 @@ def leaves(node: Node) -> Iterator[Leaf]:
             yield from leaves(part)
     else:
         yield node
+
+
+def _compares_numbers(node: Node) -> TypeGuard[Compare]:
+    return isinstance(node, Compare) and node.physical is not PhysicalType.BYTES
 
 
 def _cost(node: Node) -> int:

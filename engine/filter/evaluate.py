@@ -104,21 +104,30 @@ def _null_test(leaf: NullTest, vector: Vector) -> np.ndarray:
 
 
 def _by_dictionary(leaf: Leaf, vector: DictionaryVector, answers: Answers) -> np.ndarray:
-    """Return the results for rows from those for the values of their dictionary, computed once for all pages."""
-    place = (id(leaf), id(vector.dictionary))
-    known = answers.get(place)
-    if known is None:
-        if len(vector.dictionary) > _SPARSE * len(vector):
-            return _cells(leaf, materialize(vector))
-        known = (vector.dictionary, _cells(leaf, vector.dictionary))
-        if len(vector.dictionary) > _SMALL:
-            answers[place] = known
-    matching = np.flatnonzero(known[1])
+    """Return the results for rows from those for the values of their dictionary."""
+    found = answers_of_values(leaf, vector.dictionary, len(vector), answers)
+    if found is None:
+        return _cells(leaf, materialize(vector))
+    matching = np.flatnonzero(found)
     if len(matching) == 0:
         return np.zeros(len(vector), np.bool_)
     if len(matching) == 1:
         return vector.codes == matching[0]
-    return known[1].take(vector.codes)
+    return found.take(vector.codes)
+
+
+def answers_of_values(leaf: Leaf, dictionary: BytesVector, row_count: int, answers: Answers) -> np.ndarray | None:
+    """Return one bool for each value of a dictionary, computed once for all pages; None if its values are too many for
+    ``row_count`` rows."""
+    place = (id(leaf), id(dictionary))
+    known = answers.get(place)
+    if known is None:
+        if len(dictionary) > _SPARSE * row_count:
+            return None
+        known = (dictionary, _cells(leaf, dictionary))
+        if len(dictionary) > _SMALL:
+            answers[place] = known
+    return known[1]
 
 
 def _cells(leaf: Leaf, vector: FixedVector | BytesVector) -> np.ndarray:

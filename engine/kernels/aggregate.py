@@ -79,10 +79,15 @@ def add_integers(groups, cells, valid, row_count, group_count, lows, highs):
     cell = view_i64(cells, row_count)
     low = view_i64(lows, group_count)
     high = view_i64(highs, group_count)
-    for i in range(row_count):
-        if valid == 0 or load_u8(valid + i) != 0:
+    if valid == 0:
+        for i in range(row_count):
             low[group[i]] += cell[i] & _LOW
             high[group[i]] += cell[i] >> 32
+    else:
+        flag = view_u8(valid, row_count)
+        for i in range(row_count):
+            low[group[i]] += cell[i] & _LOW if flag[i] else np.int64(0)
+            high[group[i]] += cell[i] >> 32 if flag[i] else np.int64(0)
 
 
 @kernel
@@ -144,3 +149,34 @@ def bound_floats(groups, cells, valid, row_count, group_count, lows, highs, numb
             low[group[i]] = min(low[group[i]], cell[i])
             high[group[i]] = max(high[group[i]], cell[i])
             number[group[i]] += 1
+
+
+@kernel
+def bound_integers_of_one(cells: int, valid: int, row_count: int, least: int, greatest: int) -> None:
+    """Do what `bound_integers` does for a single group."""
+    cell = view_i64(cells, row_count)
+    low, high = view_i64(least, 1)[0], view_i64(greatest, 1)[0]
+    if valid == 0:
+        for i in range(row_count):
+            low = min(low, cell[i])
+            high = max(high, cell[i])
+    else:
+        flag = view_u8(valid, row_count)
+        for i in range(row_count):
+            low = min(low, cell[i] if flag[i] else low)
+            high = max(high, cell[i] if flag[i] else high)
+    view_i64(least, 1)[0], view_i64(greatest, 1)[0] = low, high
+
+
+@kernel
+def bound_floats_of_one(cells: int, valid: int, row_count: int, least: int, greatest: int, numbers: int) -> None:
+    """Do what `bound_floats` does for a single group."""
+    cell = view_f64(cells, row_count)
+    low, high, number = view_f64(least, 1)[0], view_f64(greatest, 1)[0], np.int64(0)
+    for i in range(row_count):
+        if cell[i] == cell[i] and (valid == 0 or load_u8(valid + i) != 0):
+            low = min(low, cell[i])
+            high = max(high, cell[i])
+            number += 1
+    view_f64(least, 1)[0], view_f64(greatest, 1)[0] = low, high
+    view_i64(numbers, 1)[0] += number

@@ -15,13 +15,12 @@ from .deltas import overwrite_u8, overwrite_u16, overwrite_u32, overwrite_u64, o
 from .frame_pages import SCRATCH_BYTES as FRAME_SCRATCH_BYTES
 from .frame_pages import unpack_frames
 from .kernel import inline, kernel
-from .point_read import BITS, CODES, FIXED, FRAMES, NULLS, RUNS, SHUFFLED, STRINGS
+from .point_read import BITS, CODES, FIXED, FRAMES, NULLS, RUNS, SHUFFLED, STRINGS, run_of
 from .run_length import write_runs
 from .simd.simd import (
     copy16,
     copy_bytes,
     load_u8,
-    load_u16,
     load_u32,
     load_u64,
     store_u8,
@@ -142,7 +141,7 @@ def _write_cells(column: int, parts: int, scratch: int) -> int:
             copy_bytes(target, payload + start * width, (stop - start) * width)
         elif kind == RUNS:
             runs = np.int64(load_u32(payload))
-            first_run = _run_of(payload + 4, runs, start)
+            first_run = run_of(payload + 4, runs, start)
             write_runs(payload + 4, payload + 4 + 2 * runs, width, start, stop, first_run, target)
         elif kind == FRAMES:
             _unpack_framed(part, width, target, scratch)
@@ -350,19 +349,6 @@ def _move(target, source, length):
                 cells[i] = others[i]
         else:
             copy_bytes(target, source, length)
-
-
-@inline
-def _run_of(lasts, runs, row):
-    """Return the first run whose last row is ``row`` or later."""
-    low, high = np.int64(0), runs - 1
-    while low < high:
-        middle = (low + high) >> 1
-        if np.int64(load_u16(lasts + 2 * middle)) < row:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @inline

@@ -138,7 +138,7 @@ def _read_cell(page: int, kind: int, i: int, target: int, scratch: int) -> int:
         return _read_shuffled(payload, rows, width, i, target, scratch)
     elif kind == RUNS:
         runs = np.int64(load_u32(payload))
-        run = _run_of(payload + 4, runs, i)
+        run = run_of(payload + 4, runs, i)
         _write_number(payload + 4 + 2 * runs + run * width, width, target)
     elif kind == CODES:
         if _read_shuffled(payload + 1, rows, np.int64(load_u8(payload)), i, target, scratch) < 0:
@@ -189,7 +189,7 @@ def _extend(target, width):
 
 
 @inline
-def _run_of(lasts, runs, i):
+def run_of(lasts, runs, i):
     """Return the first run whose last row is ``i`` or later."""
     low, high = np.int64(0), runs - 1
     while low < high:

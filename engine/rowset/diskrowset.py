@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 
 import numpy as np
+import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
+from ..aggregate.plan import AggregatePlan
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
@@ -18,6 +20,8 @@ from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
+from ..filter.bound import BoundFilter
+from ..filter.steps import has_steps
 from ..fs.filesystem import FileSystem
 from ..vectors.key_bounds import KeyBounds
 from ..vectors.key_search import keys_from_bytes
@@ -32,6 +36,9 @@ from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
 from .morsel import read_morsel
+from .morsel_column import ColumnBase
+from .morsel_filter import Chosen, choose_rows
+from .morsel_groups import fold_rows
 from .page_rows import PageRows
 from .row_columns import RowColumns
 from .rowset import RowSet
@@ -232,7 +239,33 @@ class DiskRowSet(RowSet):
     ) -> list[Vector]:
         if first == last:
             return super().read_many(columns, first, last, snapshot)
-        wanted = [
+        wanted = self._bases(columns, first, last, snapshot)
+        return read_morsel(wanted, first, last, as_strings, lambda column: self.read(column, first, last, snapshot))
+
+    def choose(
+        self,
+        bound: BoundFilter,
+        columns: Sequence[ColumnSchema],
+        first: int,
+        last: int,
+        snapshot: int,
+        among: np.ndarray | None,
+    ) -> Chosen | None:
+        if not has_steps(bound):
+            return None
+        return choose_rows(bound, self._bases(columns, first, last, snapshot), first, last, among)
+
+    def fold(
+        self, plan: AggregatePlan, first: int, last: int, snapshot: int, among: np.ndarray | None
+    ) -> pa.Table | None:
+        def zones_of(column_id: int) -> list[ZoneMap]:
+            return self.zone_maps(column_id, first, last)
+
+        return fold_rows(plan, self._bases(plan.columns, first, last, snapshot), zones_of, first, last, among)
+
+    def _bases(self, columns: Sequence[ColumnSchema], first: int, last: int, snapshot: int) -> list[ColumnBase]:
+        """Return columns with their bases and what brings these to a snapshot."""
+        return [
             (
                 column,
                 self.base_stream(column.id) if self.has_base(column.id) else None,
@@ -240,7 +273,6 @@ class DiskRowSet(RowSet):
             )
             for column in columns
         ]
-        return read_morsel(wanted, first, last, as_strings, lambda column: self.read(column, first, last, snapshot))
 
     def base_live(self, first: int, last: int) -> np.ndarray | None:
         if not self._has_live_stream:

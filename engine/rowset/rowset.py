@@ -10,14 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
+from ..aggregate.plan import AggregatePlan
 from ..cfile.zone_map import ZoneMap
 from ..delta import LIVE
 from ..delta.history import History, Moments, moments_of, within
 from ..delta.patch import apply_all
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
+from ..filter.bound import BoundFilter
 from ..vectors.key_bounds import KeyBounds
 from ..vectors.keys import KeyVector
 from ..vectors.physical import physical_of
@@ -25,6 +28,7 @@ from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, zeros
 from .cell_table import CellTable
 from .liveness import LiveRows
+from .morsel_filter import Chosen
 from .row_columns import RowColumns
 
 _GATHER_BELOW = 1 / 8
@@ -132,6 +136,26 @@ class RowSet(ABC):
         """
         del as_strings
         return [self.read(column, first, last, snapshot) for column in columns]
+
+    def choose(
+        self,
+        bound: BoundFilter,
+        columns: Sequence[ColumnSchema],
+        first: int,
+        last: int,
+        snapshot: int,
+        among: np.ndarray | None,
+    ) -> Chosen | None:
+        """Return which of the rows [first, last), at least one, match a filter of ``columns``, among those that are
+        True in ``among`` (None: all); None if only `read` and `gather` tell."""
+        del bound, columns, first, last, snapshot, among
+
+    def fold(
+        self, plan: AggregatePlan, first: int, last: int, snapshot: int, among: np.ndarray | None
+    ) -> pa.Table | None:
+        """Return the partial answer of the rows [first, last), at least one, that are True in ``among`` (None: all);
+        None if only `read` and `gather` tell."""
+        del plan, first, last, snapshot, among
 
     def gather(self, column: ColumnSchema, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""

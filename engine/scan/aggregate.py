@@ -9,22 +9,36 @@ from ..aggregate.partial import aggregate_rows, partial_of
 from ..aggregate.plan import AggregatePlan
 from ..aggregate.states import State, StateKind
 from ..cfile.zone_map import ZoneMap
+from ..codecs.codec import BLOCK_ROWS
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import INT128_DTYPE, PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
 from .chunk import Chunk, ScanRequest, joined
-from .selection import ChunkCells, wanted_rows
+from .selection import ChunkCells, Selection, select_rows, wanted_rows
 
 
 def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
     """Return the partial answer of a chunk; None if no row is selected."""
+    selection = select_rows(chunk, request)
+    folded = _folded(chunk, request, plan, selection) if selection and not selection.rest else None
+    if folded is not None:
+        return folded
     cells = ChunkCells(chunk, request)
-    rows = wanted_rows(chunk, request, cells)
+    rows = wanted_rows(chunk, request, cells, selection)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
     if not row_count:
         return None
     cells.read((column.id for column in plan.columns), rows)
     return aggregate_rows(plan, lambda column_id: cells.at(column_id, rows), row_count)
+
+
+def _folded(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, selection: Selection) -> pa.Table | None:
+    """Return the partial answer of selected rows without decoding them into vectors; None if that needs vectors."""
+    if not plan.columns:
+        return partial_of(plan, {state: [_count(selection.count)] for state in plan.states})
+    if selection.count * BLOCK_ROWS < chunk.last - chunk.first:
+        return None
+    return chunk.rowset.fold(plan, chunk.first, chunk.last, request.snapshot, selection.mask)
 
 
 def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:

@@ -166,8 +166,11 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
 def in_runs(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
     """Join adjacent similar whole chunks, to a few pages of at most ``chunk_bytes``."""
     run: Chunk | None = None
+    most = 0.0
     for chunk in wanted:
-        if run is not None and _are_one(run, chunk, request):
+        if run is None or run.rowset is not chunk.rowset:
+            most = request.chunk_bytes / _row_bytes(chunk.rowset, request)
+        if run is not None and _are_one(run, chunk, most):
             run = replace(run, last=chunk.last)
             continue
         if run is not None:
@@ -177,13 +180,13 @@ def in_runs(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
         yield run
 
 
-def _are_one(run: Chunk, chunk: Chunk, request: ScanRequest) -> bool:
+def _are_one(run: Chunk, chunk: Chunk, most: float) -> bool:
     if run.rowset is not chunk.rowset or run.last != chunk.first or run.rows is not None or chunk.rows is not None:
         return False
     if (run.touched_only, run.all_match) != (chunk.touched_only, chunk.all_match):
         return False
     rows = chunk.last - run.first
-    return rows <= _PAGES_AT_ONCE * PAGE_ROWS and rows * _row_bytes(chunk.rowset, request) <= request.chunk_bytes
+    return rows <= min(_PAGES_AT_ONCE * PAGE_ROWS, most)
 
 
 def _exact(rowset: RowSet, first: int, last: int, keys: KeyRange) -> tuple[int, int]:

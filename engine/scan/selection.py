@@ -8,9 +8,12 @@ when no row is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..codecs.codec import BLOCK_ROWS
+from ..filter.bound import BoundFilter
 from ..filter.evaluate import select
 from ..vectors.vector import Vector
 from .chunk import Chunk, ScanRequest
@@ -89,11 +92,56 @@ class _Few(Mapping[int, Vector]):
         return len(self._cells)
 
 
-def wanted_rows(chunk: Chunk, request: ScanRequest, cells: ChunkCells) -> np.ndarray | None:
-    """Return the rows that are alive and match, counted from the chunk's first (int64, ascending); None for all."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """Rows of a chunk that are alive and match a filter as far as kernels could test it."""
+
+    mask: np.ndarray | None
+    """One bool a row; None for all rows."""
+    count: int
+    rest: tuple[BoundFilter, ...]
+    """The parts of the filter that are yet to be tested."""
+
+    @property
+    def rows(self) -> np.ndarray | None:
+        """The rows, counted from the chunk's first (int64, ascending); None for all."""
+        return None if self.mask is None else np.flatnonzero(self.mask)
+
+
+def select_rows(chunk: Chunk, request: ScanRequest) -> Selection | None:
+    """Return the rows that kernels chose, without decoding them into vectors; None if the chunk is not whole.
+
+    Once fewer rows are left than mini-blocks, the rest of the filter waits: it is tested for these rows alone.
+    """
+    if chunk.rows is not None or chunk.touched_only:
+        return None
+    rowset, first, last, snapshot = chunk.rowset, chunk.first, chunk.last, request.snapshot
+    mask, count = rowset.live_in(first, last, snapshot), last - first
+    if mask is not None:
+        count = int(np.count_nonzero(mask))
+    rest: list[BoundFilter] = []
+    for part in _parts(chunk, request):
+        columns = [column for column in request.filter_columns if column.id in part.column_ids]
+        is_few = count * BLOCK_ROWS < last - first
+        found = None if is_few else rowset.choose(part, columns, first, last, snapshot, mask)
+        if found is None:
+            rest.append(part)
+        else:
+            mask, count = found
+    return Selection(None if count == last - first else mask, count, tuple(rest) if count else ())
+
+
+def wanted_rows(
+    chunk: Chunk, request: ScanRequest, cells: ChunkCells, selection: Selection | None = None
+) -> np.ndarray | None:
+    """Return the rows that are alive and match, counted from the chunk's first (int64, ascending); None for all.
+
+    ``selection`` is that of `select_rows`, if it is known.
+    """
     row_count = chunk.last - chunk.first
-    rows = _candidates(chunk, request)
-    for part in request.where.conjuncts if request.where and not chunk.all_match else ():
+    selection = selection or select_rows(chunk, request)
+    rows = selection.rows if selection else _candidates(chunk, request)
+    for part in selection.rest if selection else _parts(chunk, request):
         if rows is not None and not len(rows):
             break
         if rows is not None and len(rows) < row_count * GATHER_BELOW:
@@ -107,8 +155,13 @@ def wanted_rows(chunk: Chunk, request: ScanRequest, cells: ChunkCells) -> np.nda
     return rows
 
 
+def _parts(chunk: Chunk, request: ScanRequest) -> tuple[BoundFilter, ...]:
+    """Return the parts of the filter that are not true for every row anyway."""
+    return request.where.conjuncts if request.where and not chunk.all_match else ()
+
+
 def _candidates(chunk: Chunk, request: ScanRequest) -> np.ndarray | None:
-    """Return the rows that are alive and not ruled out before; None for all."""
+    """Return the rows of a chunk that is not whole that are alive and not ruled out before; None for all."""
     rowset, first, last, snapshot = chunk.rowset, chunk.first, chunk.last, request.snapshot
     alive = rowset.live_in(first, last, snapshot)
     rows = None if chunk.rows is None else chunk.rows - first

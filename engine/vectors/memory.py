@@ -5,6 +5,7 @@ Arrow's pool (mimalloc) reuses the same pages, whereas a fresh ``malloc`` of a l
 """
 
 import ctypes
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,6 +31,14 @@ def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
     buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
     np.frombuffer(buffer, np.uint8)[:] = 0
     return np.frombuffer(buffer, dtype, count)
+
+
+class Scratch(threading.local):
+    """Memory of each thread that a kernel needs while it runs."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._memory = allocate(size_bytes, np.uint8)
+        self.address = address_of(self._memory)
 
 
 def give_back() -> None:

@@ -166,6 +166,12 @@ def _read(table: Table, keys: list[Any], is_short: bool = False) -> None:
     )
     table.scan().aggregate({"total": ("d", "sum"), "whole": ("i32", "sum")}, ["s"])
     table.scan().aggregate({"total": ("d", "sum"), "whole": ("i64", "sum")})
+    some = table.scan(
+        where="(i32 > 900 OR f IN (0.5, 1.5) OR s IN ('text 1', 'text 5') OR b IS NULL) AND d IS NOT NULL"
+    )
+    ends = {"least": ("i16", "min"), "most": ("f", "max"), "last": ("day", "max"), "n": ("*", "count")}
+    some.aggregate({**ends, "total": ("d", "sum"), "whole": ("i64", "sum")})
+    some.aggregate({**ends, "total": ("f", "sum"), "known": ("b", "count")}, ["s", "b"])
     table.scan(where=f"far IN ({', '.join(str(number << 40) for number in range(20))})").to_arrow()
 
 

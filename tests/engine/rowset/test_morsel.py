@@ -13,7 +13,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.kernels import morsel as kernels
 from nyala.engine.options import StoreOptions
-from nyala.engine.rowset import morsel
+from nyala.engine.rowset import morsel_column
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store
@@ -35,9 +35,9 @@ def store() -> Iterator[Store]:
 def read_by_kernel(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The forms of the columns that the kernel read."""
     forms: list[int] = []
-    result = morsel._MorselColumn.result
+    result = morsel_column.MorselColumn.result
     monkeypatch.setattr(
-        morsel._MorselColumn, "result", lambda self, size: forms.append(self.form) or result(self, size)
+        morsel_column.MorselColumn, "result", lambda self, size: forms.append(self.form) or result(self, size)
     )
     return forms
 
@@ -46,7 +46,8 @@ def both_ways(read: Callable[[], pa.Table], monkeypatch: pytest.MonkeyPatch) -> 
     """Return what ``read`` gives, after comparing it with the general way."""
     found = read()
     with monkeypatch.context() as patched:
-        patched.setattr(DiskRowSet, "read_many", RowSet.read_many)
+        for name in ("read_many", "choose", "fold"):
+            patched.setattr(DiskRowSet, name, getattr(RowSet, name))
         expected = read()
     for batch in found.to_batches():
         batch.validate(full=True)

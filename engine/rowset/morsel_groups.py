@@ -1,0 +1,75 @@
+"""Folds consecutive rows of a base file with their deltas into the states of their groups, in one kernel call
+(`kernels.morsel_groups`), without decoding more than a mini-block at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ..aggregate.plan import AggregatePlan
+from ..aggregate.slots import Key, NoSlotsError, StateSlots, has_slots
+from ..cfile.zone_map import ZoneMap
+from ..kernels import morsel_groups as kernels
+from ..kernels.windows import COLUMNS_MAX
+from ..vectors.memory import Scratch, address_or_0
+from ..vectors.physical import PhysicalType, physical_of
+from .morsel_column import CannotReadError, ColumnBase, MorselColumn, MorselTables
+
+_SPAN_MAX = 4096
+"""The most integers, from the least to the greatest, that are numbers of groups without a search."""
+
+
+_SCRATCH = Scratch(kernels.SCRATCH_BYTES)
+
+
+def fold_rows(
+    plan: AggregatePlan,
+    columns: Sequence[ColumnBase],
+    zones_of: Callable[[int], Sequence[ZoneMap]],
+    first: int,
+    last: int,
+    among: np.ndarray | None,
+) -> pa.Table | None:
+    """Return the partial answer of the rows [first, last), at least one, that are True in ``among`` (None: all); None
+    if they have to be folded the general way.
+
+    ``columns`` are those of the plan; ``zones_of`` gives the zone maps of the pages that hold a column's base.
+    """
+    if len(columns) > COLUMNS_MAX or not has_slots(plan):
+        return None
+    numbers = {column.id: number for number, (column, _, _) in enumerate(columns)}
+    try:
+        planned = [MorselColumn(base, first, last, in_windows=True) for base in columns]
+        keys = [_key(column, numbers[column.id], planned[numbers[column.id]], zones_of) for column in plan.group_by]
+        slots = StateSlots(plan, keys, numbers.__getitem__)
+    except (CannotReadError, NoSlotsError):
+        return None
+    tables = MorselTables(planned)
+    unfolded = kernels.fold_morsel(
+        *slots.addresses, *tables.addresses, first, last, address_or_0(among), _SCRATCH.address
+    )
+    return None if unfolded else slots.partial()
+
+
+def _key(column: ColumnSchema, number: int, planned: MorselColumn, zones_of: Callable[[int], Sequence[ZoneMap]]) -> Key:
+    kind, has_null = column.logical.arrow, planned.valid is not None
+    if planned.dictionary is not None:
+        return Key(number, kind, has_null, planned.dictionary)
+    physical = physical_of(kind)
+    low, high = (0, 1) if physical is PhysicalType.BOOL else _integer_range(zones_of(column.id))
+    return Key(number, kind, has_null, None, low, high, physical.dtype)
+
+
+def _integer_range(zones: Sequence[ZoneMap]) -> tuple[int, int]:
+    """Return the least and the greatest integer of some pages. Raises NoSlotsError if they are unknown or far apart."""
+    ends = [(zone.min, zone.max) for zone in zones if zone.null_count < zone.row_count]
+    integers = [(low, high) for low, high in ends if isinstance(low, int) and isinstance(high, int)]
+    if not integers or len(integers) < len(ends):
+        raise NoSlotsError
+    low, high = min(low for low, _ in integers), max(high for _, high in integers)
+    if high - low >= _SPAN_MAX:
+        raise NoSlotsError
+    return low, high
