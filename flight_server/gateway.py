@@ -33,12 +33,12 @@ from ..schemas.moving import (
 )
 from ..schemas.placement import ServerIdentity
 from ..schemas.scan import ScanSpec
-from ..schemas.service import ScanStream, StoreService
+from ..schemas.service import RowReader, RowWriter, ScanStream, StoreService
 from ..schemas.verb import Verb
 from ..schemas.verbs import Verbs
 
 
-class _LocalStore(StoreService, Protocol):
+class _LocalStore(StoreService, RowReader, RowWriter, Protocol):
     """The local store behind a gateway, which takes the files that the gateway fetches."""
 
     def move_write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
@@ -57,6 +57,7 @@ class Gateway(Verbs):
         self._servers = Servers(here.placement, retries=False, known={here.server: local})
         self._all = PlacedStore(self._servers)
         # Writes are for the tablets here: a refusal names the server that has the tablet.
+        self.get_row, self.write_row, self.begin_row = local.get_row, local.write_row, local.begin_row
         self.write, self.begin_write = local.write, local.begin_write
         self.write_all, self.stage = local.write_all, local.stage
 

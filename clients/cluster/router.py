@@ -27,7 +27,7 @@ class TabletRouter:
 
     def __init__(self, partitions: PartitionSchema, columns: Sequence[ColumnSchema]) -> None:
         """``columns`` are those of the table."""
-        self._partitions = partitions
+        self.partitions = partitions
         self._by_id = {column.id: column for column in columns}
         counts = [prod(level.buckets for level in partitions.hash_of(each)) for each in partitions.ranges]
         self._first = np.cumsum([0, *counts])
@@ -49,7 +49,7 @@ class TabletRouter:
         ranges = self._ranges_of(cells, rows.num_rows)
         schemes: dict[tuple[HashSchema, ...], np.ndarray] = {}
         for place in np.unique(ranges[ranges != NOWHERE]).tolist():
-            levels = self._partitions.hash_of(self._partitions.ranges[place])
+            levels = self.partitions.hash_of(self.partitions.ranges[place])
             if levels not in schemes:
                 schemes[levels] = self._combined(levels, cells, rows.num_rows)
             mine = ranges == place
@@ -73,7 +73,7 @@ class TabletRouter:
 
     def _ranges_of(self, cells: dict[int, pa.Array], count: int) -> np.ndarray:
         """Return the index of each row's range, NOWHERE in a gap."""
-        ranges, columns = self._partitions.ranges, self._partitions.range_columns
+        ranges, columns = self.partitions.ranges, self.partitions.range_columns
         if not columns:
             return np.zeros(count, np.int64)
         keys = [self._by_id[column_id] for column_id in columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -24,7 +24,7 @@ from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, U
 from ...schemas.moving import MoveProgress
 from ...schemas.placement import Placement
 from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.service import UNDECIDED, RowReader, RowWriter, ScanStream, Undecided
 from ...schemas.sorting import skipped, sorted_stream
 from ...schemas.statement import Statement
 from ...schemas.table import TableDefinition
@@ -37,7 +37,7 @@ from . import aggregating, definitions, moving, point_reads, reading, transactio
 from .planning import ServersPlan, now, planned
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache
-from .writing import PlacedWrite
+from .writing import PlacedWrite, numbered_by
 
 _ATTEMPTS = 8
 """Of a scan, when tablets move during it."""
@@ -132,9 +132,40 @@ class PlacedStore(Verbs):
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """See StoreService. One commit on each server that gets rows."""
+        if batch.num_rows == 1 and (written := self._write_one(command, batch, seq)):
+            return written
         one = command.model_copy(update={"commit": CommitMode.BATCH})
         (answer,) = PlacedWrite(self.servers, self._cache, one, seq).write_all([batch])
         return answer
+
+    def _write_one(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None) -> WriteResult | None:
+        """Write a batch of one row without threads; None, with nothing done, if only the general way can."""
+        found = self._cache.of(command.table).routed.of_batch(batch)
+        if found is None:
+            return None
+        server, tablet = found
+        if command.writer is not None and seq is not None:
+            command = command.model_copy(update={"writer": numbered_by(command.writer, tablet)})
+        try:
+            return self.servers.store(server).write(command, batch, seq)
+        except WrongServerError:
+            self._cache.forget(command.table)
+            return None
+
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+        """See RowWriter."""
+        server = self._cache.of(command.table).routed.of_row(row)
+        store = None if server is None else self.servers.store(server)
+        try:
+            return store.write_row(command, row) if isinstance(store, RowWriter) else UNDECIDED
+        except WrongServerError:
+            self._cache.forget(command.table)
+            return UNDECIDED
+
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
+        """See RowWriter. Waits for the answer."""
+        found = self.write_row(command, row) if seq is None else UNDECIDED
+        return UNDECIDED if found is UNDECIDED else Answered(found)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer."""
@@ -280,6 +311,12 @@ class PlacedStore(Verbs):
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService. Servers are read one after the other, each as of now."""
         return point_reads.get(self.servers, self._cache, table, keys)
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """See RowReader."""
+        server = self._cache.of(table.name).routed.of_key(key)
+        store = None if server is None else self.servers.store(server)
+        return store.get_row(table, key) if isinstance(store, RowReader) else UNDECIDED
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None

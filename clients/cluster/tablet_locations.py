@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import UnavailableError
 from ...schemas.partition_schema import TabletPartition, sum_of
 from .definitions import shared
+from .key_router import KeyRouter
 from .router import NOWHERE, TabletRouter
 from .servers import Servers
 
@@ -21,7 +24,7 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between look-ups while a tablet is in transit between servers."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TabletLocations:
     """The tablet locations of one table. Immutable."""
 
@@ -32,6 +35,11 @@ class TabletLocations:
     """For each tablet, in the router's order, the index in ``names`` of its server."""
     partitions: tuple[TabletPartition, ...] = ()
     """The partition of each tablet, in that order."""
+
+    @cached_property
+    def routed(self) -> RoutedRows:
+        """Finds the tablets of single rows."""
+        return RoutedRows(self)
 
     def by_server(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
         """Return the ascending positions of each server's rows, by server name.
@@ -67,6 +75,49 @@ class TabletLocations:
         if any(rows.schema.names.count(name) != 1 for name in wanted):
             return None
         return self.router.numbers_of(rows)
+
+
+class RoutedRows:
+    """The servers of single rows of one table. Immutable."""
+
+    def __init__(self, known: TabletLocations) -> None:
+        by_id = {column.id: column for column in known.description.columns}
+        columns = [by_id[column_id] for column_id in known.router.column_ids]
+        key = known.description.primary_key
+        self._router = KeyRouter(known.router.partitions, columns)
+        self._columns = [column.name for column in columns]
+        self._key_places = [key.index(name) for name in self._columns]
+        self._places = [
+            (known.names[owner], sum_of([partition]))
+            for owner, partition in zip(known.owners.tolist(), known.partitions, strict=True)
+        ]
+
+    def of_key(self, key: Sequence[Any]) -> str | None:
+        """Return the server of a key; None if only the general way can tell."""
+        found = self._placed([key[place] for place in self._key_places])
+        return None if found is None else found[0]
+
+    def of_row(self, row: Mapping[str, Any]) -> str | None:
+        """Return the server of a row, as Python values by column; None if only the general way can tell."""
+        if any(name not in row for name in self._columns):
+            return None
+        found = self._placed([row[name] for name in self._columns])
+        return None if found is None else found[0]
+
+    def of_batch(self, rows: pa.RecordBatch) -> tuple[str, str] | None:
+        """Return the server of the only row of a batch and its tablet's name, as ``by_tablet`` does; None if only the
+        general way can tell."""
+        names = rows.schema.names
+        if any(names.count(name) != 1 for name in self._columns):
+            return None
+        try:
+            return self._placed([rows.column(name)[0].as_py() for name in self._columns])
+        except (ValueError, OverflowError):  # text that is not UTF-8, a moment that Python lacks
+            return None
+
+    def _placed(self, values: Sequence[Any]) -> tuple[str, str] | None:
+        found = self._router.number_of(values)
+        return None if found is None or found == NOWHERE else self._places[found]
 
 
 class TabletLocationsCache:

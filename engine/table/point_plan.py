@@ -117,10 +117,10 @@ class PointPlan:
     def _tablet_of(self, raw: list[RawCell]) -> Tablet | Undecided | None:
         """Return the tablet of a key, None if no range covers it."""
         version = self._version
-        if not version.is_all_here:
-            return UNDECIDED
         number = version.router.number_of_cells(raw)
-        return None if number == NOWHERE else version.tablets[number]
+        if number == NOWHERE:
+            return None
+        return version.tablets[number] if version.is_here(number) else UNDECIDED
 
     def _placed(self, raw: list[Any]) -> tuple[int, int] | None:
         """Encode a key in this thread's memory; return its address and length (-1: a uint64)."""

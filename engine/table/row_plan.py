@@ -116,7 +116,7 @@ class RowPlan:
         version = self.version
         key_cells = cells[: version.schema.key_columns]
         key, number = self._place(key_cells), version.router.number_of_cells(key_cells)
-        if key.length > limits.key_bytes or number == NOWHERE or not version.is_all_here:
+        if key.length > limits.key_bytes or number == NOWHERE or not version.is_here(number):
             return None
         return PlannedRow(version.tablets[number], key, cells, size + self._other_bytes)
 

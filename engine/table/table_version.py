@@ -132,16 +132,20 @@ class TableVersion:
         if len(found):
             check_here(self.tablets[found[0] if numbers is None else numbers[found[0]]])
 
-    @property
-    def is_all_here(self) -> bool:
-        """Whether all tablets can be read here."""
-        return self._out_of_reach is None
+    def is_here(self, number: int) -> bool:
+        """Whether a tablet, by its index in ``tablets``, can be read here."""
+        return number not in self._away
 
     @cached_property
     def _out_of_reach(self) -> np.ndarray | None:
         """Which of ``tablets`` (bool) cannot be read or written here; None for none."""
         found = np.array([bool(tablet.elsewhere or tablet.quarantine) for tablet in self.tablets], np.bool_)
         return found if found.any() else None
+
+    @cached_property
+    def _away(self) -> frozenset[int]:
+        """The indexes of the tablets that cannot be read or written here."""
+        return frozenset(() if self._out_of_reach is None else np.flatnonzero(self._out_of_reach).tolist())
 
     def check_writable(self, numbers: np.ndarray | None) -> None:
         """Reject rows to be written as ``check_here`` does, and rows of tablets that are about to move.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_point_reads_follow(cluster: Cluster, table: Table) -> None:
     other = cluster.connect().table("t")
     assert other.get(3) == {"id": 3, "n": 1}
     known = other._store._cache.of("t")  # type: ignore[attr-defined]
-    wrong = type(known)(known.description, known.router, known.names, 1 - known.owners)
+    wrong = replace(known, owners=1 - known.owners)
     other._store._cache._known["t"] = wrong  # type: ignore[attr-defined]
     assert other.get(3) == {"id": 3, "n": 1}
 
