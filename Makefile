@@ -61,8 +61,8 @@ fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED
 filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
 
-kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; RETRIES=1: clients retry; SCANS=1: scans resume)
-	@$(BIN)/python tests/crash/$(if $(SCANS),scans,$(if $(RETRIES),retries,kill9)).py --cycles $(CYCLES) --seed $(SEED)
+kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server)
+	@$(BIN)/python tests/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)

@@ -92,7 +92,7 @@ class RetryCampaign(SurvivorCampaign):
         database.create_table("t", SCHEMA, ["writer", "number"])
         self._start = database.now()
         work = [partial(each.run_until, location, stop) for each in self._writers]
-        return self._writers, [*work, partial(_maintain_until, location, stop, Random(random.random()))]
+        return self._writers, [*work, partial(maintain_until, location, stop, Random(random.random()))]
 
     def check(self, database: nyala.Database) -> None:
         """Compare every change that was ever made with what was acknowledged."""
@@ -116,7 +116,8 @@ class RetryCampaign(SurvivorCampaign):
         return f"{self.acknowledged} batches acknowledged, each applied once; {self.changes_checked} changes checked"
 
 
-def _maintain_until(location: str, stop: threading.Event, random: Random) -> None:
+def maintain_until(location: str, stop: threading.Event, random: Random) -> None:
+    """Flush and merge at random times until ``stop`` is set."""
     with nyala.connect(location, retries=False) as database:
         while not stop.wait(random.uniform(0, 0.2)):
             with suppress(StoreError):

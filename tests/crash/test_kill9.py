@@ -1,8 +1,10 @@
 """A few cycles of the kill -9 campaign; ``make kill9`` runs as many as you like."""
 
+from tests.crash.embedded import EmbeddedCampaign
 from tests.crash.kill9 import Campaign
 from tests.crash.retries import RetryCampaign
 from tests.crash.scans import ScanCampaign
+from tests.crash.sessions import SessionCampaign
 
 
 def test_a_killed_server_has_all_that_it_acknowledged() -> None:
@@ -26,3 +28,18 @@ def test_scans_go_on_through_kills_and_show_each_row_once() -> None:
     campaign.run(3)
     assert campaign.cycles == 3
     assert campaign.reads > 5, "too little was read to mean anything"
+
+
+def test_writes_in_flight_on_sessions_are_applied_once() -> None:
+    campaign = SessionCampaign(seed=0)
+    campaign.run(2)
+    assert campaign.cycles == 2
+    assert campaign.acknowledged > 50, "too little was written to mean anything"
+    assert campaign.changes_checked > 100
+
+
+def test_rows_written_one_by_one_by_the_killed_process_itself_are_there() -> None:
+    campaign = EmbeddedCampaign(seed=0)
+    campaign.run(2)
+    assert campaign.cycles == 2
+    assert campaign.acknowledged > 20, "too little was written to mean anything"
