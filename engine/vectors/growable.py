@@ -4,15 +4,17 @@ One thread appends (its callers hold a lock); any number of threads take views w
 
 * a row, once appended, is never written again: the appender writes only past the last row;
 * when the arrays are full, their rows are copied into larger ones and the reference is replaced; an earlier view keeps
-  the old, equal arrays alive;
+  the old, equal arrays alive; large ones are followed by ones many times larger, which take no memory until they fill;
 * a reader requests only rows whose count it received after their append returned, so whichever array it finds has them.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from .gather import MAX_DATA_BYTES
+from .huge_pages import HUGE_PAGE_BYTES, reserve
 from .memory import allocate
 from .physical import PhysicalType
 from .raw_cell import RawCell, raw_number
@@ -21,7 +23,8 @@ from .vector import BytesVector, FixedVector, Vector, as_bytes
 _FIRST_CAPACITY = 1024
 _LOW_HALF = (1 << 64) - 1
 _LARGE_BYTES = 1 << 20
-"""From this size on unused space costs more than additional copies."""
+"""From this size on, space that is not used yet takes no memory."""
+_RESERVED_TIMES = 32
 
 
 class GrowableColumn:
@@ -43,9 +46,11 @@ class GrowableColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes reserved, more than the rows fill."""
-        valid = 0 if self._valid is None else self._valid.nbytes
-        return self._cells.nbytes + self._offsets.nbytes + valid
+        """Bytes of memory taken, somewhat more than the rows fill."""
+        rows, valid = self._row_count, 0 if self._valid is None else _taken(self._valid, self._row_count)
+        if self.physical is PhysicalType.BYTES:
+            return _taken(self._cells, self._data_bytes) + _taken(self._offsets, rows + 1) + valid
+        return _taken(self._cells, rows) + valid
 
     @property
     def filled_bytes(self) -> int:
@@ -139,12 +144,21 @@ class GrowableColumn:
         self._valid = grown
 
 
+def _taken(array: np.ndarray, used: int) -> int:
+    """Return the bytes of memory that an array takes if ``used`` of its cells were written."""
+    size = array.nbytes
+    return size if size <= _LARGE_BYTES else min(size, -(-used * array.itemsize // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES)
+
+
 def _grown(array: np.ndarray, used: int, needed: int) -> np.ndarray:
-    """Return ``array`` if ``needed`` cells fit, else one with the first ``used`` cells: at least 1.5 times its size,
-    twice if it is small."""
+    """Return ``array`` if ``needed`` cells fit, else a larger one with the first ``used`` cells."""
     if needed <= len(array):
         return array
-    more = len(array) if array.nbytes < _LARGE_BYTES else len(array) // 2
-    larger = allocate(max(needed, len(array) + more, _FIRST_CAPACITY), array.dtype)
+    larger = None
+    if array.nbytes >= _LARGE_BYTES:
+        with suppress(OSError):
+            larger = reserve(max(needed, _RESERVED_TIMES * len(array)) * array.itemsize).view(array.dtype)
+    if larger is None:
+        larger = allocate(max(needed, 2 * len(array), _FIRST_CAPACITY), array.dtype)
     larger[:used] = array[:used]
     return larger

@@ -20,6 +20,24 @@ _SMALLEST = 32 << 10
 _UNIT = 64
 
 
+def reserve(length: int) -> np.ndarray:
+    """Return a writable array of bytes (uint8), aligned and with slack like `memory.allocate`, that takes memory only
+    for what was written, 2 MB at a time. The memory returns to the operating system with the last view.
+
+    Raises OSError if the system does not give that many addresses, as one that promises no more memory than it has.
+    """
+    return _mapped(length + SLACK_BYTES)[:length]
+
+
+def _mapped(size: int) -> np.ndarray:
+    # more than needed: the kernel uses huge pages only for aligned 2 MB, and not every kernel aligns a mapping
+    mapping = mmap.mmap(-1, size + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(mapping, np.uint8)
+    return memory[-address_of(memory) % HUGE_PAGE_BYTES :]
+
+
 class HugePages:
     """Arrays in mapped regions. Thread safe.
 
@@ -91,11 +109,8 @@ class _Region:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        # more than needed: the kernel uses huge pages only for aligned 2 MB, and not every kernel aligns a mapping
-        mapping = mmap.mmap(-1, size + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        mapping.madvise(mmap.MADV_HUGEPAGE)
-        self._memory = np.frombuffer(mapping, np.uint8)
-        self.address = -(-address_of(self._memory) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        self._memory = _mapped(size)
+        self.address = address_of(self._memory)
         self._starts = [0]
         self._lengths = [size]
 

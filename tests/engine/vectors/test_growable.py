@@ -60,6 +60,28 @@ def test_nothing_is_copied_by_a_view_and_growth_is_amortised():
     assert column.filled_bytes == 200_000 * 8
 
 
+@pytest.mark.parametrize("is_reserved", [True, False])
+def test_a_large_column_moves_seldom_and_counts_what_it_fills(monkeypatch, is_reserved):
+    """Also on a system that promises no more memory than it has."""
+    if not is_reserved:
+        monkeypatch.setattr(growable, "reserve", refused)
+    column, numbers = GrowableColumn(PhysicalType.INT64), np.arange(100_000)
+    places = set()
+    for _ in range(100):
+        column.append(FixedVector(numbers))
+        view = column.view(len(column))
+        assert isinstance(view, FixedVector)
+        places.add(view.values.__array_interface__["data"][0])
+        if is_reserved:
+            assert column.nbytes <= 8 * len(column) + (2 << 20)
+    assert np.array_equal(view.values, np.tile(numbers, 100))
+    assert len(places) <= (6 if is_reserved else 12)
+
+
+def refused(length):
+    raise OSError(12, "cannot allocate memory")
+
+
 def test_rows_survive_every_growth():
     strings, numbers = GrowableColumn(PhysicalType.BYTES), GrowableColumn(PhysicalType.INT16)
     cells = [None if row % 50 == 49 else b"row %d" % row for row in range(20_000)]
