@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from .message import Message
+from .message import Message, new_list
 from .table import TableSchema
 
 COMPACTION_ID_LENGTH_MAX = 64
@@ -131,5 +131,5 @@ class CompactionSummary(Message, frozen=True, extra="ignore"):
     rows: int
     bytes_written: int
     bytes_freed: int
-    conflicts: list[str] = Field(default_factory=list)
+    conflicts: list[str] = Field(default_factory=new_list)
     """Why tasks were not committed: their rowsets had changed. Compact again to merge them."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from .column import ColumnSchema
-from .message import Message
+from .message import Message, new_dict, new_list
 from .partition_schema import WHOLE, PartitionSchema, TabletPartition
 from .scan import ScanSpec
 from .table import TableOptions
@@ -32,9 +32,9 @@ class TableDescription(Message, frozen=True):
     primary_key: list[str]
     unique_key: bool = True
     """False: the store numbers every new row in the last key column, so that other key columns may repeat."""
-    partitions: list[dict[str, Any]] = Field(default_factory=list)
+    partitions: list[dict[str, Any]] = Field(default_factory=new_list)
     options: TableOptions
-    stores: list[TableStore] = Field(default_factory=list)
+    stores: list[TableStore] = Field(default_factory=new_list)
     """Identifies the table: the store that has it, or all that share it."""
 
 
@@ -170,7 +170,7 @@ class ScanSplit(Message):
     """The tablet's partition."""
     server: str | None = None
     """The server that has the tablet; None: the one that was asked."""
-    locations: list[str] = Field(default_factory=list)
+    locations: list[str] = Field(default_factory=new_list)
     """The addresses of that server, the preferred one first."""
     planned: str | None = None
     """The digest of the columns on that server; None: the plan's."""
@@ -196,7 +196,7 @@ class ScanPlan(Message):
     splits: list[ScanSplit]
     planned: str | None = None
     """A digest of the columns read, for the tickets: see ``ScanSpec``."""
-    explain: dict[str, Any] = Field(default_factory=dict)
+    explain: dict[str, Any] = Field(default_factory=new_dict)
     lease: str | None = None
     """Identifies what the server keeps for the tickets, if asked to: see ``ScanSpec``."""
     tablets_here: str = ""
@@ -235,10 +235,10 @@ class Health(Message):
     """The server's name in its placement; None: it has all tablets of its tables."""
     store_uuid: str = ""
     """Identifies the store: 32 hexadecimal digits, assigned when the data directory was created."""
-    damaged: list[DamagedFile] = Field(default_factory=list)
+    damaged: list[DamagedFile] = Field(default_factory=new_list)
     clock_ahead_seconds: float = 0.0
     """How far timestamps are ahead of this server's wall clock, if the clock was set back: see docs/servers.md."""
-    processes: dict[str, str] = Field(default_factory=dict)
+    processes: dict[str, str] = Field(default_factory=new_dict)
     """The processes behind this address, by their names in the placement, each with its ``store_uuid``. Empty: one."""
 
     @property

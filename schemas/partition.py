@@ -15,7 +15,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 
 from .errors import InvalidArgumentError
 from .literal import to_json
-from .message import Message
+from .message import Message, new_list
 
 SEED_MAX = (1 << 31) - 1
 
@@ -56,8 +56,8 @@ class RangeLevel(Message, frozen=True, extra="forbid"):
     """
 
     range: list[str] = Field(min_length=1)
-    bounds: list[RangeBound] = Field(default_factory=list)
-    splits: list[list[Any]] = Field(default_factory=list)
+    bounds: list[RangeBound] = Field(default_factory=new_list)
+    splits: list[list[Any]] = Field(default_factory=new_list)
 
 
 def _kind(value: Any) -> str:

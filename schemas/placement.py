@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from .message import Message
+from .message import Message, new_dict
 from .partition_schema import Cell, PartitionSchema, RangePartition, TabletPartition
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -49,7 +49,7 @@ class Placement(Message, frozen=True, extra="forbid"):
     """The placement file: the servers by name, each with its locations, the preferred one first."""
 
     servers: dict[str, tuple[str, ...]] = Field(min_length=1)
-    tables: dict[str, TablePlacement] = Field(default_factory=dict)
+    tables: dict[str, TablePlacement] = Field(default_factory=new_dict)
 
     @field_validator("servers", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, NonNegativeInt
 
 from .errors import InvalidArgumentError
-from .message import Message
+from .message import Message, new_dict
 from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability
 
 
@@ -28,7 +28,7 @@ class Statement(Message, frozen=True, extra="forbid"):
 
     table: str
     kind: StatementKind
-    set: dict[str, str] = Field(default_factory=dict)
+    set: dict[str, str] = Field(default_factory=new_dict)
     """For an update: an SQL expression for each column to set."""
     where: str | dict[str, Any] | None = None
     """As in a scan; None selects all rows."""

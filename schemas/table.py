@@ -13,7 +13,7 @@ from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import to_json
-from .message import Message
+from .message import Message, new_list
 from .names import check_column_name, check_identifier
 from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
@@ -50,7 +50,7 @@ class TableDefinition(Message, frozen=True, extra="forbid"):
     primary_key: list[str]
     unique_key: bool = True
     """False: rows may share their key; one more key column, `auto_incrementing_id`, distinguishes them."""
-    partition_by: list[Level] = Field(default_factory=list)
+    partition_by: list[Level] = Field(default_factory=new_list)
     if_not_exists: bool = False
     options: TableOptions = TableOptions()
 

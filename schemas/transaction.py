@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from pydantic import Field, NonNegativeInt, model_validator
 
-from .message import Message
+from .message import Message, new_list
 from .operation import Operation
 from .write import RowError, TransactionName, WriteResult
 
@@ -29,9 +29,9 @@ class ServerRows(Message):
     """Which staged rows went to one of several servers."""
 
     server: str
-    part_rows: list[int] = Field(default_factory=list)
+    part_rows: list[int] = Field(default_factory=new_list)
     """How many rows of each part it has."""
-    pieces: list[tuple[int, int, bytes | None]] = Field(default_factory=list)
+    pieces: list[tuple[int, int, bytes | None]] = Field(default_factory=new_list)
     """In order: the first row of a piece, how many of its rows went there, and a packed bit mask of them; None: all."""
 
     def add(self, first: int, mine: np.ndarray, rows: int) -> None:
@@ -64,13 +64,13 @@ class StageResult(Message, frozen=True):
     transaction: str
     part: str
     rows: int
-    parts: list[str] = Field(default_factory=list)
+    parts: list[str] = Field(default_factory=new_list)
     """All parts that hold the rows, in order, for the commit: a client may have split them."""
-    part_rows: list[int] = Field(default_factory=list)
+    part_rows: list[int] = Field(default_factory=new_list)
     """How many rows each of them has."""
     seconds_to_live: float
     """How long the transaction is kept, unless another part arrives or it is committed."""
-    servers: list[ServerRows] = Field(default_factory=list, exclude=True)
+    servers: list[ServerRows] = Field(default_factory=new_list, exclude=True)
     """Which of several servers has which rows. Known only to the client that routed them."""
 
     @model_validator(mode="before")
@@ -95,9 +95,9 @@ class TransactionCommit(Message, frozen=True, extra="forbid"):
     """The body of ``commit_transaction``: what to make visible, at one timestamp."""
 
     transaction: TransactionName
-    parts: list[TransactionName] = Field(default_factory=list)
+    parts: list[TransactionName] = Field(default_factory=new_list)
     """Parts to apply, in this order; other staged parts are dropped."""
-    truncate: list[str] = Field(default_factory=list)
+    truncate: list[str] = Field(default_factory=new_list)
     """Tables whose rows are all deleted in the same commit, before the parts are applied."""
     app_id: TransactionName | None = None
     app_version: NonNegativeInt | None = Field(default=None, le=VERSION_MAX)
@@ -132,7 +132,7 @@ class TransactionResult(WriteResult, frozen=True):
     part inserted again in the same commit.
     """
 
-    errors: list[StagedRowError] = Field(default_factory=list)  # pyright: ignore[reportIncompatibleVariableOverride]
+    errors: list[StagedRowError] = Field(default_factory=new_list)  # pyright: ignore[reportIncompatibleVariableOverride]
     truncated: int = 0
     skipped: bool = False
     """The application had already committed this version or a later one: nothing was applied now."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from .message import Message
+from .message import Message, new_list
 from .operation import Operation
 
 ROW_ERRORS_MAX = 1_000
@@ -85,7 +85,7 @@ class WriteResult(Message, frozen=True):
     applied: int
     ignored: int = 0
     error_count: int = 0
-    errors: list[RowError] = Field(default_factory=list)
+    errors: list[RowError] = Field(default_factory=new_list)
     durability: Durability = Durability.FSYNC
 
     def shifted(self, rows: int) -> "WriteResult":

@@ -18,7 +18,7 @@ import zstandard
 from pydantic import Field, JsonValue, NonNegativeInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
-from ...schemas.message import Message
+from ...schemas.message import Message, new_list
 from ..codecs.codec import PAGE_ROWS
 from ..vectors.physical import PhysicalType
 from .format import HEADER_BYTES, TAIL_BYTES, TRAILER_BYTES, Trailer, page_crc
@@ -89,7 +89,7 @@ class Footer(Message, frozen=True, strict=True, extra="ignore"):
 
     file_id: NonNegativeInt
     kind: str
-    required_features: list[str] = Field(default_factory=list)
+    required_features: list[str] = Field(default_factory=new_list)
     streams: list[StreamEntry]
     metadata: dict[str, JsonValue]
     """The caller's metadata, returned unchanged."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError
 
 from ...schemas.errors import CorruptionError
-from ...schemas.message import Message
+from ...schemas.message import Message, new_list
 from ...schemas.transaction import TransactionResult
 from ..record.log_note import Note, NoteKind
 
@@ -55,8 +55,8 @@ Stamped = TypeVar("Stamped", CommittedTransaction, CommittedVersion)
 class _Told(Message, extra="forbid"):
     """The body of a note."""
 
-    transactions: list[CommittedTransaction] = Field(default_factory=list)
-    applications: list[CommittedVersion] = Field(default_factory=list)
+    transactions: list[CommittedTransaction] = Field(default_factory=new_list)
+    applications: list[CommittedVersion] = Field(default_factory=new_list)
 
 
 def note_of(transaction: CommittedTransaction, version: CommittedVersion | None) -> Note:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
-from ...schemas.message import Message
+from ...schemas.message import Message, new_dict
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
@@ -42,7 +42,7 @@ class RowsetEntry(Message, frozen=True, extra="forbid"):
     id: PositiveInt
     undo: tuple[int, ...] = ()
     redo: tuple[int, ...] = ()
-    columns: dict[int, int] = Field(default_factory=dict)
+    columns: dict[int, int] = Field(default_factory=new_dict)
     """The base file of each column that was rewritten since; the other columns are in the rowset's own."""
     durable_lsn: NonNegativeInt
     """Changes of its rows up to this log position are in the files."""
