@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
-from sessions import Session, as_base64, error_code, row_line, wait_for, write_line
+from sessions import Session, as_base64, error_code, row_line, short_scan, wait_for, write_line
 
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.service import StoreService
@@ -45,9 +45,8 @@ def test_rows_are_written_and_read(served: Served, session: Session) -> None:
     session.send({"get_many": "homes", "arrow_schema": as_base64(keys.schema)}, None, keys.serialize().to_pybytes())
     said, rows = session.answer()
     assert said == {"rows": 2} and rows is not None and rows.column("id").to_pylist() == [3, 4]
-    session.send({"scan": {"table": "homes", "ordered": True, "limit": 2}})
-    said, rows = session.answer()
-    assert said["rows"] == 2 and rows is not None and rows.column("id").to_pylist() == [0, 1]
+    said, rows = short_scan(session, {"table": "homes", "ordered": True, "limit": 2})
+    assert said["rows"] == 2 and rows.column("id").to_pylist() == [0, 1]
     assert rows.schema.equals(SCHEMA)
 
 
@@ -224,9 +223,8 @@ def test_only_a_known_kind_of_session_begins(served: Served, command: bytes) -> 
 def test_many_first_lines_are_forgotten(served: Served, session: Session) -> None:
     served.put("homes", served.rows(3))
     for number in range(300):
-        session.send({"scan": {"table": "homes", "limit": number + 1, "ordered": True}})
-        rows = session.answer()[1]
-        assert rows is not None and rows.num_rows == min(number + 1, 3)
+        rows = short_scan(session, {"table": "homes", "limit": number + 1, "ordered": True})[1]
+        assert rows.num_rows == min(number + 1, 3)
 
 
 # Clients that do wrong, beside others
