@@ -51,7 +51,7 @@ def check_location(location: str, insecure: bool, has_tls: bool = False, has_aut
         what
         for what, has in (
             ("TLS (--tls-cert, --tls-key)", has_tls),
-            ("authentication (--tokens or --tls-client-ca)", has_authentication),
+            ("authentication (--tokens, jwks or --tls-client-ca)", has_authentication),
         )
         if not has
     ]

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from ..engine.options import StoreOptions
@@ -35,10 +35,20 @@ _OTHER_VARIABLES = (
     *("token", "token_file", "tls_roots", "client_cert", "client_key"),
 )
 """Other variables with the prefix ``NYALA_``."""
-SECURITY_OPTIONS = ("tls_cert", "tls_key", "tls_client_ca", "tls_client_certs", "tokens")
+SECURITY_OPTIONS = (
+    *("tls_cert", "tls_key", "tls_client_ca", "tls_client_certs"),
+    *("tokens", "jwks", "jwt_issuer", "jwt_audience", "jwt_algorithms"),
+)
 """The options of TLS and authentication."""
 _NEAR = 0.8
 """A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
+
+
+JwtAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+
+
+def _listed(given: Any) -> Any:
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
 
 
 class ServeOptions(Message, frozen=True, extra="forbid"):
@@ -74,6 +84,14 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """With ``optional``, clients may have a token instead of a certificate."""
     tokens: Path | None = None
     """The token file, as ``nyala token create`` writes it: clients need a token."""
+    jwks: Path | None = None
+    """The public keys of an identity provider, as a JWK set: clients may have a JWT as their token."""
+    jwt_issuer: str | None = None
+    """The issuer (iss) of JWTs."""
+    jwt_audience: str | None = None
+    """The audience (aud) of JWTs: this server's name at the provider."""
+    jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_listed)] = ("RS256", "ES256", "EdDSA")
+    """The algorithms of JWTs that are accepted, separated by commas."""
 
     @property
     def has_tls(self) -> bool:
@@ -83,7 +101,7 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     @property
     def has_authentication(self) -> bool:
         """Whether the server asks who calls."""
-        return self.tokens is not None or self.tls_client_ca is not None
+        return any((self.tokens, self.jwks, self.tls_client_ca))
 
 
 @dataclass(frozen=True, slots=True)

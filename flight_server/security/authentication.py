@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
 from ...schemas.errors import UnauthenticatedError
 from .file_watch import WatchedFiles
 from .identity import Identity
-from .token_file import TokenEntry, id_of, matches, read_tokens
+from .token_file import PREFIX, TokenEntry, id_of, matches, read_tokens
+
+if TYPE_CHECKING:
+    from .jwt_tokens import JwtTokens
 
 HEADER = "authorization"
 _BEARER = "bearer "
 _BYTES_MAX = 8192
-_LOG = logging.getLogger("nyala.flight_server")
 _NOTHING = (
     "the call has neither a token nor a client certificate that this server accepts: give connect(token=...) or "
     "--token-file, or set NYALA_TOKEN"
@@ -99,9 +101,10 @@ class _Headers(fl.ServerMiddlewareFactory):
 class Authentication:
     """Finds out who makes each call of a server. Thread safe."""
 
-    def __init__(self, tokens: Tokens | None, trusts_certificates: bool) -> None:
+    def __init__(self, tokens: Tokens | None, jwts: JwtTokens | None, trusts_certificates: bool) -> None:
         """``trusts_certificates``: a client certificate that TLS has verified identifies its user."""
         self._tokens = tokens
+        self._jwts = jwts
         self._trusts_certificates = trusts_certificates
         self._headers = _Headers()
         self._thread = _Thread()
@@ -146,6 +149,8 @@ class Authentication:
         return identity
 
     def _of_token(self, token: str) -> Identity | None:
+        if self._jwts and not token.startswith(PREFIX):
+            return self._jwts.identity(token)
         return self._tokens.identity(token) if self._tokens else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,7 @@ from .file_watch import FileWatch, WatchedFiles
 
 if TYPE_CHECKING:
     from ..settings import ServeOptions
-
-_LOG = logging.getLogger("nyala.flight_server")
+    from .jwt_tokens import JwtTokens
 
 
 class Tls:
@@ -67,8 +65,10 @@ class Security:
         self.tls = Tls(options) if options.has_tls else None
         tokens = Tokens(options.tokens) if options.tokens else None
         trusts_certificates = options.tls_client_ca is not None
-        self.authentication = Authentication(tokens, trusts_certificates) if options.has_authentication else None
-        watched = [each.files for each in (self.tls, tokens) if each]
+        jwts = _jwts(options) if options.jwks else None
+        has_authentication = options.has_authentication
+        self.authentication = Authentication(tokens, jwts, trusts_certificates) if has_authentication else None
+        watched = [each.files for each in (self.tls, tokens, jwts) if each]
         self._watch = FileWatch(watched)
 
     def listen(self, begin: Callable[..., None], location: str) -> None:
@@ -86,3 +86,12 @@ class Security:
     def close(self) -> None:
         """Stop looking at the files."""
         self._watch.stop()
+
+
+def _jwts(options: ServeOptions) -> JwtTokens:
+    from .jwt_tokens import JwtTokens
+
+    assert options.jwks is not None
+    if not options.jwt_issuer or not options.jwt_audience:
+        raise InvalidArgumentError("JWTs need jwt_issuer and jwt_audience: one for another service must not be valid")
+    return JwtTokens(options.jwks, options.jwt_issuer, options.jwt_audience, options.jwt_algorithms)

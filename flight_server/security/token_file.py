@@ -24,7 +24,8 @@ from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationErro
 from ...schemas.command import explain
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 
-_TOKEN = re.compile(r"nyala_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+PREFIX = "nyala_"
+_TOKEN = re.compile(PREFIX + r"([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _SECRET_BYTES = 32
 _MODE = 0o600
 
@@ -68,8 +69,7 @@ def read_tokens(path: Path) -> TokenList:
         raise NotFoundError(f"there is no token file {path}; make one with `nyala token create`") from None
     except OSError as error:
         raise InvalidArgumentError(f"the token file {path} cannot be read: {error.strerror}") from None
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InvalidArgumentError(f"others can write to the token file {path}; run: chmod 600 {path}")
+    check_not_writable(path, mode)
     try:
         found = TokenList.model_validate_json(content)
     except ValidationError as error:
@@ -88,7 +88,7 @@ def create_token(
         InvalidArgumentError: a name is invalid, or the file is; or it cannot be written.
     """
     number = secrets.token_hex(6)
-    token = f"nyala_{number}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    token = f"{PREFIX}{number}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     given = {"id": number, "user": user, "roles": roles, "created": _now(), "expires": expires, "note": note}
     try:
         entry = TokenEntry(sha256=hashlib.sha256(token.encode()).hexdigest(), **given)  # pyright: ignore[reportArgumentType]
@@ -126,6 +126,12 @@ def id_of(token: str) -> str | None:
 def matches(token: str, entry: TokenEntry) -> bool:
     """Return whether a token is that of an entry, in a time that does not depend on where they differ."""
     return hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), entry.sha256)
+
+
+def check_not_writable(path: Path, mode: int) -> None:
+    """Raise InvalidArgumentError if others can write to a file of this mode: they could log in."""
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InvalidArgumentError(f"others can write to {path}, and so log in; run: chmod go-w {path}")
 
 
 _Change = Callable[[Callable[[tuple[TokenEntry, ...]], tuple[TokenEntry, ...]]], None]
