@@ -20,6 +20,7 @@ from ..schemas.placement import ServerIdentity
 from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
+    from ..clients.flight.credentials import Credentials
     from ..engine.recovery.verify import VerifyReport
     from ..engine.repair import RepairReport
     from ..schemas.service import StoreService
@@ -110,7 +111,16 @@ def serve_one(settings: Settings) -> None:
     options = settings.serve
     here = _here(options.placement, options.name)
     data = data_directory(settings)
-    _run(settings, lambda: open_warm(data, settings.store, here), here)
+    shown = _credentials(options) if here else None
+    _run(settings, lambda: open_warm(data, settings.store, here, shown), here)
+
+
+def _credentials(options: ServeOptions) -> Credentials:
+    """Return what this server shows the others of its placement; what is not given, the environment says."""
+    from ..clients.flight.credentials import Credentials, TokenFile
+
+    file = options.cluster_token_file
+    return Credentials.of(TokenFile(file) if file else None, options.cluster_tls_roots)
 
 
 def data_directory(settings: Settings) -> Path:
@@ -183,8 +193,11 @@ def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
         timer.cancel()
 
 
-def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None = None) -> StoreService:
-    """Open a store with compiled kernels, so that no request waits for the compiler.
+def open_warm(
+    data: Path, options: dict[str, Any], here: ServerIdentity | None = None, credentials: Credentials | None = None
+) -> StoreService:
+    """Open a store with compiled kernels, so that no request waits for the compiler. ``credentials`` are for the other
+    servers of its placement.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -208,7 +221,7 @@ def open_warm(data: Path, options: dict[str, Any], here: ServerIdentity | None =
         return store
     from .gateway import Gateway
 
-    return Gateway(store, here)
+    return Gateway(store, here, credentials)
 
 
 def warmup(json_output: Json = False) -> None:

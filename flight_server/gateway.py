@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..clients.cluster import moving
 from ..clients.cluster.servers import Servers
 from ..clients.cluster.store import PlacedStore
+from ..clients.flight.credentials import Credentials
 from ..schemas.alter import Alteration
 from ..schemas.description import ScanPlan, TableDescription, TabletMap
 from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, WrongServerError
@@ -49,12 +50,13 @@ class _LocalStore(StoreService, RowReader, RowWriter, Protocol):
 class Gateway(Verbs):
     """A ``StoreService``: passes verbs that it does not define to the local store."""
 
-    def __init__(self, local: _LocalStore, here: ServerIdentity) -> None:
-        """Take over ``local``, whose identity is ``here``; connect to other servers on demand."""
+    def __init__(self, local: _LocalStore, here: ServerIdentity, credentials: Credentials | None = None) -> None:
+        """Take over ``local``, whose identity is ``here``; connect to other servers on demand, with these credentials,
+        or the environment's."""
         self._local = local
         self._here = here
         # A thread of this server must not wait for another server: the client waits and retries.
-        self._servers = Servers(here.placement, retries=False, known={here.server: local})
+        self._servers = Servers(here.placement, retries=False, known={here.server: local}, credentials=credentials)
         self._all = PlacedStore(self._servers)
         # Writes are for the tablets here: a refusal names the server that has the tablet.
         self.get_row, self.write_row, self.begin_row = local.get_row, local.write_row, local.begin_row

@@ -92,6 +92,10 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The audience (aud) of JWTs: this server's name at the provider."""
     jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_listed)] = ("RS256", "ES256", "EdDSA")
     """The algorithms of JWTs that are accepted, separated by commas."""
+    cluster_token_file: Path | None = None
+    """A file with the token that this server shows the others of its placement."""
+    cluster_tls_roots: Path | None = None
+    """The roots of their certificates; default: the system's."""
 
     @property
     def has_tls(self) -> bool:
