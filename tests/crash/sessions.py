@@ -28,6 +28,7 @@ import pyarrow.flight as fl
 
 import nyala
 from nyala.schemas.column import ColumnOptions
+from nyala.schemas.errors import UnavailableError
 from tests.attack.session_attackers import Session
 from tests.crash.kill9 import SCHEMA, Writer, main
 from tests.crash.retries import PatientWriter, RetryCampaign, maintain_until
@@ -126,6 +127,16 @@ class LoneRowWriter(PatientWriter):
                     self._write(table)
         except BaseException as error:  # the main thread raises it
             self.failure = error
+
+    def _write(self, table: nyala.Table) -> None:
+        """Write a row under a number, however long the server is gone; a campaign has a limit of its own."""
+        op, rows = self.draw()
+        plan, named = self.oracle.plan(op, rows), f"lone {self.number}"
+        while True:
+            with suppress(UnavailableError):
+                result = table.write(rows, op, writer=named, seq=self.acknowledged, on_error="return")
+                break
+        self._take(plan, result)
 
 
 class SessionCampaign(RetryCampaign):

@@ -11,6 +11,8 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.manifest import ManifestFile
+from nyala.engine.table.row_writes import PendingRow
+from nyala.schemas.write import WriteResult
 from tests.crash.images import LostError, campaign
 from tests.crash.test_numbered_writes import (
     test_every_numbered_write_is_applied_once_wherever_the_power_fails as numbered_writes_and_power_failures,
@@ -35,6 +37,14 @@ def test_a_log_that_is_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(MemoryWritableFile, "sync", sync_all_but_the_log)
     assert_caught("load", "update", "restarts")
+
+
+def test_a_single_row_that_is_acknowledged_before_its_log_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def result_at_once(pending: PendingRow) -> WriteResult:
+        return WriteResult(timestamp=pending.commit.timestamp, rows=1, applied=1, durability=pending.durability)
+
+    monkeypatch.setattr(PendingRow, "result", result_at_once)
+    assert_caught("single_rows")
 
 
 def test_a_manifest_that_is_renamed_before_it_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
