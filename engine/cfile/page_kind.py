@@ -1,18 +1,28 @@
 """What kernels that read pages take one for: its kind, and where its cells begin."""
 
-from ..kernels.point_read import BITS, CODES, FIXED, FRAMES, NULLS, RUNS, SHUFFLED, STRINGS, UNREAD
+from ..kernels.point_read import (
+    BITS,
+    CODES,
+    FIXED,
+    FRAMES,
+    NULLS,
+    PREFIXES,
+    RUNS,
+    SHUFFLED,
+    STRINGS,
+    SYMBOLS,
+)
 from ..vectors.memory import address_of
 from ..vectors.physical import PhysicalType
 from .page import Page
 
 
 def kind_of(page: Page, physical: PhysicalType) -> tuple[int, int]:
-    """Return the kind of a page, which has passed the check of its codec, and the address of its cells; UNREAD if the
-    kernels cannot read it."""
+    """Return the kind of a page, which has passed the check of its codec, and the address of its cells."""
     if page.is_all_null:
         return NULLS, 0
     payload = address_of(page.stored)
-    kind = _KINDS.get(page.codec.name, UNREAD)
+    kind = _KINDS[page.codec.name]
     if kind == RUNS and not page.stored[:4].any():  # plain cells, after the number of runs
         return _plain(physical), payload + 4
     return (_plain(physical) if kind == FIXED else kind), payload
@@ -29,4 +39,6 @@ _KINDS: dict[str, int] = {
     "dictionary": CODES,
     "frame_of_reference": FRAMES,
     "alp": FRAMES,
+    "prefix": PREFIXES,
+    "fsst": SYMBOLS,
 }

@@ -124,7 +124,7 @@ def _code_at(coder, word, left):
 
 @kernel
 def train(coder: int, offsets: int, data: int, data_end: int, rows: int, step: int) -> int:
-    """Find the symbols for strings, of which every ``step``-th is looked at; return how many there are.
+    """Find the symbols for strings, of which one in ``step`` is looked at; return how many there are.
 
     The coder's memory is zeroed. ``offsets`` (i4) count from ``data``.
     """
@@ -135,7 +135,10 @@ def train(coder: int, offsets: int, data: int, data_end: int, rows: int, step: i
         _index_symbols(coder, count)
         counts[:] = 0
         pairs[:] = 0
-        for row in range(0, rows, step):
+        for first in range(0, rows, step):
+            row = first + np.int64((np.uint64(first) * _HASH) >> np.uint64(33)) % step  # rows may have a pattern
+            if row >= rows:
+                break
             place, end = data + np.int64(starts[row]), data + np.int64(starts[row + 1])
             before = np.int64(-1)
             while place < end:
@@ -314,31 +317,133 @@ def unpack_strings(
     ``symbols`` are as `write_symbols` writes them. ``target`` needs 8 bytes more than the strings.
     """
     wanted, blocks = view_i64(numbers, count), (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS
-    texts = symbols + symbol_count
     place, end_place = target, ends
     for i in range(count):
         block = _block_start(directory, blocks, wanted[i])
         rows = min(BLOCK_ROWS, row_count - BLOCK_ROWS * wanted[i])
-        width, limit = np.int64(load_u8(block + 4)), place + np.int64(load_u32(block))
-        code_place = block + HEAD_BYTES + packed_bytes(rows, width)
-        for row in range(rows):
-            code_end = code_place + np.int64(load_bits(block + HEAD_BYTES, row, width))
-            while code_place < code_end:
-                code = np.int64(load_u8(code_place))
-                code_place += 1
-                if code < symbol_count:
-                    store_u64(place, load_u64(texts + 8 * code))
-                    place += np.int64(load_u8(symbols + code))
-                elif code == ESCAPE and code_place < code_end:
-                    store_u8(place, load_u8(code_place))
-                    code_place += 1
-                    place += 1
-                else:
-                    return -1 - wanted[i]
-                if place > limit:
-                    return -1 - wanted[i]
-            store_u32(end_place, np.uint32(place - target))
-            end_place += 4
-        if place != limit:
+        place = _unpack_rows(symbols, symbol_count, block, rows, 0, rows, end_place, target, place)
+        if place < 0:
             return -1 - wanted[i]
+        end_place += 4 * rows
     return 0
+
+
+@kernel
+def bytes_of_range(payload: int, row_count: int, first: int, last: int) -> int:
+    """Return how many bytes `unpack_range` may write for rows [first, last) of a page."""
+    blocks, directory = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS, _directory(payload)
+    total = np.int64(0)
+    for number in range(first // BLOCK_ROWS, (last + BLOCK_ROWS - 1) // BLOCK_ROWS):
+        total += np.int64(load_u32(_block_start(directory, blocks, number)))
+    return total
+
+
+@kernel
+def unpack_range(payload: int, row_count: int, first: int, last: int, ends: int, target: int, end: int) -> int:
+    """Write the strings of rows [first, last) of a page from ``target + end`` on, and where each ends (i4, counted from
+    ``target``); return the last end, or -1 if the codes are not those of the strings. Writes up to 8 bytes more."""
+    blocks, directory = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS, _directory(payload)
+    place, row = target + end, first
+    while row < last:
+        number = row // BLOCK_ROWS
+        block, start = _block_start(directory, blocks, number), BLOCK_ROWS * number
+        stop, rows = min(last, start + BLOCK_ROWS), min(BLOCK_ROWS, row_count - start)
+        count = np.int64(load_u8(payload))
+        place = _unpack_rows(payload + 1, count, block, rows, row - start, stop - start, ends, target, place)
+        if place < 0:
+            return -1
+        ends += 4 * (stop - row)
+        row = stop
+    return place - target
+
+
+@kernel
+def read_string(payload: int, row_count: int, row: int, target: int, room: int) -> int:
+    """Write the string of one row of a page; return its bytes, -1 if its codes have no symbols, or -2 if ``room`` bytes
+    may not be enough."""
+    blocks, number = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS, row // BLOCK_ROWS
+    block = _block_start(_directory(payload), blocks, number)
+    rows, i, width = min(BLOCK_ROWS, row_count - BLOCK_ROWS * number), row % BLOCK_ROWS, np.int64(load_u8(block + 4))
+    codes = _codes_of(block, rows, width, i)
+    length = np.int64(load_bits(block + HEAD_BYTES, i, width))
+    if SYMBOL_BYTES * length > room:
+        return -2
+    limit = target + SYMBOL_BYTES * length
+    end = _unpack_codes(payload + 1, np.int64(load_u8(payload)), codes, codes + length, target, limit)
+    return end - target if end >= 0 else -1
+
+
+@inline
+def _directory(payload):
+    return payload + 1 + (1 + SYMBOL_BYTES) * np.int64(load_u8(payload))
+
+
+@inline
+def _codes_of(block, rows, width, row):
+    """Return where the codes of a row of a block begin."""
+    place = block + HEAD_BYTES + packed_bytes(rows, width)
+    for before in range(row):
+        place += np.int64(load_bits(block + HEAD_BYTES, before, width))
+    return place
+
+
+@kernel
+def _unpack_rows(
+    symbols: int,
+    symbol_count: int,
+    block: int,
+    rows: int,
+    first: int,
+    last: int,
+    ends: int,
+    target: int,
+    place: int,
+) -> int:
+    """Write the strings of rows [first, last) of a block of ``rows`` from ``place`` on, and where each ends, counted
+    from ``target``; return where the last one ends, or -1 if that is not where its block says."""
+    width, limit = np.int64(load_u8(block + 4)), place + np.int64(load_u32(block))
+    codes = _codes_of(block, rows, width, first)
+    for row in range(first, last):
+        length = np.int64(load_bits(block + HEAD_BYTES, row, width))
+        place = _unpack_codes(symbols, symbol_count, codes, codes + length, place, limit)
+        if place < 0:
+            return -1
+        codes += length
+        store_u32(ends, np.uint32(place - target))
+        ends += 4
+    return place if last - first < rows or place == limit else np.int64(-1)
+
+
+@inline
+def _unpack_codes(symbols, symbol_count, codes, codes_end, place, limit):
+    """Write the symbols of codes; return where they end, or -1 if a code has none or they go beyond ``limit``."""
+    texts = symbols + symbol_count
+    while codes + 4 <= codes_end and place + 4 * SYMBOL_BYTES <= limit:
+        code0, code1 = np.int64(load_u8(codes)), np.int64(load_u8(codes + 1))
+        code2, code3 = np.int64(load_u8(codes + 2)), np.int64(load_u8(codes + 3))
+        if max(code0, code1, code2, code3) >= symbol_count:
+            break
+        store_u64(place, load_u64(texts + SYMBOL_BYTES * code0))
+        place += np.int64(load_u8(symbols + code0))
+        store_u64(place, load_u64(texts + SYMBOL_BYTES * code1))
+        place += np.int64(load_u8(symbols + code1))
+        store_u64(place, load_u64(texts + SYMBOL_BYTES * code2))
+        place += np.int64(load_u8(symbols + code2))
+        store_u64(place, load_u64(texts + SYMBOL_BYTES * code3))
+        place += np.int64(load_u8(symbols + code3))
+        codes += 4
+    while codes < codes_end:
+        code = np.int64(load_u8(codes))
+        codes += 1
+        if code < symbol_count:
+            store_u64(place, load_u64(texts + SYMBOL_BYTES * code))
+            place += np.int64(load_u8(symbols + code))
+        elif code == ESCAPE and codes < codes_end:
+            store_u8(place, load_u8(codes))
+            codes += 1
+            place += 1
+        else:
+            return np.int64(-1)
+        if place > limit:
+            return np.int64(-1)
+    return place

@@ -9,13 +9,26 @@ cache.
 
 import numpy as np
 
+from . import fsst, prefix
 from .blocks import BLOCK_ROWS, unpack_block, widen_codes
 from .blocks import SCRATCH_BYTES as BLOCK_SCRATCH_BYTES
 from .deltas import overwrite_u8, overwrite_u16, overwrite_u32, overwrite_u64, overwrite_u128
 from .frame_pages import SCRATCH_BYTES as FRAME_SCRATCH_BYTES
 from .frame_pages import unpack_frames
 from .kernel import inline, kernel
-from .point_read import BITS, CODES, FIXED, FRAMES, NULLS, RUNS, SHUFFLED, STRINGS, run_of
+from .point_read import (
+    BITS,
+    CODES,
+    FIXED,
+    FRAMES,
+    NULLS,
+    PREFIXES,
+    RUNS,
+    SHUFFLED,
+    STRINGS,
+    SYMBOLS,
+    run_of,
+)
 from .run_length import write_runs
 from .simd.simd import (
     copy16,
@@ -48,8 +61,8 @@ PART_FIELDS = 6
 PATCH_ROWS, PATCH_PLACES, PATCH_COUNT, PATCH_CELLS, PATCH_VALID = range(5)
 PATCH_FIELDS = 5
 
-READABLE = frozenset((FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, FRAMES))
-"""The kinds of pages that it reads."""
+TEXT_KINDS = frozenset((STRINGS, PREFIXES, SYMBOLS))
+"""The kinds of pages of strings without a dictionary."""
 
 DAMAGED = -1
 
@@ -194,12 +207,12 @@ def _write_strings(column: int, parts: int, patches: int, first: int, scratch: i
     for number in range(_field(column, PARTS)):
         part = parts + number * (8 * PART_FIELDS)
         kind, start, stop = _field(part, KIND), _field(part, FIRST_ROW), _field(part, LAST_ROW)
-        if kind == STRINGS:
-            size = _strings_size(part)
-            needed += size
+        if kind in (STRINGS, PREFIXES, SYMBOLS):
+            needed += strings_bytes(kind, _field(part, PAYLOAD), _field(part, ROWS), start, stop)
             if needed <= capacity:
-                _copy_strings(part, ends, target, end)
-                end += size
+                end = needed = _copy_strings(part, ends, target, end)
+                if end < 0:
+                    return DAMAGED
         elif kind == NULLS:
             same = view_i32(ends, stop - start)
             same[:] = np.int32(end)
@@ -273,23 +286,33 @@ def _write_values(column: int, codes: int, count: int, valid: int, ends: int, ta
     return end
 
 
-@inline
-def _strings_size(part):
-    payload = _field(part, PAYLOAD)
-    start = np.int64(load_u32(payload + 4 * _field(part, FIRST_ROW)))
-    return np.int64(load_u32(payload + 4 * _field(part, LAST_ROW))) - start
+@kernel
+def strings_bytes(kind: int, payload: int, rows: int, first: int, last: int) -> int:
+    """Return how many bytes the strings of rows [first, last) of a page without a dictionary, of one of the TEXT_KINDS,
+    may take until they are written."""
+    if kind == SYMBOLS:
+        return fsst.bytes_of_range(payload, rows, first, last)
+    if kind == PREFIXES:
+        return prefix.bytes_of_range(payload, rows, first, last)
+    return np.int64(load_u32(payload + 4 * last)) - np.int64(load_u32(payload + 4 * first))
 
 
 @kernel
-def _copy_strings(part: int, ends: int, target: int, end: int) -> None:
-    """Copy the strings of a plain page, and their ends, from ``end`` on."""
-    payload, start, stop = _field(part, PAYLOAD), _field(part, FIRST_ROW), _field(part, LAST_ROW)
-    offset = np.int64(load_u32(payload + 4 * start))
-    copy_bytes(target + end, payload + 4 * (_field(part, ROWS) + 1) + offset, _strings_size(part))
+def _copy_strings(part: int, ends: int, target: int, end: int) -> int:
+    """Copy the strings of a part, and their ends, from ``end`` on; return the new end, or DAMAGED."""
+    kind, payload, rows = _field(part, KIND), _field(part, PAYLOAD), _field(part, ROWS)
+    start, stop = _field(part, FIRST_ROW), _field(part, LAST_ROW)
+    if kind == SYMBOLS:
+        return fsst.unpack_range(payload, rows, start, stop, ends, target, end)
+    if kind == PREFIXES:
+        return prefix.restore_range(payload, rows, start, stop, ends, target, end)
+    offset, size = np.int64(load_u32(payload + 4 * start)), strings_bytes(kind, payload, rows, start, stop)
+    copy_bytes(target + end, payload + 4 * (rows + 1) + offset, size)
     source, written = view_i32(payload + 4 * (start + 1), stop - start), view_i32(ends, stop - start)
     shift = np.int32(end - offset)
     for i in range(stop - start):
         written[i] = source[i] + shift
+    return end + size
 
 
 @kernel

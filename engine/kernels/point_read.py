@@ -6,6 +6,7 @@ Pages have passed the `check` of their codecs.
 
 import numpy as np
 
+from . import fsst, prefix
 from .blocks import BLOCK_ROWS
 from .frame_pages import read_frame_cell
 from .hash_index import LOCATION_BITS, matching, tag_of
@@ -26,20 +27,25 @@ from .simd.simd import (
 )
 
 ABSENT = -1
-DAMAGED = -1
+DAMAGED, FULL = -1, -2
 
 # What a column's place is (`KIND`): a page, or cells in memory. TEXTS are strings whose offsets and bytes lie apart,
 # ONE is the same cell in every row. The cells of UNREAD become zero, those of KEPT stay as they are.
-UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, TEXTS, ONE, KEPT, FRAMES = range(12)
+UNREAD, FIXED, SHUFFLED, RUNS, CODES, BITS, STRINGS, NULLS, TEXTS, ONE, KEPT, FRAMES, PREFIXES, SYMBOLS = range(14)
 
 # The fields (int64) of a column's place. BITMAP has a bit for each row, VALID a byte; 0 if no row is NULL.
 KIND, WIDTH, PAYLOAD, ROWS, BITMAP, FIRST_ROW, OFFSETS, VALUES, VALUE_COUNT, VALID = range(10)
 PLACE_FIELDS = 10
 
 CELL_BYTES = 16
-_BLOCK_AT = 8
-SCRATCH_BYTES = _BLOCK_AT + BLOCK_ROWS * 16
-"""Room that readers need: where the mini-block in it comes from, 0 for none; and one mini-block of the widest cells."""
+
+# Room that readers need. First fields of int64: where the mini-block in it comes from, 0 for none; the addresses of
+# free memory for strings that have to be restored, and of its end. Then one mini-block of the widest cells.
+_BLOCK_OF, FREE, FREE_END = range(3)
+SCRATCH_FIELDS_BYTES = 24
+SCRATCH_BYTES = SCRATCH_FIELDS_BYTES + BLOCK_ROWS * 16
+TEXTS_SLACK_BYTES = 16
+"""Bytes behind the memory for strings that may be written too."""
 
 _LOCATION_MASK = np.uint64((1 << LOCATION_BITS) - 1)
 _HALF = np.uint64(32)
@@ -63,20 +69,22 @@ def locate(slots: int, capacity: int, key: int, length: int) -> int:
 
 @short_kernel
 def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch: int) -> int:
-    """Write the cells of one row; return how many are NULL, or DAMAGED.
+    """Write the cells of one row; return how many are NULL, or DAMAGED, or FULL if there is too little memory for
+    strings; it is free again afterwards.
 
     ``pages`` describes the place of each column (PLACE_FIELDS int64). A cell takes CELL_BYTES of ``target``: a number
     of up to 8 bytes is extended by its sign to 16, a string is its address and length. ``nulls`` gets a byte for each
     column, 1 for NULL. NULL and UNREAD cells are zero.
     """
-    null_count = np.int64(0)
+    null_count, texts = np.int64(0), load_u64(scratch + 8 * FREE)
     store_u64(scratch, np.uint64(0))
     for column in range(count):
         page = pages + column * (8 * PLACE_FIELDS)
         found = _read_place(page, row, target + column * CELL_BYTES, nulls + column, scratch)
         if found < 0:
-            return DAMAGED
+            return found
         null_count += found
+    store_u64(scratch + 8 * FREE, texts)
     return null_count
 
 
@@ -84,7 +92,8 @@ def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch:
 def read_cells(
     places: int, step: int, rows: int, positions: int, count: int, columns: int, cells: int, nulls: int, scratch: int
 ) -> int:
-    """Write the cells of many rows into a table of cells; return 0, or DAMAGED.
+    """Write the cells of many rows into a table of cells; return 0, or DAMAGED, or FULL if there is too little memory
+    for strings.
 
     Row ``rows[i]`` (int64) becomes row ``positions[i]`` (int64) of the table; a negative one is left out. The address
     of its places is ``step`` bytes after that of the row before it. With ascending rows each mini-block is
@@ -98,8 +107,9 @@ def read_cells(
             at = targets[i] * columns + column
             if numbers[i] < 0 or _field(page, KIND) == KEPT:
                 continue
-            if _read_place(page, numbers[i], cells + at * CELL_BYTES, nulls + at, scratch) < 0:
-                return DAMAGED
+            found = _read_place(page, numbers[i], cells + at * CELL_BYTES, nulls + at, scratch)
+            if found < 0:
+                return found
     return 0
 
 
@@ -110,7 +120,7 @@ def _field(page, number):
 
 @kernel
 def _read_place(page: int, row: int, cell: int, flag: int, scratch: int) -> int:
-    """Write a cell, and whether it is NULL; return that, or DAMAGED."""
+    """Write a cell, and whether it is NULL; return that, or DAMAGED or FULL."""
     kind = _field(page, KIND)
     i = row - _field(page, FIRST_ROW)
     bitmap, valid = _field(page, BITMAP), _field(page, VALID)
@@ -123,14 +133,16 @@ def _read_place(page: int, row: int, cell: int, flag: int, scratch: int) -> int:
     if is_null or kind == UNREAD:
         store_u64(cell, np.uint64(0))
         store_u64(cell + 8, np.uint64(0))
-    elif _read_cell(page, kind, i, cell, scratch) < 0:
-        return DAMAGED
+    else:
+        found = _read_cell(page, kind, i, cell, scratch)
+        if found < 0:
+            return found
     return np.int64(is_null)
 
 
 @kernel
 def _read_cell(page: int, kind: int, i: int, target: int, scratch: int) -> int:
-    """Write row ``i`` of a page, which is not NULL; return 0, or DAMAGED."""
+    """Write row ``i`` of a page, which is not NULL; return 0, or DAMAGED or FULL."""
     payload, rows, width = _field(page, PAYLOAD), _field(page, ROWS), _field(page, WIDTH)
     if kind == FIXED:
         _write_number(payload + i * width, width, target)
@@ -156,6 +168,8 @@ def _read_cell(page: int, kind: int, i: int, target: int, scratch: int) -> int:
     elif kind == FRAMES:
         read_frame_cell(payload, rows, width, i, target)
         _extend(target, width)
+    elif kind in (PREFIXES, SYMBOLS):
+        return _restore_string(kind, payload, rows, i, target, scratch)
     elif kind == TEXTS:
         _write_string(_field(page, OFFSETS), _field(page, VALUES), i, target)
     elif kind == ONE:
@@ -171,6 +185,23 @@ def _write_string(offsets, data, i, target):
     start = np.int64(load_u32(offsets + 4 * i))
     store_u64(target, np.uint64(data + start))
     store_u64(target + 8, np.uint64(np.int64(load_u32(offsets + 4 * i + 4)) - start))
+
+
+@kernel
+def _restore_string(kind: int, payload: int, rows: int, i: int, target: int, scratch: int) -> int:
+    """Restore a string in the memory for it; return 0, or DAMAGED or FULL."""
+    text = np.int64(load_u64(scratch + 8 * FREE))
+    room = np.int64(load_u64(scratch + 8 * FREE_END)) - text
+    if kind == SYMBOLS:
+        length = fsst.read_string(payload, rows, i, text, room)
+    else:
+        length = prefix.read_string(payload, rows, i, text, room)
+    if length < 0:
+        return length
+    store_u64(target, np.uint64(text))
+    store_u64(target + 8, np.uint64(length))
+    store_u64(scratch + 8 * FREE, np.uint64(text + length))
+    return 0
 
 
 @kernel
@@ -219,10 +250,10 @@ def _read_shuffled(directory: int, row_count: int, width: int, row: int, target:
         return 0
     if np.int64(load_u64(scratch)) != data:
         store_u64(scratch, np.uint64(0))
-        if lz4_decompress(data, scratch + _BLOCK_AT, np.int32(size), np.int32(raw_size)) != raw_size:
+        if lz4_decompress(data, scratch + SCRATCH_FIELDS_BYTES, np.int32(size), np.int32(raw_size)) != raw_size:
             return DAMAGED
         store_u64(scratch, np.uint64(data))
-    block = scratch + _BLOCK_AT
+    block = scratch + SCRATCH_FIELDS_BYTES
     stride = rows >> 3
     if i >= stride * 8:  # the last cells of a page are not shuffled
         _write_number(block + i * width, width, target)

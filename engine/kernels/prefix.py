@@ -176,6 +176,11 @@ def _block_start(payload, row_count, block):
     return payload + 4 * blocks + start
 
 
+@inline
+def _payload_end(payload, row_count):
+    return _block_start(payload, row_count, (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS)
+
+
 @kernel
 def measure_blocks(payload: int, row_count: int, numbers: int, block_count: int, offsets: int) -> int:
     """Write where each string of the listed blocks (i8) will start; return the bytes in all.
@@ -198,6 +203,40 @@ def measure_blocks(payload: int, row_count: int, numbers: int, block_count: int,
 
 
 @kernel
+def _restore_rows(
+    block: int, payload_end: int, rows: int, first: int, last: int, ends: int, target: int, place: int
+) -> int:
+    """Write the strings of rows [first, last) of a block of ``rows`` from ``place`` on; return where the last one ends.
+
+    With ``ends`` not 0, write (i4) where each ends, counted from ``target``. The rows before ``first`` replace one
+    another at ``place``: they need room too.
+    """
+    width = np.int64(load_u8(block))
+    lengths = block + 1 + rows
+    source = lengths + width * rows
+    for row in range(first):
+        shared, rest = np.int64(load_u8(block + 1 + row)), _load_length(lengths, width, row)
+        copy_string(source, place + shared, rest, payload_end)
+        source += rest
+    previous = place
+    for row in range(first, last):
+        shared, rest = np.int64(load_u8(block + 1 + row)), _load_length(lengths, width, row)
+        position = 0
+        while position < shared:
+            copy16(place + position, previous + position)
+            position += 16
+        previous = place
+        place += shared
+        copy_string(source, place, rest, payload_end)
+        place += rest
+        source += rest
+        if ends != 0:
+            store_u32(ends, np.uint32(place - target))
+            ends += 4
+    return place
+
+
+@kernel
 def restore_blocks(
     payload: int,
     payload_end: int,
@@ -212,19 +251,49 @@ def restore_blocks(
     for i in range(block_count):
         block = _block_start(payload, row_count, blocks[i])
         rows = min(BLOCK_ROWS, row_count - blocks[i] * BLOCK_ROWS)
+        place = _restore_rows(block, payload_end, rows, 0, rows, 0, target, place)
+
+
+@kernel
+def bytes_of_range(payload: int, row_count: int, first: int, last: int) -> int:
+    """Return how many bytes `restore_range` may write for rows [first, last) of a page."""
+    total = np.int64(0)
+    for number in range(first // BLOCK_ROWS, (last + BLOCK_ROWS - 1) // BLOCK_ROWS):
+        block, rows = _block_start(payload, row_count, number), min(BLOCK_ROWS, row_count - number * BLOCK_ROWS)
         width = np.int64(load_u8(block))
-        lengths = block + 1 + rows
-        source = lengths + width * rows
-        previous = place
         for row in range(rows):
-            shared = np.int64(load_u8(block + 1 + row))
-            rest = _load_length(lengths, width, row)
-            position = 0
-            while position < shared:
-                copy16(place + position, previous + position)
-                position += 16
-            previous = place
-            place += shared
-            copy_string(source, place, rest, payload_end)
-            place += rest
-            source += rest
+            total += np.int64(load_u8(block + 1 + row)) + _load_length(block + 1 + rows, width, row)
+    return total
+
+
+@kernel
+def restore_range(payload: int, row_count: int, first: int, last: int, ends: int, target: int, end: int) -> int:
+    """Write the strings of rows [first, last) of a page from ``target + end`` on, and where each ends (i4, counted from
+    ``target``); return the last end. Overshoots COPY_SLACK_BYTES."""
+    place, row = target + end, first
+    while row < last:
+        number = row // BLOCK_ROWS
+        block, start = _block_start(payload, row_count, number), BLOCK_ROWS * number
+        rows, stop = min(BLOCK_ROWS, row_count - start), min(last, start + BLOCK_ROWS)
+        payload_end = _payload_end(payload, row_count)
+        place = _restore_rows(block, payload_end, rows, row - start, stop - start, ends, target, place)
+        ends += 4 * (stop - row)
+        row = stop
+    return place - target
+
+
+@kernel
+def read_string(payload: int, row_count: int, row: int, target: int, room: int) -> int:
+    """Write the string of one row of a page; return its bytes, or -2 if ``room`` bytes may not be enough. Overshoots
+    COPY_SLACK_BYTES."""
+    number, i = row // BLOCK_ROWS, row % BLOCK_ROWS
+    block, rows = _block_start(payload, row_count, number), min(BLOCK_ROWS, row_count - number * BLOCK_ROWS)
+    width = np.int64(load_u8(block))
+    longest = length = np.int64(0)
+    for before in range(i + 1):
+        length = np.int64(load_u8(block + 1 + before)) + _load_length(block + 1 + rows, width, before)
+        longest = max(longest, length)
+    if longest > room:
+        return -2
+    _restore_rows(block, _payload_end(payload, row_count), rows, i, i + 1, 0, target, target)
+    return length

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..codecs.codec import CorruptPageError
 from ..kernels import point_batch as kernels
-from ..kernels.point_read import CELL_BYTES, SCRATCH_BYTES, read_cells
+from ..kernels.point_read import CELL_BYTES, FULL, read_cells
 from ..vectors.arrow import to_arrow
 from ..vectors.gather import check_data_bytes
 from ..vectors.keys import KeyVector, U64Keys
@@ -18,6 +18,7 @@ from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector, Vector
 from .places import KEPT, Place, place_of
 from .row_columns import RowColumns
+from .scratch import RowScratch
 
 
 class CellTable:
@@ -32,8 +33,8 @@ class CellTable:
         self._locations = locations
         self._cells = allocate_zeroed(count * self.width * CELL_BYTES, np.uint8)
         self._nulls = allocate(count * self.width, np.uint8)
-        self._scratch = allocate(SCRATCH_BYTES, np.uint8)
-        self._memory = address_of(self._cells), address_of(self._nulls), address_of(self._scratch)
+        self._scratch = RowScratch()
+        self._memory = address_of(self._cells), address_of(self._nulls)
 
     def read_places(self, places: Sequence[Place], rows: np.ndarray, positions: np.ndarray) -> None:
         """Read rows whose cells are all at the same places, one for each column; see ``read``."""
@@ -48,8 +49,11 @@ class CellTable:
         Raises:
             CorruptPageError: a cell cannot be decoded.
         """
-        where = address_of(rows), address_of(positions), len(rows)
-        if read_cells(places, step, *where, self.width, *self._memory) < 0:
+        where = address_of(rows), address_of(positions), len(rows), self.width, *self._memory
+        while (outcome := read_cells(places, step, *where, self._scratch.address)) == FULL:
+            self.held.append(self._scratch.texts)
+            self._scratch.grow()
+        if outcome < 0:
             raise CorruptPageError("a cell of the rows cannot be decoded")
 
     def put(self, cells: dict[int, Vector], rows: np.ndarray, positions: np.ndarray) -> None:
@@ -81,7 +85,7 @@ class CellTable:
     def taken(self, rows: np.ndarray, first: int = 0) -> list[pa.Array]:
         """Return rows (int64) of the columns from ``first`` on."""
         sizes = allocate(2 * self.width, np.int64)
-        table, kept = (*self._memory[:2], self.width), (address_of(rows), len(rows))
+        table, kept = (*self._memory, self.width), (address_of(rows), len(rows))
         kernels.measure_columns(*table, *kept, address_of(sizes))
         measured, vectors = sizes.tolist(), []
         targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)

@@ -1,7 +1,7 @@
 """Reads consecutive rows of several columns of a base file with their deltas, in one kernel call (`kernels.morsel`).
 
 Columns that the kernel cannot read are read the general way, `RowSet.read`: those that were added or widened after the
-rows were written, pages of other encodings, dictionaries that deltas make too large, damage.
+rows were written, dictionaries with long values or that deltas make too large, damage.
 """
 
 from __future__ import annotations

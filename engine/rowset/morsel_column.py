@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from struct import Struct
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ..cfile.stream import StreamReader
 from ..codecs.codec import BLOCK_ROWS
 from ..delta.patch import Patch, apply_all
 from ..kernels import morsel as kernels
-from ..kernels.point_read import CODES, STRINGS
+from ..kernels.point_read import CODES
 from ..vectors.gather import check_data_bytes
 from ..vectors.huge_pages import RESULTS
 from ..vectors.memory import address_of, address_or_0, allocate
@@ -28,7 +27,6 @@ ColumnBase = tuple[ColumnSchema, StreamReader | None, Sequence[Patch]]
 
 _LONGEST = 256
 """Values of a dictionary with a longer one are not copied by the kernel, which needs room for a block of them."""
-_OFFSET = Struct("<i")
 
 
 class CannotReadError(Exception):
@@ -54,8 +52,6 @@ class MorselColumn:
         self._strings_bytes = 0
         self._has_nulls = False
         kinds = {self._add_page(stream, *part) for part in stream.parts(first, last)}
-        if not kernels.READABLE.issuperset(kinds):
-            raise CannotReadError
         self._later: Sequence[Patch] = ()
         self.dictionary: BytesVector | None = None
         self._longest = 0
@@ -75,9 +71,8 @@ class MorselColumn:
         self._pages.append(page)
         self.parts.append((kind, payload, page.row_count, start, stop, address_or_0(page.bitmap)))
         self._has_nulls |= page.is_all_null or page.bitmap is not None
-        if kind == STRINGS:
-            self._strings_bytes += _OFFSET.unpack_from(page.stored.data, 4 * stop)[0]
-            self._strings_bytes -= _OFFSET.unpack_from(page.stored.data, 4 * start)[0]
+        if kind in kernels.TEXT_KINDS:
+            self._strings_bytes += kernels.strings_bytes(kind, payload, page.row_count, start, stop)
         return kind
 
     def _plan_numbers(self, physical: PhysicalType, patches: Sequence[Patch]) -> None:
@@ -93,14 +88,15 @@ class MorselColumn:
             self.dictionary = stream.dictionary()
             if not self.dictionary:
                 raise CannotReadError
-        if STRINGS in kinds or CODES not in kinds:
+        has_texts = not kernels.TEXT_KINDS.isdisjoint(kinds)
+        if has_texts or CODES not in kinds:
             self._later, patches = patches, ()
         self._code_patches(patches)
         self._longest = stream.longest_value if CODES in kinds else 0
         if self.patches and self.dictionary is not None:  # they may have extended it
             offsets = self.dictionary.offsets
             self._longest = int(kernels.longest_string(address_of(offsets), len(self.dictionary)))
-        if CODES in kinds and STRINGS not in kinds and not (as_strings and self._longest <= _LONGEST):
+        if CODES in kinds and not has_texts and not (as_strings and self._longest <= _LONGEST):
             self.form, self._width = kernels.AS_CODES, 4
             self._values = self._room(_CODE)
             return

@@ -27,6 +27,7 @@ from .absent import absent_cells
 from .cell_table import CellTable
 from .places import TRUE, is_widened, place_of_one
 from .row_columns import RowColumns
+from .scratch import RowScratch
 
 _TABLES_MAX = 4096
 _COUNTED = 64
@@ -39,7 +40,7 @@ class _Room(threading.local):
 
     def __init__(self) -> None:
         self.columns = 0
-        self.scratch = allocate(kernels.SCRATCH_BYTES, np.uint8)
+        self.scratch = RowScratch()
         self.reserve(_FIRST_COLUMNS)
 
     def reserve(self, columns: int) -> None:
@@ -49,7 +50,7 @@ class _Room(threading.local):
         self.cells = self._memory.data
         self.nulls = self.cells[columns * kernels.CELL_BYTES :]
         start = address_of(self._memory)
-        self.addresses = start, start + columns * kernels.CELL_BYTES, address_of(self.scratch)
+        self.addresses = start, start + columns * kernels.CELL_BYTES, self.scratch.address
 
 
 _ROOM = _Room()
@@ -108,7 +109,8 @@ class PageRows:
         room, count = _ROOM, len(self._streams)
         if room.columns < count:
             room.reserve(count)
-        null_count = kernels.read_row(table.address, count, row, *room.addresses)
+        while (null_count := kernels.read_row(table.address, count, row, *room.addresses)) == kernels.FULL:
+            room.scratch.grow()
         if null_count < 0:
             raise CorruptPageError("a cell of the row cannot be decoded")
         found = self._unpack.unpack_from(room.cells)

@@ -8,6 +8,7 @@ from ..kernels import point_read as kernels
 from ..vectors.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, as_bytes
+from .scratch import RowScratch
 
 Place = tuple[int, ...]
 """PLACE_FIELDS numbers."""
@@ -48,9 +49,9 @@ def place_of_one(vector: Vector, held: list[object]) -> Place:
         return (kernels.NULLS, *([0] * (kernels.PLACE_FIELDS - 1)))
     room = allocate(2 * kernels.CELL_BYTES, np.uint8)
     held.append(room)
-    fields, scratch = np.array([place], np.int64), allocate(kernels.SCRATCH_BYTES, np.uint8)
+    fields, scratch = np.array([place], np.int64), RowScratch()
     address = address_of(room)
-    kernels.read_row(address_of(fields), 1, 0, address, address + kernels.CELL_BYTES, address_of(scratch))
+    kernels.read_row(address_of(fields), 1, 0, address, address + kernels.CELL_BYTES, scratch.address)
     return _one(address)
 
 

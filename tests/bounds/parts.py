@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from nyala.engine.codecs.frames import FrameOfReferenceCodec
+from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.kernels import merge_vectors
 from nyala.engine.kernels.simd import simd
 from nyala.engine.rowset.key_index import KeyIndex
@@ -28,6 +29,7 @@ def run_parts() -> None:
     _merged_words()
     _cells_of_large_dictionaries()
     _exceptions()
+    _pages_of_strings()
 
 
 def _bytes(strings: list[bytes]) -> BytesVector:
@@ -113,3 +115,14 @@ def _exceptions() -> None:
     for wanted in (rows, rows + 1):
         found = codec.gather(payload, PhysicalType.INT64, len(cells), wanted)
         assert (found.values == cells[wanted]).all()
+
+
+def _pages_of_strings() -> None:
+    """Strings decoded by their codecs: a table reads them so only in unusual cases."""
+    cells = _bytes([b"page %d" % (number * 7) for number in range(1_100)])
+    for codec in (codec_by_name("prefix"), codec_by_name("fsst")):
+        payload = codec.encode(cells, PhysicalType.BYTES)
+        codec.check(payload, PhysicalType.BYTES, len(cells))
+        found = codec.decode(payload, PhysicalType.BYTES, len(cells), 0, len(cells))
+        assert isinstance(found, BytesVector)
+        assert found.data[: found.data_bytes].tobytes() == cells.data[: cells.data_bytes].tobytes()

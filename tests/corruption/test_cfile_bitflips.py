@@ -57,12 +57,18 @@ FILES = {
         (PhysicalType.INT32, integers("i4", VALID), "frame_of_reference", "none"),
         (PhysicalType.INT16, NONE_VALID, "bitshuffle", "none"),
     ],
+    "base in newer encodings": [
+        (PhysicalType.FLOAT64, integers("f8", VALID), "alp", "none"),
+        (PhysicalType.FLOAT32, integers("f4"), "alp", "none"),
+        (PhysicalType.BYTES, words(VALID), "fsst", "none"),
+        (PhysicalType.BYTES, words(), "auto", "none"),
+    ],
 }
 
 
 def image_of(kind, file_id=FILE_ID):
     fs = MemoryFileSystem()
-    with CFileWriter(fs, "file", file_id, kind) as writer:
+    with CFileWriter(fs, "file", file_id, kind.split()[0]) as writer:
         for column, (physical, vector, encoding, compression) in enumerate(FILES[kind]):
             writer.write_stream(StreamKey(column, "base"), physical, [vector], encoding, compression)
         writer.finish({"flushed": 1})

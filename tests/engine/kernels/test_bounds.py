@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from lz4 import block
 
-from nyala.engine.kernels import blocks, lz4, morsel, point_read, prefix, run_length
+from nyala.engine.codecs.registry import codec_by_name
+from nyala.engine.kernels import blocks, fsst, lz4, morsel, point_read, prefix, run_length
+from nyala.engine.vectors.physical import PhysicalType
+from nyala.engine.vectors.vector import BytesVector
 
 MARK = 0xA5
 
@@ -118,3 +121,39 @@ def test_a_morsel_of_strings():
     assert ends[: 4 * 1501].view(np.int32).tolist() == [0, *np.cumsum([len(values[code]) for code in codes])]
     column[morsel.VALUE_COUNT] = 3
     assert morsel.read_morsel(*tables) == 1 and column[morsel.RESULT] == morsel.DAMAGED
+
+
+@pytest.mark.parametrize(("kind", "codec"), [(point_read.PREFIXES, "prefix"), (point_read.SYMBOLS, "fsst")])
+@pytest.mark.parametrize("rows", [1, 1024, 2500])
+def test_strings_that_are_restored(kind: int, codec: str, rows: int) -> None:
+    texts = [b"text %d " % (row // 3) * (row % 5) for row in range(rows)]
+    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+    vector = BytesVector(offsets, np.frombuffer(b"".join(texts) + bytes(64), np.uint8))
+    payload = codec_by_name(codec).encode(vector, PhysicalType.BYTES).copy()
+    page, scratch = payload.ctypes.data, np.zeros(morsel.SCRATCH_BYTES, np.uint8)
+    for first, last in ((0, rows), (rows // 3, rows), (rows // 3, rows - rows // 4)):
+        room = morsel.strings_bytes(kind, page, rows, first, last)
+        target, ends = marked(room + 256), marked(4 * (last - first + 1) + 64)
+        column = np.zeros(morsel.COLUMN_FIELDS, np.int64)
+        column[[morsel.FORM, morsel.PARTS, morsel.CAPACITY]] = morsel.AS_STRINGS, 1, room
+        column[[morsel.TARGET, morsel.ENDS]] = target.ctypes.data, ends.ctypes.data
+        part = np.array([kind, page, rows, first, last, 0])
+        assert not morsel.read_morsel(column.ctypes.data, 1, part.ctypes.data, 0, first, last, scratch.ctypes.data)
+        expected = b"".join(texts[first:last])
+        assert column[morsel.RESULT] == len(expected) <= room
+        assert target[: len(expected)].tobytes() == expected
+        assert (
+            ends[: 4 * (last - first + 1)].view(np.int32).tolist()
+            == (offsets[first : last + 1] - offsets[first]).tolist()
+        )
+        assert untouched_after(target, room + morsel.TARGET_SLACK_BYTES)
+        assert untouched_after(ends, 4 * (last - first + 1))
+    read = fsst.read_string if kind == point_read.SYMBOLS else prefix.read_string
+    for row in range(0, rows, 7):
+        room = 0
+        while read(page, rows, row, marked(room + 64).ctypes.data, room) == point_read.FULL:
+            room += 1
+        target = marked(room + 256)
+        assert read(page, rows, row, target.ctypes.data, room) == len(texts[row]) <= room
+        assert target[: len(texts[row])].tobytes() == texts[row]
+        assert untouched_after(target, room + point_read.TEXTS_SLACK_BYTES)
