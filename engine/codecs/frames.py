@@ -8,7 +8,7 @@ A block holds 1,024 rows (the last one of a page perhaps fewer); frames and bloc
 `nyala.engine.kernels.frames` and `nyala.engine.kernels.decimals`. Under NULL stands whatever takes no bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class _FramesCodec:
 
     fills_nulls = True
     _physicals: tuple[PhysicalType, ...]
-    _last_form: int
+    _forms: tuple[int, ...]
     _pack: Callable[..., int]
 
     def supports(self, physical: PhysicalType) -> bool:
@@ -50,7 +50,7 @@ class _FramesCodec:
 
     def check(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> None:
         """Compare each block with its frame, and the blocks with the page."""
-        check_frames(payload, physical, row_count, self._last_form)
+        check_frames(payload, physical, row_count, self._forms)
 
     def decode(self, payload: np.ndarray, physical: PhysicalType, row_count: int, first: int, last: int) -> FixedVector:
         """Return rows [first, last), a view of the mini-blocks around them."""
@@ -74,12 +74,12 @@ class _FramesCodec:
 
 
 class FrameOfReferenceCodec(_FramesCodec):
-    """Pack integers of up to 8 bytes, as their distances from a line."""
+    """Pack integers of up to 8 bytes, as their distances from a line, or as steps."""
 
     code = 6
     name = "frame_of_reference"
     _physicals = (PhysicalType.INT8, PhysicalType.INT16, PhysicalType.INT32, PhysicalType.INT64)
-    _last_form = kernels.LINE
+    _forms = (kernels.LINE, kernels.STEPS)
     _pack = staticmethod(pages.pack_frames)
 
 
@@ -89,17 +89,18 @@ class AlpCodec(_FramesCodec):
     code = 7
     name = "alp"
     _physicals = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
-    _last_form = kernels.DECIMAL
+    _forms = (kernels.LINE, kernels.STEPS, kernels.DECIMAL, kernels.REAL)
     _pack = staticmethod(pages.pack_reals)
 
 
-def check_frames(payload: np.ndarray, physical: PhysicalType, row_count: int, last_form: int) -> None:
+def check_frames(payload: np.ndarray, physical: PhysicalType, row_count: int, forms: Sequence[int]) -> None:
     """Raise `CorruptPageError` unless frames and blocks fit each other and fill the payload."""
     require(row_count <= PAGE_ROWS, f"{row_count} rows in one page")
     blocks = block_count(row_count)
     least = kernels.FRAME_BYTES * blocks + kernels.TAIL_BYTES
     require(len(payload) >= least, f"{len(payload)} bytes are too few for {row_count} rows")
-    outcome = kernels.check_frames(address_of(payload), len(payload), row_count, physical.width, last_form)
+    allowed = sum(1 << form for form in forms)
+    outcome = kernels.check_frames(address_of(payload), len(payload), row_count, physical.width, allowed)
     if outcome < -blocks:
         raise CorruptPageError("the blocks do not fill the page")
     if outcome < 0:

@@ -8,7 +8,9 @@ from .decimals import pack_decimals, pick_powers, store_decimal, unpack_decimals
 from .frames import (
     DECIMAL,
     FRAME_BYTES,
+    REAL,
     SLOPE_BITS,
+    STEPS,
     block_start,
     exception_of,
     frame_base,
@@ -22,6 +24,7 @@ from .frames import (
     unpack_integers,
 )
 from .kernel import kernel
+from .reals import pack_bits_of_reals, store_real, unpack_reals
 from .simd.simd import copy_bytes, view_i64
 
 SCRATCH_BYTES = 4 * 8 * BLOCK_ROWS
@@ -62,6 +65,7 @@ def pack_reals(cells: int, row_count: int, cell_bytes: int, valid: int, payload:
         if packed < 0:
             load_cells(source, rows, cell_bytes, flags, scratch)
             packed = pack_integers(source, scratch, rows, cell_bytes, frame, end, data, room)
+            packed = pack_bits_of_reals(source, scratch, rows, cell_bytes, frame, end, packed, data, room)
         end = packed
     return FRAME_BYTES * blocks + end
 
@@ -79,6 +83,8 @@ def unpack_frames(
         source = data + block_start(frame, block)
         if frame_form(frame) == DECIMAL:
             unpack_decimals(frame, source, rows, cell_bytes, place, scratch)
+        elif frame_form(frame) == REAL:
+            unpack_reals(frame, source, rows, cell_bytes, place)
         else:
             unpack_integers(frame, source, rows, cell_bytes, place)
 
@@ -96,11 +102,15 @@ def read_frame_cell(payload: int, row_count: int, cell_bytes: int, row: int, tar
         if exception >= 0:
             copy_bytes(target, place + 2 * exceptions + exception * cell_bytes, cell_bytes)
             return
-    number = frame_base(frame) + np.int64(load_bits(source, i, width))
+    base, slope, packed = frame_base(frame), frame_slope(frame), np.int64(load_bits(source, i, width))
     if frame_form(frame) == DECIMAL:
-        store_decimal(frame, number, cell_bytes, target)
+        store_decimal(frame, base + packed, cell_bytes, target)
+    elif frame_form(frame) == REAL:
+        store_real(base + packed, slope, cell_bytes, target)
+    elif frame_form(frame) == STEPS:
+        store_cell(target, cell_bytes, base + slope * packed)
     else:
-        store_cell(target, cell_bytes, number + ((frame_slope(frame) * i) >> SLOPE_BITS))
+        store_cell(target, cell_bytes, base + packed + ((slope * i) >> SLOPE_BITS))
 
 
 @kernel

@@ -13,7 +13,8 @@ and the block::
 
     | packed, width bits x rows | row u2 x exceptions | cell x exceptions |
 
-Form 1 is that of `decimals`; `frame_pages` has the pages of these blocks.
+This is the form LINE. Cells that are whole steps apart, such as milliseconds in microseconds, take the form STEPS: cell
+i is ``base + slope x packed[i]``. Other forms are those of `decimals` and `reals`; `frame_pages` has the pages.
 """
 
 import numpy as np
@@ -41,11 +42,13 @@ from .simd.simd import (
 )
 
 FRAME_BYTES = 24
-LINE, DECIMAL = 0, 1
+LINE, DECIMAL, STEPS, REAL = range(4)
 """The forms of a block."""
 
 SLOPE_BITS = 16
 """Bits of a slope behind the point."""
+
+_WIDEST_STEP = np.uint64(2**63 - 1)
 
 TAIL_BYTES = 8
 """Zeros at the end of a page, so that a load of packed bits stays inside."""
@@ -98,8 +101,8 @@ def write_frame(frame: int, base: int, slope: int, end: int, width: int, form: i
 
 
 @kernel
-def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, last_form: int) -> int:
-    """Return 0, or -1 - n if block n contradicts its frame, or the page.
+def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, forms: int) -> int:
+    """Return 0, or -1 - n if block n contradicts its frame, or the page. Bit f of ``forms`` allows form f.
 
     ``size`` bytes hold at least the frames and TAIL_BYTES.
     """
@@ -111,9 +114,13 @@ def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, last_
         frame = payload + FRAME_BYTES * block
         rows = min(BLOCK_ROWS, row_count - BLOCK_ROWS * block)
         width, end, exceptions = frame_width(frame), frame_end(frame), frame_exceptions(frame)
-        if (width > WIDEST and width != WHOLE) or frame_form(frame) > last_form or exceptions > rows or end > room:
+        if (width > WIDEST and width != WHOLE) or exceptions > rows or end > room:
+            return -1 - block
+        if frame_form(frame) > REAL or (forms >> frame_form(frame)) & 1 == 0:
             return -1 - block
         if frame_form(frame) == DECIMAL and (load_u8(frame + 8) > 18 or load_u8(frame + 9) > load_u8(frame + 8)):
+            return -1 - block
+        if frame_form(frame) == REAL and not 0 <= frame_slope(frame) <= 1:
             return -1 - block
         packed = packed_bytes(rows, width)
         if end - start != packed + exceptions * (2 + cell_bytes):
@@ -221,7 +228,7 @@ def pick_width(offsets: int, rows: int, cell_bytes: int) -> int:
 def pack_integers(
     cells: int, values: int, rows: int, cell_bytes: int, frame: int, start: int, data: int, scratch: int
 ) -> int:
-    """Write a block of form LINE, of ``values`` (int64), and its frame; return where it ends.
+    """Write a block of form LINE or STEPS, of ``values`` (int64), and its frame; return where it ends.
 
     ``cells`` are the same as they are stored; blocks begin at ``data``, this one at ``start`` after it. ``scratch``
     has room for another 8 bytes a row. ``data`` needs 8 bytes a row.
@@ -229,12 +236,16 @@ def pack_integers(
     numbers = view_i64(values, rows)
     offsets, lines = view_u64(scratch, rows), view_i64(scratch, rows)
     slope = _slope_of(values, rows) if rows > 2 else np.int64(0)
+    whole = bits = _range_bits(values, rows)
     if slope != 0:
         for i in range(rows):
             lines[i] = numbers[i] - ((slope * np.int64(i)) >> SLOPE_BITS)
-        if _range_bits(scratch, rows) >= _range_bits(values, rows):
-            slope = np.int64(0)
-    if slope == 0:
+        bits = min(whole, _range_bits(scratch, rows))
+    step = _step_of(values, rows)
+    if whole - (63 - leading_zeros64(np.uint64(step))) < bits:
+        return _pack_steps(cells, values, rows, cell_bytes, frame, step, start, data, scratch)
+    if bits == whole:
+        slope = np.int64(0)
         copy_bytes(scratch, values, 8 * rows)
     base = lines[0]
     for i in range(rows):
@@ -243,6 +254,47 @@ def pack_integers(
         offsets[i] -= np.uint64(base)
     width = pick_width(scratch, rows, cell_bytes)
     return pack_block(cells, scratch, rows, cell_bytes, frame, base, slope, width, LINE, start, data)
+
+
+@kernel
+def _step_of(values: int, rows: int) -> int:
+    """Return the largest number that divides the distances of all cells; 1 if there is none up to 2^63 - 1."""
+    cells = view_i64(values, rows)
+    step = np.uint64(0)
+    for i in range(1, rows):
+        distance = np.uint64(max(cells[i], cells[0])) - np.uint64(min(cells[i], cells[0]))
+        if step != 0:
+            distance %= step
+        while distance != 0:
+            step, distance = distance, step % distance
+        if step == 1:
+            return 1
+    return np.int64(step) if 0 < step <= _WIDEST_STEP else np.int64(1)
+
+
+@kernel
+def _pack_steps(
+    cells: int, values: int, rows: int, cell_bytes: int, frame: int, step: int, start: int, data: int, scratch: int
+) -> int:
+    """Write a block of form STEPS, as `pack_integers` does."""
+    numbers, offsets = view_i64(values, rows), view_u64(scratch, rows)
+    base = numbers[0]
+    for i in range(rows):
+        base = min(base, numbers[i])
+    for i in range(rows):
+        offsets[i] = (np.uint64(numbers[i]) - np.uint64(base)) // np.uint64(step)
+    width = pick_width(scratch, rows, cell_bytes)
+    return pack_block(cells, scratch, rows, cell_bytes, frame, base, step, width, STEPS, start, data)
+
+
+@kernel
+def block_bytes(offsets: int, rows: int, cell_bytes: int, width: int) -> int:
+    """Return the bytes of a block of ``offsets`` (uint64) with that width."""
+    values, mask = view_u64(offsets, rows), mask_of(width)
+    exceptions = np.int64(0)
+    for i in range(rows):
+        exceptions += np.int64(values[i] > mask)
+    return packed_bytes(rows, width) + exceptions * (2 + cell_bytes)
 
 
 @kernel
@@ -280,9 +332,12 @@ def pack_block(
 
 
 @inline
-def add_line(target, rows, slope):
-    """Add a line to the cells of ``target``, a view of integers."""
-    if slope != 0:
+def _add_frame(target, rows, base, slope, form):
+    """Make the packed numbers in ``target``, a view of integers, the cells; those of form LINE have their base."""
+    if form == STEPS:
+        for i in range(rows):
+            target[i] = base + slope * target[i]
+    elif slope != 0:
         for i in range(rows):
             target[i] += (slope * np.int64(i)) >> SLOPE_BITS
 
@@ -298,20 +353,21 @@ def patch(place: int, exceptions: int, cell_bytes: int, target: int) -> None:
 
 @kernel
 def unpack_integers(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
-    """Write the cells of a block of form LINE that begins at ``source``."""
-    base, slope, width = frame_base(frame), frame_slope(frame), frame_width(frame)
+    """Write the cells of a block of form LINE or STEPS that begins at ``source``."""
+    base, slope, width, form = frame_base(frame), frame_slope(frame), frame_width(frame), frame_form(frame)
+    first = base if form == LINE else np.int64(0)
     if cell_bytes == 8:
-        unpack_bits(source, rows, width, base, view_i64(target, rows))
-        add_line(view_i64(target, rows), rows, slope)
+        unpack_bits(source, rows, width, first, view_i64(target, rows))
+        _add_frame(view_i64(target, rows), rows, base, slope, form)
     elif cell_bytes == 4:
-        unpack_bits(source, rows, width, base, view_i32(target, rows))
-        add_line(view_i32(target, rows), rows, slope)
+        unpack_bits(source, rows, width, first, view_i32(target, rows))
+        _add_frame(view_i32(target, rows), rows, base, slope, form)
     elif cell_bytes == 2:
-        unpack_bits(source, rows, width, base, view_i16(target, rows))
-        add_line(view_i16(target, rows), rows, slope)
+        unpack_bits(source, rows, width, first, view_i16(target, rows))
+        _add_frame(view_i16(target, rows), rows, base, slope, form)
     else:
-        unpack_bits(source, rows, width, base, view_i8(target, rows))
-        add_line(view_i8(target, rows), rows, slope)
+        unpack_bits(source, rows, width, first, view_i8(target, rows))
+        _add_frame(view_i8(target, rows), rows, base, slope, form)
     patch(source + packed_bytes(rows, width), frame_exceptions(frame), cell_bytes, target)
 
 

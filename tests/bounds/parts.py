@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from nyala.engine.codecs.frames import FrameOfReferenceCodec
+from nyala.engine.codecs.frames import AlpCodec, FrameOfReferenceCodec
 from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.kernels import merge_vectors
 from nyala.engine.kernels.simd import simd
@@ -29,6 +29,7 @@ def run_parts() -> None:
     _merged_words()
     _cells_of_large_dictionaries()
     _exceptions()
+    _noise()
     _pages_of_strings()
 
 
@@ -115,6 +116,16 @@ def _exceptions() -> None:
     for wanted in (rows, rows + 1):
         found = codec.gather(payload, PhysicalType.INT64, len(cells), wanted)
         assert (found.values == cells[wanted]).all()
+
+
+def _noise() -> None:
+    """Floating point numbers that are no decimals, of both signs, all of them and one alone."""
+    codec, noise = AlpCodec(), np.random.default_rng(1).normal(size=1_100)
+    for physical in (PhysicalType.FLOAT32, PhysicalType.FLOAT64):
+        cells = noise.astype(physical.dtype)
+        payload = codec.encode(FixedVector(cells), physical)
+        assert (codec.decode(payload, physical, len(cells), 0, len(cells)).values == cells).all()
+        assert codec.gather(payload, physical, len(cells), np.array([1_050])).values[0] == cells[1_050]
 
 
 def _pages_of_strings() -> None:

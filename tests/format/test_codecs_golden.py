@@ -69,6 +69,22 @@ STORED = {
         cells("int64", [5, 1_005, 2_005, 3_005]),
         "0500000000000000 0000e80300000000 00000000 00 00 0000 0000000000000000",
     ),
+    # base, slope, end, width, form 2, exceptions; quotients of 3 bits; zeros
+    "frames, steps": (
+        "frame_of_reference",
+        "int32",
+        cells("int32", [100, -300, 700, 500, 100, -100]),
+        "d4feffffffffffff c800000000000000 03000000 03 02 0000 42a900 0000000000000000",
+    ),
+    # base, turn, end, width, form 3, exceptions; row and cell of the exception; zeros
+    "noise": (
+        "alp",
+        "float64",
+        cells("float64", [1 / 3, -2 / 3, 4 / 3, -5 / 3] * 4 + [1e-9 / 3]),
+        "a8aaaaaaaaaa0a80 0100000000000000 7f000000 37 03 0100"
+        "adaaaaaaaaaa4a56555555555555abaaaaaaaaaa02000000000000d0aaaaaaaaaaaa64555555555555b5aaaaaaaaaa2a00000000000000adaaaaaaaaaa4a56555555555555abaaaaaaaaaa02000000000000d0aaaaaaaaaaaa64555555555555b5aaaaaaaaaa2a00000000000000c9c3ed94358507"
+        "1000 c7c833e00fe8f63d 0000000000000000",
+    ),
     # base, exponent, factor, end, width, form, exceptions; numbers of 2 bits; rows and cells of exceptions; zeros
     "decimals": (
         "alp",

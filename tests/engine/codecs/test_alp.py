@@ -14,6 +14,7 @@ CODEC = AlpCodec()
 FRAME = np.dtype(
     [("base", "<i8"), ("powers", "u1", 8), ("end", "<u4"), ("width", "u1"), ("form", "u1"), ("exceptions", "<u2")]
 )
+STEPS, REAL = 2, 3
 BITS = {"float32": "u4", "float64": "u8"}
 
 
@@ -39,9 +40,27 @@ def test_decimals_take_the_bits_of_their_digits(name, digits):
     assert (found["form"] == 1).all() and (found["width"] <= 14).all() and (found["exceptions"] < 200).all()
 
 
-def test_noise_is_stored_as_it_is():
-    found = come_back(np.random.default_rng(1).normal(size=2000))
-    assert (found["form"] == 0).all() and (found["exceptions"] == 0).all()
+@pytest.mark.parametrize(("name", "whole"), [("float64", 52), ("float32", 23)])
+def test_noise_loses_the_bits_of_exponents_that_are_seldom(name, whole):
+    """Of both signs, one bit is the sign."""
+    noise = np.random.default_rng(1).normal(size=2048).astype(name)
+    found = come_back(noise)
+    assert (found["form"] == REAL).all() and (found["width"] <= whole + 5).all() and (found["exceptions"] > 0).any()
+    assert (found["powers"][:, 0] == 1).all()
+    assert (come_back(np.minimum(np.abs(noise), 3.9).astype(name))["width"] <= whole + 5).all()
+
+
+def test_singles_among_doubles_are_steps():
+    found = come_back(np.random.default_rng(1).normal(size=2048).astype("f4").astype("f8"))
+    assert (found["form"] == STEPS).all() and (found["width"] <= 36).all()
+
+
+def test_a_turn_of_more_than_a_bit_is_refused():
+    values = np.random.default_rng(1).normal(size=50)
+    payload = CODEC.encode(FixedVector(values), PhysicalType.FLOAT64)
+    payload[8] = 2
+    with pytest.raises(CorruptPageError, match="block 0 contradicts its frame"):
+        CODEC.check(payload, PhysicalType.FLOAT64, 50)
 
 
 def test_a_constant_takes_no_bits_whatever_it_is():
@@ -67,7 +86,7 @@ def test_every_cell_an_exception_of_the_powers_of_the_page():
     """The sampled blocks are decimals; the ones between are not."""
     values = np.random.default_rng(3).integers(0, 1000, 8 * 1024) / 100
     values.reshape(8, 1024)[1::2] = np.random.default_rng(4).normal(size=(4, 1024))
-    assert come_back(values)["form"].tolist() == [1, 0] * 4
+    assert come_back(values)["form"].tolist() == [1, REAL] * 4
 
 
 @settings(deadline=None)

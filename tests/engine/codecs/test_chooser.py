@@ -17,11 +17,12 @@ PAGES = {
     "keys": (np.sort(RANDOM.integers(0, 10**11, PAGE_ROWS)), "frame_of_reference"),
     "quantities": (RANDOM.integers(0, 10_000, PAGE_ROWS).astype(np.int32), "frame_of_reference"),
     "long runs": (np.repeat(RANDOM.integers(0, 10**6, 70), 1000)[:PAGE_ROWS], "run_length"),
-    "a pattern of bits": (RANDOM.choice([0, 1 << 62], PAGE_ROWS), "bitshuffle"),
+    "a pattern of bits": (RANDOM.choice([0, 1, 1 << 62], PAGE_ROWS), "bitshuffle"),
     "small numbers": (RANDOM.integers(0, 7, PAGE_ROWS).astype(np.int8), "bitshuffle"),
     "prices": (np.round(RANDOM.gamma(2, 50, PAGE_ROWS), 2), "alp"),
-    "noise": (RANDOM.normal(size=PAGE_ROWS), "bitshuffle"),
-    "two numbers": (RANDOM.choice([np.pi, -np.pi], PAGE_ROWS), "bitshuffle"),
+    "noise": (RANDOM.normal(size=PAGE_ROWS), "alp"),
+    "three numbers": (RANDOM.choice([np.pi, -np.e, 1e-300 / 3], PAGE_ROWS), "bitshuffle"),
+    "milliseconds": (RANDOM.integers(0, 10**10, PAGE_ROWS) * 1000, "frame_of_reference"),
 }
 
 

@@ -76,6 +76,39 @@ def test_rising_numbers_take_the_bits_of_their_jitter():
     assert (found["slope"] != 0).all() and (found["width"] <= 9).all()
 
 
+@pytest.mark.parametrize(("name", "step"), [("int64", 1_000_000), ("int64", 2**40 + 2), ("int32", 60), ("int16", 256)])
+def test_multiples_take_the_bits_of_their_quotients(name, step):
+    random = np.random.default_rng(1)
+    quotients = random.integers(-50, 50, 2048)
+    quotients[:2] = quotients[1024:1026] = 3, 4
+    found = come_back((quotients * step + 7).astype(name))
+    assert (found["form"] == kernels.STEPS).all() and (found["slope"] == step).all() and (found["width"] <= 7).all()
+
+
+def test_a_line_of_multiples_takes_no_bits():
+    found = come_back(np.arange(2048) * 1_000_000)
+    assert (found["form"] == kernels.LINE).all() and (found["width"] == 0).all()
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(INTEGERS), st.integers(1, 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32 - 1)
+)
+def test_any_multiples_and_outliers(name, step, start, seed):
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 1 + seed % 99, 1100) * step + start if step < 2**50 else np.array([start, start ^ step])
+    values[: seed % 3] = start
+    come_back(values.astype(np.uint64).view(np.int64).astype(name))
+
+
+def test_a_form_of_other_pages_is_refused():
+    payload = CODEC.encode(FixedVector(np.arange(50) * 7 % 13), PhysicalType.INT64)
+    for form in (kernels.DECIMAL, kernels.REAL, 4, 64, 255):
+        payload[21] = form
+        with pytest.raises(CorruptPageError, match="block 0 contradicts its frame"):
+            CODEC.check(payload, PhysicalType.INT64, 50)
+
+
 def test_a_few_outliers_are_exceptions():
     values = np.arange(1024) % 16
     values[[3, 500, 1023]] = [2**40, 2**62, 2**63 - 1]
