@@ -136,7 +136,7 @@ def _use(table: Table, keys: list[str]) -> None:
     table.maintain("flush")
     table.upsert(_rows(table, range(1, rows // 3, 2)))
     table.maintain("flush")
-    _read(table, [key(number) for number in range(0, 2000, 91)])
+    _read(table, [key(number) for number in range(0, 2000, 90)])
     since = table._store.now()
     for number in (0, 2 * rows, 2 * rows + 1):
         table.upsert(_rows(table, range(number, number + 1)).to_pylist())
