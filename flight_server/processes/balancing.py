@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from ...clients.cluster.moving import settle
 from ...clients.cluster.servers import Servers
 from ...clients.cluster.store import PlacedStore
-from ...schemas.errors import ConflictError
+from ...schemas.errors import ConflictError, NotFoundError
+from ...schemas.service import StoreService
 
 _LOG = logging.getLogger("nyala.flight_server")
 
@@ -26,6 +28,8 @@ def balance(servers: Servers, count: int) -> None:
     """
     _check_dropped(servers, servers.names[count:])
     store = PlacedStore(servers)
+    for table in store.tables():  # a tablet between two processes is listed by neither
+        settle(servers, table, servers.names)
     placed: Tablets = {table: {name: [] for name in servers.names} for table in store.tables()}
     for table, by_process in placed.items():
         for place in store.tablets(table).tablets:
@@ -37,6 +41,35 @@ def balance(servers: Servers, count: int) -> None:
             "moving tablet %d of %s from %s to %s (%d of %d)", tablet, table, source, target, number, len(planned)
         )
         store.move_tablet(table, tablet, target, source)
+
+
+def check_empty(servers: Servers, gone: Sequence[str]) -> None:
+    """Check that the processes in ``gone`` can be deleted. ``servers`` are all, and nobody else has them open.
+
+    Raises:
+        ConflictError: one has a tablet or a dropped table, or a tablet is between one and another process.
+    """
+    _check_dropped(servers, gone)
+    for table in PlacedStore(servers).tables():
+        for name in servers.names:
+            try:
+                has_part = _has_part(servers.store(name), table, name in gone, gone)
+            except NotFoundError:
+                continue
+            if has_part:
+                raise ConflictError(
+                    f"the table {table!r} has changed meanwhile: {name} has a tablet that would be lost with "
+                    f"{', '.join(gone)}; start again with the same number of processes"
+                )
+
+
+def _has_part(store: StoreService, table: str, is_gone: bool, gone: Sequence[str]) -> bool:
+    """Return whether a process has, or is to get, a tablet that the end of the processes in ``gone`` would take."""
+    unfinished = store.moves(table)
+    moving = [*unfinished.arriving, *unfinished.left]
+    if not is_gone:
+        return any(move.server in gone for move in moving)
+    return bool(moving) or any(place.server is None for place in store.tablets(table).tablets)
 
 
 def moves(placed: Tablets, kept: Sequence[str]) -> list[Move]:

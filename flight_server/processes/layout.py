@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...engine.fs.local import LocalFileSystem
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.placement import Placement
 
@@ -58,26 +60,33 @@ class ProcessLayout:
         """Return the placement of ``count`` processes."""
         return Placement(servers={name: (f"grpc+unix://{self.socket(name)}",) for name in names(count)})
 
-    def prepare(self, count: int) -> None:
-        """Make the folder, which only this user may enter: the sockets in it have no other guard.
-
-        Raises:
-            InvalidArgumentError: the path of a socket would be too long.
-        """
+    def check_paths(self, count: int) -> None:
+        """Raise InvalidArgumentError if the path of a socket of ``count`` processes is too long."""
         longest = os.fsencode(self.socket(f"p{count - 1}"))
         if len(longest) > _SOCKET_BYTES_MAX:
             raise InvalidArgumentError(
                 f"the path of the data directory is too long for --processes: {os.fsdecode(longest)} has "
                 f"{len(longest)} bytes, and the path of a socket at most {_SOCKET_BYTES_MAX}; use a shorter directory"
             )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other servers off the store. Makes the folder, which only this user may enter: the sockets in it have no
+        other guard. Finishes a ``retire`` that was interrupted.
+
+        Raises:
+            UnavailableError: another server has the store.
+        """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        for name in _names(self.folder):
-            if name.endswith(_RETIRED):
-                shutil.rmtree(self.folder / name)
+        with LocalFileSystem(self.folder).lock("lock"):
+            for name in _names(self.folder):
+                if name.endswith(_RETIRED):
+                    shutil.rmtree(self.folder / name)
+            yield
 
     def retire(self, gone: Sequence[str]) -> None:
-        """Delete the directories of processes that have no tablets any more."""
+        """Delete the directories of processes that have no tablets any more; the caller holds the lock."""
         for name in reversed(gone):
             retired = self.folder / f"{name}{_RETIRED}"
             self.directory(name).rename(retired)

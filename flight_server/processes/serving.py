@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
+from ...engine.options import StoreOptions
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.service import StoreService
 from ..logs import log_to_stderr
 from ..settings import Settings
-from .balancing import balance
+from .balancing import balance, check_empty
 from .layout import ProcessLayout, names
 from .supervisor import Supervisor
 
@@ -23,7 +26,8 @@ def serve_processes(settings: Settings, run: Callable[[Settings, Callable[[], St
 
     Raises:
         InvalidArgumentError: the options contradict each other.
-        UnavailableError: a process could not start, or ended and could not start again.
+        UnavailableError: a process could not start (again), or another server has the store.
+        ConflictError: a process that is to end still has something of a table.
     """
     options = settings.serve
     if options.data is None or options.placement is not None or options.name is not None:
@@ -33,15 +37,21 @@ def serve_processes(settings: Settings, run: Callable[[Settings, Callable[[], St
             )
         return False
     layout = ProcessLayout(Path(os.path.abspath(options.data)))
-    existing = layout.count()
-    wanted = options.processes or existing
-    log_to_stderr(options.log_level, options.json_output)
-    if wanted < existing:
-        _shrink(layout, existing, wanted, settings)
-    if wanted == 1:
+    most = max(options.processes or 1, layout.count())
+    if most == 1 and not layout.folder.exists():
         return False
-    supervisor = Supervisor(layout, wanted, settings)
-    run(settings, lambda: supervisor.open(balanced=options.processes is not None))
+    log_to_stderr(options.log_level, options.json_output)
+    if most > 1:
+        layout.check_paths(most)
+    with layout.locked():
+        existing = layout.count()
+        wanted = options.processes or existing
+        if wanted < existing:
+            _shrink(layout, existing, wanted, settings)
+        if wanted == 1:
+            return False
+        supervisor = Supervisor(layout, wanted, settings)
+        run(settings, lambda: supervisor.open(balanced=options.processes is not None))
     if supervisor.failure:
         raise UnavailableError(supervisor.failure)
     return True
@@ -57,4 +67,10 @@ def _shrink(layout: ProcessLayout, existing: int, wanted: int, settings: Setting
     finally:
         servers.close()
         supervisor.stop()
-    layout.retire(names(existing)[wanted:])
+    from .embedded import PartsStore  # the engine: no other parent needs it
+
+    gone = names(existing)[wanted:]
+    # Until they stopped, clients could still make tables and ranges there, and drop tables that can be recalled.
+    with closing(PartsStore(layout, cast(StoreOptions, settings.models[StoreOptions]))) as parts:
+        check_empty(parts.servers, gone)
+    layout.retire(gone)

@@ -19,8 +19,6 @@ from pydantic_core import to_jsonable_python
 
 from ...clients.cluster.servers import Servers
 from ...clients.flight.credentials import NO_CREDENTIALS
-from ...engine.fs.filesystem import FileLock
-from ...engine.fs.local import LocalFileSystem
 from ...engine.fs.store_lock import check_free
 from ...engine.options import BUDGET_SHARES, StoreOptions
 from ...schemas.errors import UnavailableError
@@ -38,7 +36,7 @@ _KILL_SECONDS = 5.0
 
 
 class Supervisor:
-    """Starts and stops the processes of a store."""
+    """Starts and stops the processes of a store, whose lock the caller holds until they have ended."""
 
     def __init__(self, layout: ProcessLayout, count: int, settings: Settings) -> None:
         self.layout = layout
@@ -47,18 +45,14 @@ class Supervisor:
         """Why the server stopped by itself; empty if it did not."""
         self._settings = settings
         self._drain_seconds = settings.server.drain_seconds / 2
-        self._lock: FileLock | None = None
         self._children: list[ChildProcess] = []
 
     def start(self) -> Servers:
         """Start all processes; return connections to them when all are ready.
 
         Raises:
-            UnavailableError: one could not start, or another server has the store open.
-            InvalidArgumentError: the path of the data directory is too long.
+            UnavailableError: one could not start, or its part of the store is open elsewhere.
         """
-        self.layout.prepare(self.count)
-        self._lock = LocalFileSystem(self.layout.folder).lock("lock")
         try:
             _wait_until_free([self.layout.directory(name) for name in names(self.count)])
             placement = self.layout.placement(self.count)
@@ -87,8 +81,6 @@ class Supervisor:
             code = child.wait_until_stopped(until - time.monotonic())
             if code:
                 _LOG.warning("the process %s ended with code %s", child.name, code)
-        if self._lock is not None:
-            self._lock.close()
 
     def open(self, balanced: bool) -> Front:
         """Start all processes; return the store that all of them are. With ``balanced``, spread the tablets evenly
