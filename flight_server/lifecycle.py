@@ -93,7 +93,10 @@ class StopSignals:
                 if number in STOPPING:
                     self._received()
                 elif number == signal.SIGHUP:
-                    self._hung_up()
+                    try:
+                        self._hung_up()
+                    except Exception:  # this thread must go on, or nothing would stop the server
+                        _LOG.exception("SIGHUP failed")
         woken.close()
 
     def _received(self) -> None:

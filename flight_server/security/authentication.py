@@ -60,7 +60,7 @@ class Tokens:
             return self._known.setdefault(digest, identity)
 
     def _load(self) -> None:
-        entries = {entry.id: entry for entry in read_tokens(self._path).tokens}
+        entries = {entry.id: entry for entry in read_tokens(self._path, is_served=True).tokens}
         with self._lock:
             self._entries = entries
             for digest, identity in list(self._known.items()):

@@ -32,7 +32,7 @@ def read_certificates(certificate: Path, key: Path, client_ca: Path | None) -> C
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidArgumentError(
             f"{certificate} and {key} are not a certificate and its key: {_why(error)}"
         ) from None
@@ -43,7 +43,7 @@ def read_certificates(certificate: Path, key: Path, client_ca: Path | None) -> C
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
-        except ssl.SSLError as error:
+        except OSError as error:
             raise InvalidArgumentError(f"{client_ca} is not a certificate in PEM: {_why(error)}") from None
     return found
 
@@ -77,4 +77,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     reason = getattr(error, "reason", None)
-    return reason.replace("_", " ").lower() if reason else str(error)
+    if reason:
+        return reason.replace("_", " ").lower()
+    return getattr(error, "strerror", None) or str(error)

@@ -39,6 +39,8 @@ class WatchedFiles:
                 self._load()
             except StoreError as error:
                 _LOG.error("the old %s stay in force: %s", self._what, error.message)
+            except Exception:  # a mistake of ours must not end the watching: nothing could be revoked any more
+                _LOG.exception("the old %s stay in force", self._what)
             else:
                 _LOG.info("loaded the %s again", self._what)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...schemas.errors import UnauthenticatedError
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Identity:
     """A user, as long as what proves it is valid. Shared by all calls with the same proof."""
 

@@ -13,13 +13,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import jwt
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, UnauthenticatedError
 from .file_watch import WatchedFiles
 from .identity import Identity
-from .token_file import check_not_writable
+from .token_file import read_guarded
 
 SKEW_SECONDS = 60
 """How far the clocks of the provider and of this server may differ."""
@@ -52,7 +53,9 @@ class JwtTokens:
         self._algorithms = algorithms
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
         self._texts: Mapping[str | None, str] = {}
-        self._known: dict[bytes, tuple[str | None, Identity]] = {}
+        self._known: dict[bytes, Identity] = {}
+        self._of_keys: dict[str | None, WeakSet[Identity]] = {}
+        """All identities in use, also those forgotten by ``_known``: calls that run hold them."""
         self._lock = threading.Lock()
         self.files = WatchedFiles("keys of JWTs", [path], self._load)
 
@@ -65,7 +68,7 @@ class JwtTokens:
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
         known = self._known.get(digest)
         if known is not None:
-            return known[1]
+            return known
         try:
             head = jwt.get_unverified_header(token)
             if head.get("kid") not in self._keys:
@@ -73,7 +76,7 @@ class JwtTokens:
             with self._lock:
                 identity = self._verified(token, head)
                 self._remember(digest, head.get("kid"), identity)
-        except (jwt.PyJWTError, TypeError, ValueError) as error:
+        except (jwt.PyJWTError, TypeError, ValueError, RecursionError, OverflowError) as error:
             why = next((why for kind, why in _REASONS if isinstance(error, kind)), "it is not a valid JWT")
             raise UnauthenticatedError(f"the token is not valid here: {why}") from None
         return identity
@@ -103,40 +106,40 @@ class JwtTokens:
     def _remember(self, digest: bytes, kid: str | None, identity: Identity) -> None:
         if len(self._known) >= _KNOWN_MAX:
             now = time.time()
-            self._known = {each: found for each, found in self._known.items() if found[1].expires > now}
+            self._known = {each: found for each, found in self._known.items() if found.expires > now}
             if len(self._known) >= _KNOWN_MAX:
                 self._known = {}
-        self._known[digest] = (kid, identity)
+        self._known[digest] = identity
+        self._of_keys.setdefault(kid, WeakSet()).add(identity)
 
     def _load(self) -> None:
         keys, texts = _read(self._path)
         with self._lock:
             gone = {kid for kid, text in self._texts.items() if texts.get(kid) != text}
             self._keys, self._texts = keys, texts
-            for digest, (kid, identity) in list(self._known.items()):
-                if kid in gone:
-                    del self._known[digest]
-                    identity.is_revoked = True  # calls that run hold this object
+            for identity in (each for kid in gone for each in self._of_keys.pop(kid, ())):
+                identity.is_revoked = True
+            self._known = {digest: found for digest, found in self._known.items() if not found.is_revoked}
 
 
 def _read(path: Path) -> tuple[dict[str | None, jwt.PyJWK], dict[str | None, str]]:
     """Return the keys of a file by their ids, and their texts."""
     try:
-        check_not_writable(path, path.stat().st_mode)
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_guarded(path))
         found = jwt.PyJWKSet.from_dict(content).keys
+        keys = {key.key_id: key for key in found}
+        texts = {each.get("kid"): json.dumps(each, sort_keys=True) for each in content["keys"]}
     except FileNotFoundError:
         raise NotFoundError(f"there is no JWK set {path}") from None
     except OSError as error:
         raise InvalidArgumentError(f"the JWK set {path} cannot be read: {error.strerror}") from None
-    except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError):
+    except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise InvalidArgumentError(f'{path} is not a JWK set: {{"keys": [...]}} with public keys') from None
-    keys = {key.key_id: key for key in found}
     if len(keys) < len(found) or (None in keys and len(keys) > 1):
         raise InvalidArgumentError(f"the keys in {path} need different ids (kid)")
     if strange := sorted({key.key_type or "" for key in found} - _ALGORITHMS_OF.keys()):
         raise InvalidArgumentError(f"{path} has a key of type {strange[0]}: only RSA, EC and OKP have public keys")
-    return keys, {each.get("kid"): json.dumps(each, sort_keys=True) for each in content["keys"]}
+    return keys, texts
 
 
 def _is_name(text: Any) -> bool:

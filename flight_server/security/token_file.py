@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -54,22 +54,19 @@ class TokenList(BaseModel, frozen=True, extra="forbid"):
     tokens: tuple[TokenEntry, ...] = ()
 
 
-def read_tokens(path: Path) -> TokenList:
-    """Read a token file.
+def read_tokens(path: Path, is_served: bool = False) -> TokenList:
+    """Read a token file; ``is_served``: for a server, which lets users in by it.
 
     Raises:
         NotFoundError: there is none.
-        InvalidArgumentError: it cannot be read, is not a token file, or others can write to it: they could log in.
+        InvalidArgumentError: it cannot be read, is not a token file, or others could log in, as ``read_guarded`` says.
     """
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read()
+        content = read_guarded(path, is_served)
     except FileNotFoundError:
         raise NotFoundError(f"there is no token file {path}; make one with `nyala token create`") from None
     except OSError as error:
         raise InvalidArgumentError(f"the token file {path} cannot be read: {error.strerror}") from None
-    check_not_writable(path, mode)
     try:
         found = TokenList.model_validate_json(content)
     except ValidationError as error:
@@ -128,10 +125,24 @@ def matches(token: str, entry: TokenEntry) -> bool:
     return hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), entry.sha256)
 
 
-def check_not_writable(path: Path, mode: int) -> None:
-    """Raise InvalidArgumentError if others can write to a file of this mode: they could log in."""
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+def read_guarded(path: Path, is_served: bool = True) -> bytes:
+    """Read a file that says who may log in; ``is_served``: for a server.
+
+    Raises:
+        InvalidArgumentError: others can write to it, or it is served and belongs to another user: they could log in.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        content = file.read()
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise InvalidArgumentError(f"others can write to {path}, and so log in; run: chmod go-w {path}")
+    if is_served and about.st_uid not in (0, os.geteuid()):
+        raise InvalidArgumentError(
+            f"{path} belongs to the user {about.st_uid}, who can write to it, and so log in; give it to root, or "
+            "to the user that runs the server, with chown"
+        )
+    return content
 
 
 _Change = Callable[[Callable[[tuple[TokenEntry, ...]], tuple[TokenEntry, ...]]], None]
@@ -142,6 +153,8 @@ def _changing(path: Path) -> Iterator[_Change]:
     """Lend a function that changes the file as a whole; commands that run at once wait for each other."""
     try:
         with open(path.with_name(path.name + ".lock"), "a", opener=_private) as lock:
+            if os.geteuid() == 0:
+                _make_like(lock.fileno(), path)  # or the owner of the file could not change it any more
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield lambda changed: _write(path, changed(read_tokens(path).tokens if path.exists() else ()))
     except OSError as error:
@@ -149,12 +162,32 @@ def _changing(path: Path) -> Iterator[_Change]:
 
 
 def _write(path: Path, tokens: tuple[TokenEntry, ...]) -> None:
+    """Replace the file durably. Its owner and mode stay: a server that could not read it would keep the old tokens."""
     part = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(part, "w", opener=_private) as file:
-        file.write(TokenList(tokens=tokens).model_dump_json(indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with open(part, "w", opener=_private) as file:
+            _make_like(file.fileno(), path)
+            file.write(TokenList(tokens=tokens).model_dump_json(indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _make_like(number: int, path: Path) -> None:
+    """Give an open file the owner and the mode of another, if that exists."""
+    with suppress(FileNotFoundError):
+        old, new = os.stat(path), os.fstat(number)
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            os.fchown(number, old.st_uid, old.st_gid)
+        os.fchmod(number, stat.S_IMODE(old.st_mode))
 
 
 def _private(path: str, flags: int) -> int:

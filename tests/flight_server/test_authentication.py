@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import pickle
+import stat
 import subprocess
 import sys
 import time
@@ -254,6 +255,62 @@ def test_the_file_is_private_and_must_stay_so(tokens: Path, token: str) -> None:
         Security(ServeOptions(tokens=tokens))
     with pytest.raises(NotFoundError, match="nyala token create"):
         Security(ServeOptions(tokens=tokens.with_name("none")))
+
+
+def test_a_served_file_belongs_to_root_or_the_server(tokens: Path, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_to_another(tokens, monkeypatch)
+    with pytest.raises(InvalidArgumentError, match="belongs to the user"):
+        Security(ServeOptions(tokens=tokens))
+    assert len(read_tokens(tokens).tokens) == 1  # as `nyala token` reads it
+
+
+def give_to_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid():
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    else:
+        os.chown(path, 12345, 12346)
+
+
+def test_a_changed_file_keeps_its_owner_and_mode(tokens: Path, token: str) -> None:
+    """A server of another user must be able to read it, or it would keep the old tokens."""
+    os.chmod(tokens, 0o640)
+    if os.geteuid() == 0:
+        os.chown(tokens, 12345, 12346)
+    before = tokens.stat()
+    create_token(tokens, "bob")
+    revoke_tokens(tokens, user="alice")
+    after = tokens.stat()
+    assert tokens.with_name(tokens.name + ".lock").stat().st_uid == before.st_uid
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert [each.user for each in read_tokens(tokens).tokens] == ["bob"]
+
+
+def test_a_file_that_cannot_be_kept_alike_is_left_alone(
+    tokens: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    with pytest.raises(InvalidArgumentError, match="cannot be written: Operation not permitted"):
+        revoke_tokens(tokens, user="alice")
+    assert [each.user for each in read_tokens(tokens).tokens] == ["alice"]
+    assert {each.name for each in tokens.parent.iterdir()} == {tokens.name, tokens.name + ".lock"}
+
+
+def test_a_revocation_is_durable(tokens: Path, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is synced after the file has its name."""
+    left: list[int] = []
+    sync = os.fsync
+
+    def recorded(number: int) -> None:
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            left.append(len(read_tokens(tokens).tokens))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    revoke_tokens(tokens, user="alice")
+    assert left == [0]
 
 
 @pytest.mark.parametrize("user", ["", " alice", "a\nb", "a" * 129, "a\x00"])

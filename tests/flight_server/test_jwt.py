@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from jwt.utils import base64url_encode
 from served import SCHEMA, Served
 
 import nyala
+from nyala.flight_server.security import jwt_tokens
 from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.jwt_tokens import JwtTokens
 from nyala.flight_server.security.security import Security
@@ -119,6 +121,8 @@ BAD: dict[str, Callable[[], str]] = {
     "a user with a line end": lambda: signed(sub="alice\nINFO bob"),
     "an empty user": lambda: signed(sub=""),
     "roles that are none": lambda: signed(roles="writer"),
+    "a deep header": lambda: base64url_encode(b"[" * 5000).decode() + ".e30.AAAA",
+    "an endless expiry": lambda: signed(exp=10**400),
     "no JWT": lambda: "a.b.c",
     "nothing": lambda: "",
 }
@@ -147,7 +151,30 @@ def test_rotated_keys_are_loaded_and_old_ones_end(tokens: JwtTokens, jwks: Path)
         tokens.identity(jwt.encode(claims(), new, "ES256", {"kid": "new"}))
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"keys": []}', '{"keys": [{"kty": "oct", "k": "AAAA", "kid": "a"}]}'])
+def test_a_running_call_ends_with_its_key_even_if_forgotten(
+    tokens: JwtTokens, jwks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jwt_tokens, "_KNOWN_MAX", 2)
+    first: Identity = tokens.identity(signed("ec", sub="first"))
+    for number in range(3):
+        assert tokens.identity(signed("ec", sub=f"user-{number}")).is_valid
+    assert tokens.identity(signed("rsa")).is_valid
+    write(jwks, {"rsa": KEYS["rsa"]})
+    tokens.files.refresh()
+    assert first.is_revoked
+
+
+WRONG_FILES = {
+    "empty": "",
+    "no set": "{}",
+    "no keys": '{"keys": []}',
+    "a secret": '{"keys": [{"kty": "oct", "k": "AAAA", "kid": "a"}]}',
+    "a deep one": "[" * 100_000,
+    "an id that is a list": json.dumps({"keys": [public("a", KEYS["ec"]) | {"kid": ["a"]}]}),
+}
+
+
+@pytest.mark.parametrize("content", WRONG_FILES.values(), ids=WRONG_FILES)
 def test_a_wrong_file_is_rejected(tmp_path: Path, content: str) -> None:
     path = tmp_path / "jwks.json"
     path.write_text(content)
@@ -171,6 +198,15 @@ def test_a_server_takes_them(serve: Callable[..., Served], jwks: Path) -> None:
 def test_a_file_that_others_can_write_to_is_rejected(jwks: Path) -> None:
     jwks.chmod(0o666)
     with pytest.raises(InvalidArgumentError, match="others can write"):
+        JwtTokens(jwks, ISSUER, AUDIENCE, ("ES256",))
+
+
+def test_a_file_of_another_user_is_rejected(jwks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid():
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    else:
+        os.chown(jwks, 12345, -1)
+    with pytest.raises(InvalidArgumentError, match="belongs to the user"):
         JwtTokens(jwks, ISSUER, AUDIENCE, ("ES256",))
 
 

@@ -245,6 +245,25 @@ def test_the_command_serves_and_stops_cleanly(start: Callable[..., Process], tmp
     assert server.stop()[0] == 0
 
 
+FAILING_HANGUP = """
+import os, signal
+from nyala.flight_server.lifecycle import StopSignals
+
+signal.alarm(10)  # ends this process if it hears nothing
+signals = StopSignals().install()
+signals.on_hangup(lambda: 1 / 0)
+os.kill(os.getpid(), signal.SIGHUP)
+os.kill(os.getpid(), signal.SIGTERM)
+signals.wait()
+print("heard")
+"""
+
+
+def test_a_failure_at_sighup_leaves_sigterm_heard(start: Callable[..., Process]) -> None:
+    server = start(sys.executable, "-c", FAILING_HANGUP)
+    assert server.first_line == "heard"
+
+
 def test_second_signal_is_heard_however_early() -> None:
     signals = StopSignals()
     hurried: list[bool] = []

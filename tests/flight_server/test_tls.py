@@ -23,6 +23,8 @@ from served import SCHEMA, Served
 import nyala
 from nyala.flight_server.calls import Call
 from nyala.flight_server.location import check_location, with_tls
+from nyala.flight_server.security import certificates
+from nyala.flight_server.security.file_watch import FileWatch, WatchedFiles
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
@@ -201,6 +203,43 @@ def test_two_servers_of_a_process_have_their_own_certificates(
     plain = serve(FakeStore())
     assert [subject(each, authority.roots) for each in served] == ["one", "two"]
     assert list(plain.client.do_action(fl.Action("health", b"")))
+
+
+def test_watching_goes_on_after_any_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "file"
+    path.write_text("1")
+    loaded: list[str] = []
+
+    def load() -> None:
+        loaded.append(path.read_text())
+        if loaded[-1] == "22":
+            raise RecursionError("a mistake")
+
+    watch = FileWatch([WatchedFiles("words", [path], load)], poll_seconds=0.02)
+    path.write_text("22")
+    wait_until(lambda: "the old words stay in force" in caplog.text)
+    path.write_text("333")
+    wait_until(lambda: loaded[-1] == "333")
+    watch.stop()
+
+
+def test_files_that_vanish_while_they_are_checked_are_rejected(
+    pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for gone in (pair.key, authority.roots):
+        read = certificates._read
+
+        def read_last(path: Path, read: Callable[[Path], bytes] = read, gone: Path = gone) -> bytes:
+            found = read(path)
+            if path == gone:
+                gone.rename(gone.with_suffix(".away"))
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(certificates, "_read", read_last)
+            with pytest.raises(InvalidArgumentError, match="No such file"):
+                certificates.read_certificates(*pair, authority.roots)
+        gone.with_suffix(".away").rename(gone)
 
 
 FILES = {
