@@ -71,11 +71,10 @@ def run_session(
     """
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     session = _Session(store, calls, call, answers)
-    check_time = calls.admission.check_time
     try:
         with serving(Request(call.peer.address, call.look)):
             while (message := _next(reader, call)) is not None:
-                check_time()
+                call.check_time()
                 try:
                     session.take(message)
                 except Exception as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
 from ...schemas.errors import UnauthenticatedError
+from ..errors import Translator
 from .file_watch import WatchedFiles
 from .identity import Identity
 from .token_file import PREFIX, TokenEntry, id_of, matches, read_tokens
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .jwt_tokens import JwtTokens
 
 HEADER = "authorization"
+_STREAMS = ("DO_PUT", "DO_EXCHANGE")
 _BEARER = "bearer "
 _BYTES_MAX = 8192
 _NOTHING = (
@@ -87,15 +89,25 @@ class _Headers(fl.ServerMiddlewareFactory):
     """Keeps the header of the call whose handler is called next on this thread.
 
     Thread-local data would be lost: until the handler is called, a transport thread is a new one to Python each time.
+
+    Streams from clients are checked here already: Arrow receives their first message before it calls the handler, so
+    anyone could open many and send none. The message of any other call is there before either is called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[Sequence[str | bytes]], None]) -> None:
         super().__init__()
+        self._check = check
         self.of_threads: dict[int, Sequence[str | bytes]] = {}
 
     def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> None:
         """Called by pyarrow for each call, before anything else."""
-        self.of_threads[threading.get_ident()] = headers.get(HEADER, ())
+        given = headers.get(HEADER, ())
+        if info.method.name in _STREAMS:
+            try:
+                self._check(given)
+            except Exception as error:
+                raise Translator().flight(error, info.method.name.lower()) from None
+        self.of_threads[threading.get_ident()] = given
 
 
 class Authentication:
@@ -106,7 +118,7 @@ class Authentication:
         self._tokens = tokens
         self._jwts = jwts
         self._trusts_certificates = trusts_certificates
-        self._headers = _Headers()
+        self._headers = _Headers(self._check)
         self._thread = _Thread()
 
     @property
@@ -135,6 +147,14 @@ class Authentication:
     def require(self) -> None:
         """Raise UnauthenticatedError if it is not known who makes the call that this thread handles."""
         if self._thread.identity is None:
+            raise UnauthenticatedError(_NOTHING)
+
+    def _check(self, given: Sequence[str | bytes]) -> None:
+        """Raise UnauthenticatedError if the header of a call suffices to reject it; it says nothing about the client's
+        certificate."""
+        if given:
+            self._by_header(given)
+        elif not self._trusts_certificates:
             raise UnauthenticatedError(_NOTHING)
 
     def _by_header(self, given: Sequence[str | bytes]) -> Identity:

@@ -22,6 +22,7 @@ from served import SCHEMA, Served, code_of
 
 import nyala
 from nyala.clients.flight.credentials import Credentials, TokenFile
+from nyala.flight_server import calls
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, read_tokens, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
@@ -96,6 +97,28 @@ def test_every_verb_asks_who_calls(guarded: Served, token: str, verb: str) -> No
     else:
         call(guarded.client, shown(token))
         call(guarded.client, shown(token, "bEARER"))
+
+
+@pytest.mark.parametrize("header", ["", "Bearer nyala_" + "0" * 12 + "_" + "A" * 43])
+def test_a_stream_is_rejected_before_its_first_message(guarded: Served, header: str) -> None:
+    """Otherwise anyone could occupy threads with streams that send nothing."""
+    headers = [(b"authorization", header.encode())] if header else []
+    options = fl.FlightCallOptions(timeout=10, headers=headers)
+    with pytest.raises(fl.FlightUnauthenticatedError) as caught:
+        _, reader = guarded.client.do_exchange(fl.FlightDescriptor.for_command(b'{"session":1}'), options)
+        reader.read_chunk()
+    assert code_of(caught.value) == "UNAUTHENTICATED"
+
+
+def test_a_put_is_rejected_before_its_handler(guarded: Served, token: str) -> None:
+    handled: list[str] = []
+    check = guarded.server.check_caller
+    guarded.server.check_caller = lambda context, verb: (handled.append(verb), check(context, verb))[1]
+    with pytest.raises(fl.FlightUnauthenticatedError):
+        put(guarded.client, NOBODY)
+    assert handled == []
+    put(guarded.client, shown(token))
+    assert handled == ["do_put"]
 
 
 def test_the_verbs_are_all_there_are() -> None:
@@ -200,6 +223,18 @@ def test_a_session_ends_with_its_token(guarded: Served, tokens: Path, token: str
             for _ in range(300):
                 ask()
                 time.sleep(0.1)
+
+
+def test_a_session_looks_at_its_token_itself(
+    guarded: Served, tokens: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls.Call, "end", lambda *_: None)  # as with a gRPC that cannot end calls
+    ask = session(guarded.client, token)
+    assert b'"row"' in ask()
+    revoke_tokens(tokens, user="alice")
+    guarded.server._security.load_again()  # pyright: ignore[reportOptionalMemberAccess]
+    with pytest.raises(fl.FlightUnauthenticatedError, match="was revoked while the call was running"):
+        ask()
 
 
 def test_a_stream_that_waits_ends_with_its_token(guarded: Served, tokens: Path, token: str) -> None:
