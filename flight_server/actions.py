@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow.flight as fl
 
 from ..schemas.description import Health
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
 from ..schemas.verb import Kind
 from ..schemas.verbs import VERBS
@@ -17,6 +17,7 @@ from .get import sized
 
 FOR_ANYONE = "health"
 """The one action that needs no token, for container systems and load balancers; it then tells the status alone."""
+_FAILED = "the server does not work; only a call with a token is told why"
 
 
 def run(
@@ -49,8 +50,11 @@ def run(
                 found = Health(status=Health.model_validate_json(found).status).model_dump_json(exclude_defaults=True)
             return iter([fl.Result(found.encode())])
         results = Guarded(_pieces(found, call), translator, action.type, call.close)
-    except BaseException:
+    except BaseException as error:
         call.close()
+        if is_anyone:
+            translator.public(error, action.type)  # it logs what the client does not see
+            raise UnavailableError(_FAILED) from None
         raise
     call.waits_for_client()
     return results

@@ -72,21 +72,25 @@ class Credentials:
         """Return a client of pyarrow's, or one like it that shows the token.
 
         Raises:
-            InvalidArgumentError: a file cannot be read; or the token would be sent without TLS.
+            InvalidArgumentError: a file cannot be read; or without TLS the token would be sent in clear, or the client
+                certificate not at all.
             ArrowException, ValueError, TypeError: the URL is invalid.
         """
         scheme = str(url).partition("://")[0]
         more = self._tls() if scheme == _TLS else {}
         client = fl.connect(url, generic_options=options, **more)
-        if self.token is None:
+        if self.token is None and self.client_cert is None:
             return client
         from urllib.parse import urlsplit
 
         if scheme not in (_TLS, "grpc+unix") and urlsplit(url).hostname not in _HERE:
             client.close()
-            raise InvalidArgumentError(
-                f"the connection to {url} would show the token to the network: use {_TLS}://, or give no token"
-            )
+            wrong, what = "not show the client certificate, and encrypt nothing", "certificate"
+            if self.token is not None:
+                wrong, what = "show the token to the network", "token"
+            raise InvalidArgumentError(f"the connection to {url} would {wrong}: use {_TLS}://, or give no {what}")
+        if self.token is None:
+            return client
         from .authorized_client import AuthorizedClient
 
         return AuthorizedClient(client, self.token)  # pyright: ignore[reportReturnType]

@@ -26,7 +26,14 @@ from nyala.flight_server import calls
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, read_tokens, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnauthenticatedError
+from nyala.schemas.description import Health
+from nyala.schemas.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    StoreError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from nyala.schemas.table import TableDefinition
 
 ROW = {"id": 1, "city": "Oslo", "price": 2.0}
@@ -264,6 +271,25 @@ def test_a_client_goes_on_with_the_next_token(guarded: Served, tokens: Path, tok
         time.sleep(2)  # its sessions end meanwhile
         assert db.table("homes").get(1) == by_file.table("homes").get(1) == ROW
         assert db.table("homes").scan().to_arrow().num_rows == 1
+
+
+def test_a_certificate_is_not_given_in_vain(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="would not show the client certificate"):
+        nyala.connect("grpc://192.0.2.1:8815", client_cert=tmp_path / "me.pem")
+    Credentials.of(client_cert=tmp_path / "me.pem").connect("grpc://localhost:1", []).close()
+
+
+def test_anyone_is_not_told_why_a_server_does_not_work(guarded: Served, token: str) -> None:
+    def broken() -> Health:
+        raise UnavailableError("the server p3 is away")
+
+    guarded.store.health = broken
+    ask = fl.Action("health", b"")
+    with pytest.raises(fl.FlightUnavailableError, match="the server does not work") as caught:
+        list(guarded.client.do_action(ask))
+    assert code_of(caught.value) == "UNAVAILABLE" and "p3" not in str(caught.value)
+    with pytest.raises(fl.FlightUnavailableError, match="p3 is away"):
+        list(guarded.client.do_action(ask, shown(token)))
 
 
 def test_no_secret_is_shown(guarded: Served, tokens: Path, token: str, caplog: pytest.LogCaptureFixture) -> None:
