@@ -133,7 +133,12 @@ def data_directory(settings: Settings) -> Path:
     return data
 
 
-def _run(settings: Settings, open_store: Callable[[], StoreService], here: ServerIdentity | None = None) -> None:
+def _run(
+    settings: Settings,
+    open_store: Callable[[], StoreService],
+    here: ServerIdentity | None = None,
+    exit_code: Callable[[], int] = int,
+) -> None:
     """Serve the store that ``open_store`` returns."""
     with collector_paused():
         from .lifecycle import run_server
@@ -153,7 +158,7 @@ def _run(settings: Settings, open_store: Callable[[], StoreService], here: Serve
         line = {"location": location, "pid": os.getpid()}
         typer.echo(json.dumps(line) if options.json_output else f"listening on {location}")
 
-    run_server(open_store, listen, config, announce, _security(options))
+    run_server(open_store, listen, config, announce, _security(options), exit_code)
 
 
 def _security(options: ServeOptions) -> Security | None:

@@ -114,9 +114,10 @@ def run_server(
     config: ServerConfig,
     announce: Callable[[str], None],
     security: Security | None = None,
+    exit_code: Callable[[], int] = int,
 ) -> None:
-    """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process:
-    signals no longer reach it.
+    """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process
+    with ``exit_code``, by default 0: signals no longer reach it.
 
     ``open_store`` is called before the first request can arrive, ``announce`` with the bound location when it can. A
     signal that arrives while the store is opened ends the process at once: nothing has been acknowledged, and an
@@ -127,7 +128,7 @@ def run_server(
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     signals = StopSignals().install()
-    signals.on_first(_leave)
+    signals.on_first(lambda: _leave(exit_code()))
     store = open_store()
     signals.on_first(lambda: None)
     try:
@@ -147,13 +148,13 @@ def run_server(
         # Transport threads are stuck in clients that stopped reading; the store is closed, and nothing is lost.
         logging.shutdown()
         sys.stdout.flush()
-        os._exit(0)
+        os._exit(exit_code())
 
 
-def _leave() -> None:
+def _leave(exit_code: int) -> None:
     _LOG.info("stopped while the store was opening")
     logging.shutdown()
-    os._exit(0)
+    os._exit(exit_code)
 
 
 def _listen(store: StoreService, location: str, config: ServerConfig, security: Security | None) -> FlightServer:

@@ -26,9 +26,11 @@ class Servers:
         retries: bool = True,
         known: Mapping[str, StoreService] | None = None,
         credentials: Credentials | None = None,
+        threads: int = 0,
     ) -> None:
         """``known`` are open stores; their owner closes them. All servers get the credentials, by default those of the
-        environment."""
+        environment. At most ``threads`` requests run at the same time, or one for each server if that is more: a client
+        with many callers needs more than these, since a request may wait long."""
         self.placement = placement
         self.names = list(placement.servers)
         self.credentials = Credentials.of() if credentials is None else credentials
@@ -36,7 +38,7 @@ class Servers:
         self._stores = dict(known or {})
         self._opened: list[StoreService] = []
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(max(len(self.names), 2), thread_name_prefix="nyala-servers")
+        self._pool = ThreadPoolExecutor(max(len(self.names), 2, threads), thread_name_prefix="nyala-servers")
 
     def store(self, name: str, patient: bool = True) -> StoreService:
         """Return the store of a server, by the first of its locations that answers.
@@ -97,14 +99,25 @@ class Servers:
         Raises:
             StoreError: none can be reached, or a server raised another error.
         """
+        answers, away = self.there_now(act, names, patient)
+        if away and not answers:
+            if patient:
+                raise away
+            return self.there(act, names, patient=True)
+        return answers, away
+
+    def there_now(
+        self, act: Callable[[StoreService], Answer], names: Sequence[str] | None = None, patient: bool = False
+    ) -> tuple[dict[str, Answer], UnavailableError | None]:
+        """Ask servers as ``there`` does, but return no answers if none can be reached.
+
+        Raises:
+            StoreError: a server raised another error.
+        """
         answers, errors = self._answers(lambda _, store: act(store), names, patient)
         away = [error for error in errors.values() if isinstance(error, UnavailableError)]
         if len(away) < len(errors):
             raise next(error for error in errors.values() if error not in away)
-        if away and not answers:
-            if patient:
-                raise away[0]
-            return self.there(act, names, patient=True)
         return answers, away[0] if away else None
 
     def _answers(

@@ -71,7 +71,11 @@ class ChildProcess:
     def _keep_running(self) -> None:
         failures = unready = 0
         while True:
-            ready_seconds = self._run_once()
+            try:
+                ready_seconds = self._run_once()
+            except OSError as error:  # such as too little memory for another process
+                _LOG.error("the process %s: %s", self.name, error)
+                ready_seconds = 0.0
             if self._stopping.is_set() or not self._is_ready:
                 break
             unready = 0 if ready_seconds else unready + 1

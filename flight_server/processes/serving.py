@@ -6,12 +6,15 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
+from ...clients.cli.run import EXIT_CODES
 from ...engine.options import StoreOptions
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.service import StoreService
+from ..config import ServerConfig
 from ..logs import log_to_stderr
 from ..settings import Settings
 from .balancing import balance, check_empty
@@ -21,7 +24,15 @@ from .supervisor import Supervisor
 _LOG = logging.getLogger("nyala.flight_server")
 
 
-def serve_processes(settings: Settings, run: Callable[[Settings, Callable[[], StoreService]], None]) -> bool:
+class Run(Protocol):
+    """Serves what ``open_store`` returns until a signal. ``exit_code`` is asked if the process has to exit at once."""
+
+    def __call__(
+        self, settings: Settings, open_store: Callable[[], StoreService], /, *, exit_code: Callable[[], int]
+    ) -> None: ...
+
+
+def serve_processes(settings: Settings, run: Run) -> bool:
     """Serve with ``run`` until a signal; return False if the store is for one process.
 
     Raises:
@@ -51,10 +62,19 @@ def serve_processes(settings: Settings, run: Callable[[Settings, Callable[[], St
         if wanted == 1:
             return False
         supervisor = Supervisor(layout, wanted, settings)
-        run(settings, lambda: supervisor.open(balanced=options.processes is not None))
+        run(
+            replace(settings, server=_half(settings)),
+            lambda: supervisor.open(balanced=options.processes is not None),
+            exit_code=lambda: EXIT_CODES[UnavailableError.code] if supervisor.failure else 0,
+        )
     if supervisor.failure:
         raise UnavailableError(supervisor.failure)
     return True
+
+
+def _half(settings: Settings) -> ServerConfig:
+    """Return the parent's limits: when it has drained, the processes have the other half of the time."""
+    return settings.server.model_copy(update={"drain_seconds": settings.server.drain_seconds / 2})
 
 
 def _shrink(layout: ProcessLayout, existing: int, wanted: int, settings: Settings) -> None:

@@ -30,7 +30,9 @@ from .layout import ProcessLayout, names
 
 _LOG = logging.getLogger("nyala.flight_server")
 _FORMER_SECONDS = 15.0
-"""How long the processes of a parent that was killed may take to end."""
+"""How much longer than ``drain_seconds`` the processes of a parent that was killed may take to end."""
+_THREADS = 64
+"""For each process: how many requests of clients at the public address may be there at the same time."""
 _KILL_SECONDS = 5.0
 """How much longer than ``drain_seconds`` a process may take to end before it is killed."""
 
@@ -45,6 +47,7 @@ class Supervisor:
         """Why the server stopped by itself; empty if it did not."""
         self._settings = settings
         self._drain_seconds = settings.server.drain_seconds / 2
+        self._serves = False
         self._children: list[ChildProcess] = []
 
     def start(self) -> Servers:
@@ -54,7 +57,7 @@ class Supervisor:
             UnavailableError: one could not start, or its part of the store is open elsewhere.
         """
         try:
-            _wait_until_free([self.layout.directory(name) for name in names(self.count)])
+            _wait_until_free([self.layout.directory(name) for name in names(self.count)], self._drain_seconds)
             placement = self.layout.placement(self.count)
             path = self.layout.folder / "placement.json"
             path.write_text(placement.model_dump_json(indent=2) + "\n")
@@ -67,7 +70,7 @@ class Supervisor:
             for child in self._children:
                 if (code := child.wait_until_ready()) is not None:
                     raise UnavailableError(f"the process {child.name} could not start: it ended with code {code}")
-            return Servers(placement, credentials=NO_CREDENTIALS)
+            return Servers(placement, credentials=NO_CREDENTIALS, threads=_THREADS * self.count)
         except BaseException:
             self.stop()
             raise
@@ -84,7 +87,9 @@ class Supervisor:
 
     def open(self, balanced: bool) -> Front:
         """Start all processes; return the store that all of them are. With ``balanced``, spread the tablets evenly
-        before that. Raises as ``start`` and ``balance``."""
+        before that. SIGTERM is for this server from now on: a process that cannot start again sends it. Raises as
+        ``start`` and ``balance``."""
+        self._serves = True
         servers = self.start()
         try:
             if balanced:
@@ -116,7 +121,8 @@ class Supervisor:
         if not self.failure:
             self.failure = why
             _LOG.error("%s; stopping", why)
-            os.kill(os.getpid(), signal.SIGTERM)
+            if self._serves:  # else whoever asks that process gets the error
+                os.kill(os.getpid(), signal.SIGTERM)
 
 
 def shares(options: Any, count: int) -> Mapping[str, int]:
@@ -125,13 +131,13 @@ def shares(options: Any, count: int) -> Mapping[str, int]:
     return parts | {name: max(getattr(options, name) // count, 1) for name in ("scan_threads", "load_threads")}
 
 
-def _wait_until_free(directories: list[Path]) -> None:
+def _wait_until_free(directories: list[Path], drain_seconds: float) -> None:
     """Wait for processes of a parent that was killed, which end by themselves.
 
     Raises:
         UnavailableError: a directory is still locked.
     """
-    until = time.monotonic() + _FORMER_SECONDS
+    until = time.monotonic() + drain_seconds + _FORMER_SECONDS
     for directory in directories:
         while True:
             try:

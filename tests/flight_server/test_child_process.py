@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +74,77 @@ def test_one_that_does_not_stop_is_killed(tmp_path: Path, gave_up: list[str]) ->
     made.start()
     assert made.wait_until_ready() is None
     assert made.wait_until_stopped(0.2) == -9
+
+
+class Refusing:
+    """``subprocess.Popen`` on a machine that is out of memory at some of its calls."""
+
+    def __init__(self, refused: set[int]) -> None:
+        self.calls = 0
+        self._refused = refused
+
+    def __call__(self, *command: Any, **options: Any) -> Any:
+        self.calls += 1
+        if self.calls in self._refused:
+            raise OSError(12, "Cannot allocate memory")
+        return subprocess.Popen(*command, **options)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, refused: set[int]) -> Refusing:
+    made = Refusing(refused)
+
+    class Module:
+        Popen = made
+
+    monkeypatch.setattr(child_process, "subprocess", Module)
+    return made
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_one_that_the_machine_has_no_room_for_does_not_start(
+    tmp_path: Path, gave_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, {1})
+    made = child("", tmp_path / "x", gave_up, threading.Event())
+    made.start()
+    assert made._settled.wait(10)
+    assert made.wait_until_ready() == -1
+    assert made.wait_until_stopped(10) is None
+
+
+def test_it_comes_back_when_the_machine_has_room_again(
+    tmp_path: Path, gave_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = threading.Event()
+    popen = refuse(monkeypatch, {2, 3})
+    made = child("print(1, flush=True); import sys; sys.stdin.read()", tmp_path / "x", gave_up, again)
+    made.start()
+    assert made.wait_until_ready() is None
+    first = made._process
+    assert first
+    first.kill()
+    for _ in range(1000):
+        if made._process is not first:
+            break
+        again.wait(0.01)
+    assert made._process is not first and popen.calls == 4 and not gave_up
+    made.wait_until_stopped(10)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_one_that_ends_before_it_has_its_options_is_told(
+    tmp_path: Path, gave_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Module:
+        @staticmethod
+        def Popen(*command: Any, **options: Any) -> Any:
+            process = subprocess.Popen(*command, **options)
+            process.wait()
+            return process
+
+    monkeypatch.setattr(child_process, "subprocess", Module)
+    made = child("import os; os._exit(5)", tmp_path / "x", gave_up, threading.Event())
+    made.start()
+    assert made._settled.wait(10)
+    assert made.wait_until_ready() == 5
+    assert made.wait_until_stopped(10) == 5

@@ -133,16 +133,16 @@ def open_store():
     print("opening", flush=True)
     time.sleep(60)
 
-run_server(open_store, "grpc://127.0.0.1:0", ServerConfig(), print)
+run_server(open_store, "grpc://127.0.0.1:0", ServerConfig(), print, exit_code=lambda: CODE)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_an_opening_at_once(start: Callable[..., Process], number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 7)])
+def test_a_signal_ends_an_opening_at_once(start: Callable[..., Process], number: signal.Signals, code: int) -> None:
     """It may compile kernels, or replay a long log, for minutes."""
-    server = start(sys.executable, "-c", SLOW_OPENING)
+    server = start(sys.executable, "-c", SLOW_OPENING.replace("CODE", str(code)))
     assert server.first_line == "opening"
-    assert server.stop(number)[:2] == (0, "")
+    assert server.stop(number)[:2] == (code, "")
 
 
 def test_a_store_in_other_hands_is_told_before_anything_is_compiled(

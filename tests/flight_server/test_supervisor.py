@@ -1,0 +1,170 @@
+"""The parent of a store's processes, with fakes for these: its threads, its health, how long it waits, how it ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nyala.clients.cluster.servers import Servers
+from nyala.flight_server.processes import serving, supervisor
+from nyala.flight_server.processes.front import Front
+from nyala.flight_server.processes.layout import ProcessLayout
+from nyala.flight_server.processes.supervisor import Supervisor
+from nyala.flight_server.settings import Settings, read_settings
+from nyala.schemas.description import Health
+from nyala.schemas.errors import UnavailableError
+from nyala.schemas.service import StoreService
+
+
+class Child:
+    """A process that is always ready."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def start(self) -> None: ...
+
+    def wait_until_ready(self) -> None: ...
+
+    def ask_to_stop(self) -> None: ...
+
+    def wait_until_stopped(self, _: float) -> None: ...
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.is_down = False
+
+    def health(self) -> Health:
+        if self.is_down:
+            raise UnavailableError("it is down")
+        return Health(status="ok", version="9", store_uuid="u")
+
+    def close(self) -> None: ...
+
+
+def settings_of(data: Path, **flags: Any) -> Settings:
+    return read_settings({"data": data, "processes": 2, **flags}, (), {}, None)
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
+    monkeypatch.setattr(supervisor, "ChildProcess", Child)
+    layout = ProcessLayout(tmp_path)
+    layout.folder.mkdir()
+    return Supervisor(layout, 2, settings_of(tmp_path, drain_seconds=60.0))
+
+
+@pytest.fixture
+def stores() -> list[FakeStore]:
+    return [FakeStore(), FakeStore()]
+
+
+@pytest.fixture
+def servers(parent: Supervisor, stores: list[FakeStore]) -> Iterator[Servers]:
+    started = parent.start()
+    for name, store in zip(started.names, stores, strict=True):
+        started.adopt(name, cast(StoreService, store))
+    yield started
+    started.close()
+
+
+def test_requests_that_take_long_do_not_hold_others(servers: Servers) -> None:
+    over = threading.Event()
+    with ThreadPoolExecutor(5) as clients:
+        try:
+            for _ in range(4):
+                clients.submit(servers.each, lambda _: over.wait(30))
+            assert clients.submit(servers.each, lambda _: 1).result(10) == {"p0": 1, "p1": 1}
+        finally:
+            over.set()
+
+
+@pytest.mark.parametrize("down", [1, 2])
+def test_health_is_degraded_while_processes_are_down(servers: Servers, stores: list[FakeStore], down: int) -> None:
+    front = Front(servers, lambda: None)
+    assert front.health() == Health(status="ok", version="9", processes={"p0": "u", "p1": "u"})
+    for store in stores[:down]:
+        store.is_down = True
+    found = front.health()
+    assert (found.status, found.version, list(found.processes)) == ("degraded", "9", ["p0", "p1"])
+    assert "it is down" in found.reason
+
+
+def test_the_processes_of_a_killed_parent_may_drain(parent: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+
+    def check_free(_: Path) -> None:
+        if now < 40:
+            raise UnavailableError("it is open")
+
+    monkeypatch.setattr(supervisor, "time", Clock)
+    monkeypatch.setattr(supervisor, "check_free", check_free)
+    parent.start().close()
+    assert 40 <= now < 41
+
+
+@pytest.mark.parametrize(("opens", "signals"), [(Supervisor.start, 0), (lambda parent: parent.open(False), 1)])
+def test_only_a_server_is_stopped_by_a_signal(
+    parent: Supervisor, monkeypatch: pytest.MonkeyPatch, opens: Callable[[Supervisor], object], signals: int
+) -> None:
+    """Before it serves, SIGTERM would end it at once, and look like a stop that was asked for."""
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: sent.append(number))
+    monkeypatch.setattr(supervisor, "Front", lambda *_: None)
+    opens(parent)
+    parent._give_up("p1 does not start")
+    assert len(sent) == signals and parent.failure == "p1 does not start"
+
+
+def test_parent_and_processes_share_the_time_to_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    class Given(Supervisor):
+        def open(self, balanced: bool) -> Front:
+            seen.extend(self._options(name, tmp_path)["drain_seconds"] for name in ("p0", "p1"))
+            return cast(Front, None)
+
+    def run(settings: Settings, open_store: Callable[[], StoreService], **_: object) -> None:
+        seen.append(settings.server.drain_seconds)
+        open_store()
+
+    monkeypatch.setattr(serving, "Supervisor", Given)
+    assert serving.serve_processes(settings_of(tmp_path, drain_seconds=8.0), run)
+    assert seen == [4, 4, 4]
+
+
+def test_a_server_that_gave_up_does_not_exit_with_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if clients that stopped reading keep it from ending in order."""
+    codes: list[int] = []
+    made: list[Supervisor] = []
+
+    class Known(Supervisor):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    def run(_: Settings, __: object, *, exit_code: Callable[[], int]) -> None:
+        codes.append(exit_code())
+        made[0]._give_up("p1 does not start")
+        codes.append(exit_code())
+
+    monkeypatch.setattr(serving, "Supervisor", Known)
+    with pytest.raises(UnavailableError, match="p1 does not start"):
+        serving.serve_processes(settings_of(tmp_path), run)
+    assert codes == [0, 9]
