@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
@@ -71,23 +72,38 @@ def store_of(server: FlightStore, retries: bool = True) -> StoreService:
 def _processes(server: FlightStore, uuids: Mapping[str, str], retries: bool) -> PlacedStore | None:
     """Return the store of the processes behind a server, if they can be reached from here; else the server does it.
 
-    Another machine, or a container, may have sockets of another store under the same names: so these get no token, and
-    do not ask for one, since they are for one user alone.
+    Another machine, or a container, may have sockets of another store under the same names, and anyone may make some
+    where the directory is not this user's. So these get no token, and do not ask for one, since they are for one user
+    alone.
     """
     if not uuids or find_spec("numpy") is None:
         return None
     placement = server.placement()
+    if not all(_is_own_socket(location) for locations in placement.servers.values() for location in locations):
+        return None
     for name, (location, *_) in placement.servers.items():
         with suppress(UnavailableError):
             found = FlightStore(location, retries, credentials=NO_CREDENTIALS)
             about = found.health()
             if (about.server, about.store_uuid) == (name, uuids.get(name)):
-                store = _shared(placement, retries, {name: found}, NO_CREDENTIALS)
+                store = _shared(placement, retries, {name: found}, NO_CREDENTIALS, server)
                 store.servers.keep(server)
                 return store
             found.close()
             return None
     return None
+
+
+def _is_own_socket(location: str) -> bool:
+    """Return whether only this user can have made the socket at ``location``."""
+    scheme, _, path = location.partition("://")
+    if scheme != "grpc+unix":
+        return False
+    try:
+        folder = os.stat(os.path.dirname(path))
+    except OSError:
+        return False
+    return folder.st_uid == os.geteuid() and not folder.st_mode & 0o022
 
 
 def store_at_placement(placement: Placement, retries: bool, credentials: Credentials) -> PlacedStore:
@@ -96,7 +112,11 @@ def store_at_placement(placement: Placement, retries: bool, credentials: Credent
 
 
 def _shared(
-    placement: Placement, retries: bool, connected: dict[str, FlightStore], credentials: Credentials
+    placement: Placement,
+    retries: bool,
+    connected: dict[str, FlightStore],
+    credentials: Credentials,
+    public: FlightStore | None = None,
 ) -> PlacedStore:
     from ..cluster.servers import Servers
     from ..cluster.store import PlacedStore
@@ -104,7 +124,7 @@ def _shared(
     servers = Servers(placement, retries, credentials=credentials)
     for name, store in connected.items():
         servers.adopt(name, store)
-    return PlacedStore(servers)
+    return PlacedStore(servers, public)
 
 
 def _read(placement: object) -> Placement:

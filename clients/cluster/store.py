@@ -32,7 +32,7 @@ from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, 
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
-from ..flight.store import Answered
+from ..flight.store import Answered, FlightStore
 from . import aggregating, definitions, moving, point_reads, reading, transactions
 from .planning import ServersPlan, now, planned
 from .servers import Servers
@@ -46,8 +46,10 @@ _ATTEMPTS = 8
 class PlacedStore(Verbs):
     """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
 
-    def __init__(self, servers: Servers) -> None:
+    def __init__(self, servers: Servers, public: FlightStore | None = None) -> None:
+        """``public`` is the address of all of ``servers`` for clients that cannot reach each, if there is one."""
         self.servers = servers
+        self.public = public
         self._cache = TabletLocationsCache(servers)
 
     def perform(self, verb: Verb, *_: Any, **__: Any) -> Any:

@@ -46,6 +46,8 @@ class StoreLink:
         if isinstance(service, FlightStore):
             held = service if service.health().server is None else None
             return cls(service.url, held, None, service.credentials)
+        if public := getattr(service, "public", None):
+            return cls(public.url, service, None, public.credentials)
         servers = getattr(service, "servers", None)
         return cls(None, service, getattr(servers, "placement", None), getattr(servers, "credentials", None))
 
@@ -78,11 +80,13 @@ class StoreLink:
         Raises:
             WrongServerError: no server has it.
         """
+        service = self.service
         if split.server is None:
-            return self.service.scan(split.scan)
+            return (getattr(service, "public", None) or service).scan(split.scan)
+        if isinstance(service, FlightStore) and split.server in service.health().processes:
+            return service.scan(split.scan)  # from here only its public address can be reached
         from ..cluster.store import PlacedStore  # needs numpy, and only here
 
-        service = self.service
         if not isinstance(service, PlacedStore):
             raise InvalidArgumentError(
                 f"the part is on the server {split.server!r}, and {service!r} does not share tables: give the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,14 +19,18 @@ import pytest
 from processes_server import ProcessesServer, is_alive
 
 import nyala
-from nyala.clients.api import connect
+from nyala.clients.api import connect, per_process
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.cluster.store import PlacedStore
 from nyala.clients.flight.store import FlightStore
+from nyala.clients.jobs.link import StoreLink
+from nyala.clients.jobs.splits import split_table
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.manifest.manifest import read_manifest
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
+from nyala.schemas.placement import Placement
+from nyala.schemas.scan import ScanSpec
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 COUNT = 10_000
@@ -91,6 +96,50 @@ def test_sockets_of_another_store_are_not_used(running: ProcessesServer) -> None
     assert list(uuids) == ["p0", "p1"]
     assert connect._processes(server, {name: uuid[::-1] for name, uuid in uuids.items()}, True) is None
     assert isinstance(connect._processes(server, uuids, True), PlacedStore)
+
+
+def test_sockets_that_others_may_have_made_are_not_used(
+    running: ProcessesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FlightStore(running.url)
+    uuids = server.health().processes
+    folder = running.data / "processes"
+    folder.chmod(0o720)
+    try:
+        assert connect._processes(server, uuids, True) is None
+    finally:
+        folder.chmod(0o700)
+    told = Placement(servers={**server.placement().servers, "p1": (running.url,)})
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "placement", lambda: told)
+        assert not connect._is_own_socket(running.url) and connect._processes(server, uuids, True) is None
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    assert connect._processes(server, uuids, True) is None
+
+
+def test_tasks_on_other_machines_reach_the_store(running: ProcessesServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have its public address alone; tasks of one job run here and there."""
+    with nyala.connect(running.url) as db, running.front() as front:
+        make(db, "parts").insert(rows(1))
+        spec = ScanSpec(table="parts")
+        here, there = StoreLink.to(db), StoreLink.to(front)
+        cuts = [split_table(link.service, spec).splits for link in (here, there)]
+        assert [{split.server for split in cut} for cut in cuts] == [{"p0", "p1"}, {None}]
+        assert here.url == running.url and isinstance(here.service, PlacedStore)
+        sent = pickle.loads(pickle.dumps(here))
+        for reaches in (True, False):
+            monkeypatch.setattr(per_process, "_all_servers", {})
+            if not reaches:
+                monkeypatch.setattr(connect, "_processes", lambda *_: None)
+            assert isinstance(sent.service, PlacedStore) is reaches
+            for cut in cuts:
+                found = [number for split in cut for batch in sent.scan(split).batches for number in ids_of(batch)]
+                assert sorted(found) == list(range(COUNT))
+        db.drop_table("parts")
+
+
+def ids_of(batch: pa.RecordBatch) -> list[int]:
+    return batch["id"].to_pylist()
 
 
 def test_only_this_user_reaches_the_sockets(running: ProcessesServer) -> None:
