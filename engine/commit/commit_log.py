@@ -83,48 +83,50 @@ class CommitLog:
         Then as ``commit``. It raises as that does too, with all of them logged or none.
         """
         self._latch.check()
-        self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
-        with self._stamped() as (stamp, timestamps):
-            first = self._wal.append_all(payloads, stamp, durability is not Durability.FSYNC)
-        commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
+        timestamps: list[int] = []
         try:
+            self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
+            first = self._wal.append_all(payloads, self._stamp(timestamps), durability is not Durability.FSYNC)
+            commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
             yield commits
             self._keep(commits, durability)
         except BaseException as error:
-            raise self._not_applied(error) from error
+            self._give_up(timestamps, error)
+            raise
 
     def commit_one(self, payload: bytes, durability: Durability, apply: Callable[[Commit], None]) -> Commit:
         """Log one record as one commit, which ``apply`` applies. Else as ``commit_all``."""
         self._latch.check()
-        with self._stamped() as (stamp, timestamps):
-            is_early = durability is not Durability.FSYNC
+        timestamps: list[int] = []
+        stamp, is_early = self._stamp(timestamps), durability is not Durability.FSYNC
+        try:
             lsn = self._wal.append_at_once(payload, stamp, is_early)
             if lsn is None:
                 self._wal.reserve(len(payload))
                 lsn = self._wal.append_all([[payload]], stamp, is_early)
-        commit = Commit(timestamps[0], lsn)
-        try:
+            commit = Commit(timestamps[0], lsn)
             apply(commit)
             self._keep((commit,), durability)
         except BaseException as error:
-            raise self._not_applied(error) from error
+            self._give_up(timestamps, error)
+            raise
         return commit
 
-    @contextmanager
-    def _stamped(self) -> Iterator[tuple[Stamp, list[int]]]:
-        """Yield what gives timestamps to the records that the body logs, and the list in which they come."""
-        timestamps: list[int] = []
+    def _stamp(self, timestamps: list[int]) -> Stamp:
+        """Return what gives timestamps to records that are logged; they come in the list."""
 
         def stamp(count: int) -> list[int]:
             timestamps.extend(self._mvcc.start_all(count))
             return timestamps
 
-        try:
-            yield stamp, timestamps
-        except BaseException:
-            self._mvcc.abort(*timestamps)
-            self._wal.release()
-            raise
+        return stamp
+
+    def _give_up(self, timestamps: list[int], error: BaseException) -> None:
+        """Undo what led to a commit. If it has timestamps, it may be logged, as a signal's handler may raise anywhere:
+        stop the store then."""
+        if timestamps:
+            raise self._not_applied(error) from error
+        self._wal.release()
 
     def _keep(self, commits: Sequence[Commit], durability: Durability) -> None:
         """Make applied commits visible, now or when they are durable."""

@@ -80,12 +80,17 @@ class MvccManager:
 
     def start_all(self, count: int) -> list[int]:
         """Return the timestamps of ``count`` new commits, ascending. Each is as one of ``start``."""
-        with self._mutex:
-            timestamps = [self._clock.now() for _ in range(count)]
-            for timestamp in timestamps:
-                self._in_flight[timestamp] = None
-            self._newest = timestamps[-1]
-            return timestamps
+        timestamps: list[int] = []
+        try:
+            with self._mutex:
+                timestamps += [self._clock.now() for _ in range(count)]
+                for timestamp in timestamps:
+                    self._in_flight[timestamp] = None
+                self._newest = timestamps[-1]
+        except BaseException:  # an interrupt: the caller will not know them
+            self.abort(*(timestamp for timestamp in timestamps if timestamp in self._in_flight))
+            raise
+        return timestamps
 
     def finish(self, *timestamps: int) -> None:
         """Make commits visible: their rows are applied and, as far as was promised, durable."""

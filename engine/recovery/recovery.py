@@ -28,9 +28,9 @@ from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import quarantined
 from ..tablet.tablet import Tablet
 from ..wal.log import WriteAheadLog
+from ..wal.options import WalOptions
 from ..wal.reader import CleanStop
 from ..wal.replacement import check_not_under_way
-from ..wal.writer import WalOptions
 
 log = logging.getLogger("nyala.recovery")
 LOG = "wal"

@@ -23,9 +23,10 @@ from ...schemas.errors import InternalError, UnavailableError
 from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
 from .group import LogEnd
+from .options import WalOptions
 from .reader import CleanStop, LogReader
 from .segments import SegmentInfo, SegmentList
-from .writer import LogWriter, Stamp, WalOptions
+from .writer import LogWriter, Stamp
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike

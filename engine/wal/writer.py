@@ -9,7 +9,7 @@ The log has a thread for the records that nobody waits for.  It waits for them l
 (``_LINGER_SECONDS``); at once when they are many bytes, when somebody waits for them without leading, or when a leader
 was interrupted.  Python runs the handlers of signals in the main thread, so that a leader there may be stopped by an
 exception (KeyboardInterrupt) that says nothing of the disk: its group is then written again, the same bytes in the same
-place, by the next leader.
+place, by the next leader.  Not so while a group is taken or its commits are made visible: then the log fails.
 
 ROOM.  ``reserve`` is the only place where a write waits for others or finds the disk full: before it the caller has
 changed nothing.  It counts the most that the record can take (its "claim") and keeps two promises:
@@ -31,7 +31,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import StorageFullError, UnavailableError
@@ -48,6 +47,7 @@ from .format import (
 )
 from .group import LogEnd, TakenGroup, WriterCounters
 from .interruption import is_interruption
+from .options import WalOptions
 from .reader import CleanStop
 from .segments import NewSegment, SegmentList
 from .turn import Turn, link
@@ -59,23 +59,11 @@ _logger = logging.getLogger(__name__)
 
 Stamp = Callable[[int], Sequence[int]]
 """Returns the timestamps of so many records, ascending."""
-Pieces = Sequence[bytes | memoryview]
 
 GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
 _LINGER_SECONDS = 0.010  # how long a record is left to a writer that may come to wait for it
 _LINGER_BYTES = 64 << 10  # so much is written at once, while its writer prepares the next
-_RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may wake nobody
-
-
-@dataclass(frozen=True, slots=True)
-class WalOptions:
-    """``segment_bytes``: space taken at once; smaller frees sooner, larger rolls less often.
-
-    ``queue_bytes``: what may wait for the disk before ``reserve`` makes writers wait; it bounds memory.
-    """
-
-    segment_bytes: int = 64 << 20
-    queue_bytes: int = 64 << 20
+_RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may wake nobody, and count nothing
 
 
 class LogWriter:
@@ -138,7 +126,9 @@ class LogWriter:
         with self._turn, self._mutex:
             if not self._has_place(claim):
                 self._hasten()
-            self._space.wait_for(lambda: self._refuses() or self._has_place(claim))
+            while not (self._refuses() or self._has_place(claim)):
+                self._space.wait(_RECHECK_SECONDS)
+                self._count_done()
             self._check_open()
             self._admitted += claim
         self._claim_room(claim)
@@ -171,14 +161,14 @@ class LogWriter:
             reserved = self._reserved.pop(threading.get_ident(), 0) + max(missing, 0)
             self._give_back(reserved - claim)
             self._check_open(claim)
-            return self._enqueue(pieces, stamp, is_awaited_early)
+            return self._enqueue(pieces, stamp, is_awaited_early, claim)
 
     def append_at_once(self, payload: bytes, stamp: Stamp, is_awaited_early: bool = False) -> int | None:
         """Enqueue one record for which nothing was reserved, like ``append``; None, with nothing done, if it would have
         to wait, or if there is no room in the segment."""
         claim = footprint(len(payload))
         with self._mutex:
-            return self._enqueue([[payload]], stamp, is_awaited_early) if self._takes(claim) else None
+            return self._enqueue([[payload]], stamp, is_awaited_early, claim) if self._takes(claim) else None
 
     def wait(self, lsn: int) -> None:
         """Return when the record is on the disk; UnavailableError if that cannot be known any more. The caller may hold
@@ -251,20 +241,24 @@ class LogWriter:
         self._claimed += claim
         return True
 
-    def _enqueue(self, payloads: Sequence[Pieces], stamp: Stamp, is_awaited_early: bool) -> int:
-        """Give records their lsns and timestamps, under the mutex; their claims are counted."""
-        self._start_thread()
-        encoded = list(map(encode_record, stamp(len(payloads)), payloads))
-        first_lsn = self.last_lsn + 1
+    def _enqueue(self, pieces: Sequence[Sequence[bytes | memoryview]], stamp: Stamp, is_early: bool, claim: int) -> int:
+        """Give records their lsns and timestamps, under the mutex; if that fails, give back their ``claim``."""
+        try:
+            self._start_thread()
+            encoded = list(map(encode_record, stamp(len(pieces)), pieces))
+            last_lsn = self.last_lsn + len(encoded)
+        except BaseException:
+            self._give_back(claim)
+            raise
         self._queue += encoded
-        self.last_lsn += len(encoded)
-        if is_awaited_early:
-            self._early_lsn = self.last_lsn
+        self.last_lsn = last_lsn  # no call is between the two: nothing interrupts them
+        if is_early:
+            self._early_lsn = last_lsn
         if self._claimed >= _LINGER_BYTES:
             self._hasten()
         elif self._is_idle:
             self._work.notify()
-        return first_lsn
+        return last_lsn - len(encoded) + 1
 
     def _has_place(self, claim: int) -> bool:
         return self._admitted == 0 or self._admitted + claim <= self._options.queue_bytes
@@ -318,8 +312,9 @@ class LogWriter:
 
     def _start_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="nyala-wal", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="nyala-wal", daemon=True)
+            thread.start()  # which fails where a process may have no more threads
+            self._thread = thread
 
     def _run(self) -> None:
         try:
@@ -376,10 +371,7 @@ class LogWriter:
     def _hand_over(self) -> None:
         """Count what was written; wake the next leader, then those whose records are on the disk."""
         with self._mutex:
-            while self._done:
-                group = self._done.pop()
-                self._admitted -= group.claims
-                self.counters.add(group)
+            self._count_done()
             if self._turn.locked():
                 self._space.notify_all()
             if not self._waiting:
@@ -391,10 +383,19 @@ class LogWriter:
             link(served)
         served[0].come()
 
+    def _count_done(self) -> None:
+        """Give the queue the places of what is on the disk; under the mutex, in whichever thread comes first."""
+        while self._done:
+            self.counters.add(self._done[0])
+            self._admitted -= self._done[0].claims
+            del self._done[0]
+
     def _write_next(self) -> None:
         """Write and sync all that waits. After a failure it says so in ``failed``; raises only what interrupts it."""
         try:
-            self._taken = self._taken or self._take()
+            self._repeatable = True
+            if self._taken is None:
+                self._take()
             if self._taken is not None:
                 self._write(self._taken)
         except BaseException as error:
@@ -407,11 +408,12 @@ class LogWriter:
         finally:
             self._repeatable = False
 
-    def _take(self) -> TakenGroup | None:
-        """Take all that waits, and its place in the newest segment; None when there is nothing to write."""
+    def _take(self) -> None:
+        """Take all that waits, and its place in the newest segment, if there is something to write."""
         with self._mutex:
             if not self._queue or self.failed:
-                return None
+                return
+            self._repeatable = False
             records = self._queue[:GROUP_RECORDS_MAX]
             del self._queue[: len(records)]
             newborn, self._newborn = self._newborn, []
@@ -421,7 +423,8 @@ class LogWriter:
             claims, size = extent + GROUP_HEADER_BYTES * len(records), extent + GROUP_HEADER_BYTES
             self._claimed -= claims
             first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
-            return TakenGroup(records, first_lsn, claims, segment, segment.take(size), size, newborn)
+            self._taken = TakenGroup(records, first_lsn, claims, segment, segment.take(size), size, newborn)
+            self._repeatable = True
 
     def _write(self, group: TakenGroup) -> None:
         """Write and sync a group. While ``_repeatable``, all that it has changed may be changed again."""
@@ -442,8 +445,7 @@ class LogWriter:
         group.segment.file.sync()
         group.segment.check()
         self._repeatable = False
-        self._crc = crc
-        self._taken = None
+        self._crc, self._taken = crc, None
         self._done.append(group)
         self._segments.reach(last_lsn)
         self.written_lsn = self.durable_lsn = last_lsn

@@ -10,8 +10,8 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop, LogReader
-from nyala.engine.wal.writer import WalOptions
 from nyala.schemas.errors import CorruptionError
 
 STORE = bytes(range(16))

@@ -7,8 +7,8 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.wal.format import MalformedError, SegmentHeader, decode_group_header, decode_records, seed_of
 from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop
-from nyala.engine.wal.writer import WalOptions
 
 STORE = bytes(range(16))
 RECORDS = [(1, 0x1000, b"abc"), (2, 0x2000, b"defghijk"), (3, 0x3000, b"")]

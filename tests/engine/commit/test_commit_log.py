@@ -13,7 +13,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.wal.log import WriteAheadLog
-from nyala.schemas.errors import InvalidArgumentError, UnavailableError
+from nyala.schemas.errors import InternalError, InvalidArgumentError, UnavailableError
 from nyala.schemas.write import Durability, WriteCommand
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject, batch
@@ -160,4 +160,80 @@ def test_an_interrupted_wait_does_not_hold_up_later_writes(monkeypatch: pytest.M
         subject.store.write(UPSERT, batch([(1, 1, "")]))
     within_seconds(lambda: subject.store.write(UPSERT, batch([(2, 2, "")])))
     assert [row[0] for row in subject.scan(ordered=True)] == [1, 2]
+    subject.store.close()
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Raise KeyboardInterrupt when such a method of the log has returned something, once."""
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            found = real(*arguments)
+            if found is not None or real.__name__ == "reserve":
+                for interrupt in interrupts:
+                    raise interrupt
+            return found
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(WriteAheadLog, name, interrupted(getattr(WriteAheadLog, name)))
+
+
+def interrupt_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nyala.engine.commit.commit_log.Commit", interrupted)
+
+
+@pytest.mark.parametrize("keys", [(1,), (1, 2)], ids=["row", "batch"])
+@pytest.mark.parametrize(
+    "interrupt",
+    [lambda patch: interrupt_after(patch, "append_all", "append_at_once"), interrupt_commit],
+    ids=["enqueued", "stamped"],
+)
+def test_an_interrupt_between_the_log_and_memory_stops_the_store(
+    monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[pytest.MonkeyPatch], None], keys: tuple[int, ...]
+) -> None:
+    subject = Subject()
+    subject.upsert(0)
+    rows = batch([(key, key, "") for key in keys])
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        with pytest.raises((InternalError, KeyboardInterrupt)) as caught:
+            subject.store.write(UPSERT, rows)
+    assert str(caught.value) == "a commit was logged but could not be applied; restart the store"
+
+    def refused() -> None:
+        with pytest.raises(UnavailableError, match="restart"):
+            subject.store.write(UPSERT, rows)
+        with pytest.raises(UnavailableError, match="could not be applied"):
+            subject.store._log.settle()
+        ended.append(True)
+
+    ended: list[bool] = []
+    within_seconds(refused)
+    assert ended
+    assert [row[0] for row in subject.scan()] == [0]
+    subject.restart()
+    assert [row[0] for row in subject.scan(ordered=True)] == [0, *keys]
+    assert subject.store._wal.last_lsn == 2
+    subject.store.close()
+
+
+@pytest.mark.parametrize("durability", [Durability.FSYNC, Durability.OS])
+def test_an_interrupt_before_the_log_changes_nothing(monkeypatch: pytest.MonkeyPatch, durability: Durability) -> None:
+    subject = Subject()
+    subject.upsert(0)
+    writer = subject.store._wal._ready
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, "reserve")
+        with pytest.raises(KeyboardInterrupt):
+            subject.store.write(WriteCommand(table="t", durability=durability), batch([(1, 1, ""), (2, 2, "")]))
+    assert not writer._reserved and subject.store._mvcc.in_flight_count == 0
+    subject.upsert(3)
+    within_time(lambda: writer._admitted == 0 == writer._claimed)
+    assert [row[0] for row in subject.scan(ordered=True)] == [0, 3]
     subject.store.close()

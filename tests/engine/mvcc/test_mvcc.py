@@ -32,6 +32,23 @@ def test_commits_are_finished_together(mvcc: MvccManager) -> None:
     assert mvcc.now() > third and mvcc.in_flight_count == 1
 
 
+def test_a_start_that_is_interrupted_leaves_nothing_in_flight(
+    mvcc: MvccManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InterruptedLock:
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(mvcc, "_mutex", InterruptedLock())
+    with pytest.raises(KeyboardInterrupt):
+        mvcc.start_all(2)
+    assert mvcc.in_flight_count == 0
+    mvcc.wait_for(mvcc.now(), 0)
+
+
 def test_a_commit_in_flight_is_not_seen(mvcc: MvccManager) -> None:
     before = mvcc.snapshot()
     commit = mvcc.start()

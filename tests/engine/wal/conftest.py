@@ -6,8 +6,8 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop
-from nyala.engine.wal.writer import WalOptions
 
 STORE = bytes(range(16))
 

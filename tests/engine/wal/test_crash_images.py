@@ -15,9 +15,9 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop, LogReader
 from nyala.engine.wal.segments import NewSegment, SegmentInfo, SegmentList
-from nyala.engine.wal.writer import WalOptions
 from nyala.schemas.errors import CorruptionError, UnavailableError
 
 STORE = bytes(range(16))

@@ -8,7 +8,7 @@ import pytest
 
 from nyala.engine.fs import FileSystem, MemoryFileSystem
 from nyala.engine.wal.log import WriteAheadLog
-from nyala.engine.wal.writer import WalOptions
+from nyala.engine.wal.options import WalOptions
 from nyala.schemas.errors import StorageFullError, UnavailableError
 from tests.doubles.faulty import WRITES, FaultRule, FaultyFileSystem
 

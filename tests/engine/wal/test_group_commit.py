@@ -1,6 +1,7 @@
 """Who writes a group: a writer that waits, for all that wait; the log's thread only where nobody does."""
 
 import errno
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.turn import Turn, link
+from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import UnavailableError
 
 WRITERS = 8
@@ -234,6 +236,80 @@ def test_an_interruption_after_an_error_of_the_disk_stops_the_log(log: WriteAhea
     with pytest.raises(UnavailableError, match="restart to recover"):
         log.wait(appended(log, b"x"))
     assert syncs.threads == [threading.current_thread().name]
+
+
+class InterruptedLock:
+    """A lock; whoever takes it in the function ``where`` is interrupted, once, before it is taken."""
+
+    def __init__(self, lock: threading.Lock, where: str) -> None:
+        self._lock, self._where = lock, where
+
+    def __enter__(self) -> None:
+        if sys._getframe(1).f_code.co_name == self._where:
+            self._where = ""
+            raise KeyboardInterrupt
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_leader_interrupted_before_it_takes_a_group_leaves_it_to_another(
+    log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.engine.wal.writer._LINGER_SECONDS", 10)
+    writer = log._ready
+    monkeypatch.setattr(writer, "_mutex", InterruptedLock(writer._mutex, "_take"))
+    lsn = appended(log, b"second")
+    with pytest.raises(KeyboardInterrupt):
+        log.wait(lsn)
+    until(lambda: log.durable_lsn == lsn)
+    assert log.failed is None
+
+
+def test_a_leader_interrupted_while_it_hands_over_leaves_no_writer_without_a_place(
+    bench: Any, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.engine.wal.writer._RECHECK_SECONDS", 0.01)
+    log, _ = bench.open(segment_bytes=1 << 16, queue_bytes=4096)
+    log.wait(appended(log, b"first"))
+    writer = log._ready
+    lsn = appended(log, b"a" * 3000)
+    other = threading.Thread(target=lambda: appended(log, b"b" * 3000))
+    interrupts, hand_over = iter([KeyboardInterrupt]), LogWriter._hand_over
+
+    def interrupted(writer: LogWriter) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for interrupt in interrupts:
+                raise interrupt
+        hand_over(writer)
+
+    def start_other() -> None:
+        syncs.before = lambda: None
+        other.start()
+        until(lambda: bool(writer._space._waiters))  # pyright: ignore[reportAttributeAccessIssue]
+
+    monkeypatch.setattr(LogWriter, "_hand_over", interrupted)
+    syncs.before = start_other
+    with pytest.raises(KeyboardInterrupt):
+        log.wait(lsn)
+    other.join(10)
+    assert not other.is_alive(), "it waits for a place that it has"
+    until(lambda: log.durable_lsn == log.last_lsn == 3)
+    assert log.stats().records == 3 and writer._admitted == 0
+
+
+def test_a_log_whose_thread_cannot_start_starts_it_later(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = bench.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", staticmethod(raising(RuntimeError("no more threads"))))
+        with pytest.raises(RuntimeError):
+            appended(log, b"x")
+    writer = log._ready
+    assert (log.last_lsn, writer._admitted, writer._claimed) == (0, 0, 0)
+    lsn = appended(log, b"y")
+    until(lambda: log.durable_lsn == lsn)
+    assert [payload for _, _, payload in bench.open()[1]] == [b"y"]
 
 
 def test_many_writers_and_a_rolling_log(bench: Any) -> None:

@@ -17,8 +17,8 @@ from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal import writer
 from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop
-from nyala.engine.wal.writer import WalOptions
 from nyala.schemas.errors import CorruptionError, InternalError, StorageFullError, UnavailableError
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 
