@@ -13,6 +13,8 @@ from .idle_streams import IdleStreams
 
 _SESSION = b'{"session":1}'
 _NO_COLUMNS = pa.schema([])
+_REFUSALS = (InvalidArgumentError, InternalError)
+"""How a server answers that knows no sessions. What is wrong with a request comes as an answer."""
 
 
 class _Session:
@@ -46,6 +48,8 @@ class Sessions:
         self._client = client
         self._idle = IdleStreams[_Session]()
         self._is_known_here = True
+        self.have_answered = False
+        """Whether the server is known to take them."""
 
     def ask(self, request: bytes) -> bytes | None:
         """Return the answer to a request that may be sent twice; None if the server is too old for sessions.
@@ -53,21 +57,27 @@ class Sessions:
         If a session that was idle breaks, use a new one, once.
 
         Raises:
-            UnavailableError: the server cannot be reached.
+            UnavailableError: the server cannot be reached, or refuses a session where it took others: something between
+                may have broken it, after the request was carried out.
         """
         if not self._is_known_here:
             return None
         idle = self._idle.borrow(None)
         if idle:
-            with suppress(UnavailableError, UnauthenticatedError):  # it may have ended with its token
+            with suppress(UnavailableError, UnauthenticatedError, *_REFUSALS):  # it may have ended with its token
                 return self._answer(idle, request)
         try:
             with as_store_errors():
                 session = _Session(self._client)
-            return self._answer(session, request)
-        except (InvalidArgumentError, InternalError):  # what is wrong with a request comes as an answer
+            answer = self._answer(session, request)
+        except _REFUSALS as error:
+            if self.have_answered:
+                self.have_answered = False  # refused again, it is an older server by now
+                raise UnavailableError(f"the server took no session: {error.message}") from None
             self._is_known_here = False
             return None
+        self.have_answered = True
+        return answer
 
     def _answer(self, session: _Session, request: bytes) -> bytes:
         try:

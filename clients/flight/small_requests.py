@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic_core import to_json as json_of
 
 from ...schemas.description import TableDescription
-from ...schemas.errors import InvalidArgumentError, error_of
+from ...schemas.errors import InvalidArgumentError, UnavailableError, error_of
 from ...schemas.literal import to_json
 from ...schemas.scan import ScanSpec
 from ...schemas.service import UNDECIDED, ScanStream, Undecided
@@ -109,10 +109,15 @@ class SmallRequests:
         answer = self._sessions.ask(request(first, b'{"seq":%d}' % seq, batch.serialize().to_pybytes()))
         return UNDECIDED if answer is None else WriteResult.model_validate_json(_checked(answer)[1])
 
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the server is known to take single rows by sessions."""
+        return self._sessions.have_answered
+
     def write_row(
         self, command: WriteCommand, writer: str, row: Mapping[str, Any], seq: int
     ) -> WriteResult | Undecided:
-        """Write one row, as Python values by column; else like ``write``."""
+        """Write one row, as Python values by column, to a server that ``takes_rows``; else like ``write``."""
         cells = cells_to_json(row.values())
         first = self._lines.of_row(command, writer, tuple(row)) if cells is not None else None
         if first is None:
@@ -124,8 +129,8 @@ class SmallRequests:
         if len(second) > _BYTES_MAX:
             return UNDECIDED
         answer = self._sessions.ask(request(first, second))
-        if answer is None:
-            return UNDECIDED
+        if answer is None:  # another way would have another number, and an earlier attempt may have arrived
+            raise UnavailableError("the server takes no sessions any more; whether it wrote the row is unknown")
         said, line, _ = _checked(answer)
         return UNDECIDED if "as_batch" in said else WriteResult.model_validate_json(line)
 

@@ -122,6 +122,8 @@ class FlightStore(Verbs):
         """See RowWriter."""
         if not self._retries or command.writer is not None or command.commit is not CommitMode.BATCH:
             return UNDECIDED
+        if not self._small.takes_rows:  # the general way finds out, and repeats under one number whatever it finds
+            return UNDECIDED
         writer = self._writers.borrow()
         name, number = writer.name, writer.next_number()
         assert name is not None, "borrowed writers have names"

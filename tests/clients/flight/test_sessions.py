@@ -154,6 +154,51 @@ def test_a_broken_session_is_replaced_and_a_write_is_applied_once(served: Served
     assert len(served.database.commits("t")) == 6
 
 
+class Replies:
+    """What becomes of each request in a session: ``lost`` is carried out without an answer, ``refused`` is not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *fates: str) -> None:
+        self.fates = list(fates)
+        real = sessions._Session.ask
+
+        def ask(session: sessions._Session, request: bytes) -> bytes:
+            fate = self.fates.pop(0) if self.fates else "answered"
+            if fate == "refused":
+                raise fl.FlightInternalError("stream reset")
+            answer = real(session, request)
+            if fate == "lost":
+                raise fl.FlightUnavailableError("the connection broke")
+            return answer
+
+        monkeypatch.setattr(sessions._Session, "ask", ask)
+
+
+@pytest.mark.parametrize("fates", [["lost", "refused"], ["refused", "lost", "refused"], ["lost", "lost", "lost"]])
+def test_a_row_whose_session_is_reset_is_applied_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch, fates: list[str]
+) -> None:
+    assert served.table.get((1, AT)) == row(1)
+    replies = Replies(monkeypatch, *fates)
+    assert served.table.insert([row(100)]).applied == 1
+    assert not replies.fates
+    assert len(served.database.commits("t")) == 2
+    served.server.counts.clear()
+    assert served.table.insert([row(101)]).applied == 1
+    assert "put" not in served.server.counts
+
+
+def test_a_row_is_not_sent_another_way_to_a_server_that_has_no_sessions_any_more(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert served.table.get((1, AT)) == row(1)
+    Replies(monkeypatch, "lost", *["refused"] * 10)
+    with pytest.raises(nyala.UnavailableError, match="takes no sessions any more"):
+        served.table.insert([row(100)])
+    assert served.table.get((100, AT)) == row(100)
+    assert served.table.insert([row(101)]).applied == 1
+    assert len(served.database.commits("t")) == 3
+
+
 def test_errors_are_those_of_the_store(served: Served) -> None:
     with pytest.raises(nyala.RowErrors) as caught:
         served.table.insert([row(1), row(500)])
