@@ -138,6 +138,7 @@ def _number_rows(key: int, columns: int, is_first: bool, count: int, scratch: in
     valid, null = field_of(column, VALID), field_of(key, KEY_NULL)
     group, digit = view_i32(scratch + _GROUPS, count), view_i64(scratch + _CELLS, count)
     numbers, is_coded = field_of(key, KEY_NUMBERS), field_of(column, FORM) == AS_CODES
+    limit = null  # a cell that was changed may lie outside the range, and even have the number of NULL
     if is_coded and is_first and valid == 0:
         copy_bytes(scratch + _GROUPS, field_of(column, TARGET), 4 * count)
         return 0
@@ -147,14 +148,14 @@ def _number_rows(key: int, columns: int, is_first: bool, count: int, scratch: in
         for i in range(count):
             digit[i] -= low
     if valid != 0:
-        known = view_u8(valid, count)
+        known, limit = view_u8(valid, count), numbers
         for i in range(count):
-            digit[i] = digit[i] if known[i] else null
+            digit[i] = (digit[i] if digit[i] < null else numbers) if known[i] else null
     least = greatest = np.int64(0)
     for i in range(count):
         least = min(least, digit[i])
         greatest = max(greatest, digit[i])
-    if least < 0 or greatest >= numbers:
+    if least < 0 or greatest >= limit:
         return UNDECIDED
     for i in range(count):
         group[i] = np.int32(digit[i] if is_first else group[i] * numbers + digit[i])

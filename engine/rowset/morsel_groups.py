@@ -59,6 +59,8 @@ def _key(column: ColumnSchema, number: int, planned: MorselColumn, zones_of: Cal
     if planned.dictionary is not None:
         return Key(number, kind, has_null, planned.dictionary)
     physical = physical_of(kind)
+    if physical is PhysicalType.INT128:
+        raise NoSlotsError
     low, high = (0, 1) if physical is PhysicalType.BOOL else _integer_range(zones_of(column.id))
     return Key(number, kind, has_null, None, low, high, physical.dtype)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -35,6 +36,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "double": (pa.float64(), REALS),
     "flag": (pa.bool_(), [True, False, None]),
     "text": (pa.string(), ["", "a", "b", "ab", "c", None]),
+    "wide": (pa.decimal128(20, 2), [Decimal("0.00"), Decimal("0.01"), Decimal("1.00"), None]),
     "any": (pa.string(), [f"plain {number}" for number in range(50)]),
 }
 ENCODINGS = {"small": "run_length", "word": "frame_of_reference", "double": "alp", "any": "plain"}
@@ -48,6 +50,7 @@ LITERALS = {
     "double": ["0.0", "-0.0", "1.5", "1e308"],
     "flag": ["true", "false"],
     "text": ["''", "'a'", "'ab'", "'zz'"],
+    "wide": ["0", "0.01", "1"],
     "any": ["'plain 3'"],
 }
 
@@ -126,7 +129,9 @@ def some_aggregate(random: Random) -> tuple[dict[str, tuple[str, str]], list[str
         name = random.choice([name for name in VALUES if name != "any"])
         functions = ["count", "min", "max"] + ["sum", "avg"] * (name not in ("flag", "text"))
         measures[f"m{number}"] = (name, random.choice(functions))
-    return measures, random.sample(["tiny", "sure", "flag", "text", "small", "any"], random.choice([0, 0, 1, 1, 2]))
+    return measures, random.sample(
+        ["tiny", "sure", "flag", "text", "small", "any", "wide"], random.choice([0, 0, 1, 1, 2])
+    )
 
 
 def agree(read: Callable[[], pa.Table], monkeypatch: pytest.MonkeyPatch, what: object) -> None:
@@ -171,6 +176,18 @@ def test_integers_outside_the_zone_maps_are_grouped_another_way(store: Store, wa
     table.update({"k": [5], "g": [-1_000_000]})
     assert groups() == [-1_000_000, 0, 1, 2]
     assert (ways["fold"], ways["no fold"]) == (1, 1)
+
+
+def test_an_integer_just_above_the_zone_maps_is_not_null(store: Store, ways: Counter[str]) -> None:
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("g", pa.int32())])
+    table = Database(store).create_table("t", schema, ["k"])
+    table.insert({"k": list(range(2_000)), "g": [*(n % 3 for n in range(1_999)), None]})
+    table.maintain("flush")
+    table.update({"k": [5], "g": [3]})
+    found = table.scan(where="k > 2").aggregate({"n": ("*", "count")}, ["g"]).to_pylist()
+    counts = {row["g"]: row["n"] for row in found}
+    assert (counts[3], counts[None]) == (1, 1)
+    assert ways["no fold"] == 1
 
 
 def test_a_damaged_block_is_reported(store: Store) -> None:
