@@ -92,10 +92,11 @@ class PointScans:
     def _plan(
         self, spec: ScanSpec, version: TableVersion, names: Sequence[str], values: Sequence[Any]
     ) -> PointScan | None:
-        form = names, tuple(map(type, values)), None if spec.columns is None else tuple(spec.columns)
+        columns = None if spec.columns is None else tuple(spec.columns)
+        form = type(spec.where), names, tuple(map(type, values)), columns
         known = version.point_scans
-        if form in known:
-            return known[form]
+        if (found := known.get(form, UNDECIDED)) is not UNDECIDED:  # one look: another thread may clear it
+            return found
         plan = self._new_plan(spec, version, names, values)
         if plan is not None or set(names) != {column.name for column in version.schema.key}:
             if len(known) >= _PLANS_MAX:
@@ -122,7 +123,7 @@ class PointScans:
             return None
         read = version.point_plan.columns_of(columns)
         kinds = [(read.ids.index(column.id), column.logical) for column in columns]
-        cells = tuple((i, kind.arrow, _PACKED.get(physical_of(kind.arrow))) for i, kind in kinds)
+        cells = tuple((i, kind.arrow, _packed(kind.arrow)) for i, kind in kinds)
         return PointScan(order, read, cells, pa.schema([column.field for column in columns]))
 
 
@@ -132,6 +133,15 @@ def _packed_single(cell: float) -> bytes:
     return _SINGLE(cell)
 
 
+def _packed(kind: pa.DataType) -> Callable[[Any], bytes] | None:
+    return _wide if pa.types.is_decimal(kind) else _PACKED.get(physical_of(kind))
+
+
+def _wide(cell: int) -> bytes:
+    """Arrow's decimals have 16 bytes, whatever their digits."""
+    return cell.to_bytes(16, "little", signed=True)
+
+
 _SINGLE = Struct("<f").pack
 _PACKED: dict[PhysicalType, Callable[[Any], bytes]] = {
     PhysicalType.BOOL: Struct("<?").pack,
@@ -139,7 +149,6 @@ _PACKED: dict[PhysicalType, Callable[[Any], bytes]] = {
     PhysicalType.INT16: Struct("<h").pack,
     PhysicalType.INT32: Struct("<i").pack,
     PhysicalType.INT64: Struct("<q").pack,
-    PhysicalType.INT128: lambda cell: cell.to_bytes(16, "little", signed=True),
     PhysicalType.FLOAT32: _packed_single,
     PhysicalType.FLOAT64: Struct("<d").pack,
 }

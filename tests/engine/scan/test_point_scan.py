@@ -28,6 +28,8 @@ SCHEMA = pa.schema(
         pa.field("name", pa.string(), False),
         ("flag", pa.bool_()),
         ("cost", pa.decimal128(20, 3)),
+        ("cents", pa.decimal128(9, 2)),
+        ("price", pa.decimal128(18, 2)),
         ("day", pa.date32()),
         ("at", pa.timestamp("us")),
         ("x", pa.float32()),
@@ -38,7 +40,8 @@ NAMES = ["", "a", "\u00e4 b", "it is", "-- x"]
 
 
 def row(k: int, name: str) -> dict[str, Any]:
-    cells = True, decimal.Decimal("-1.125"), dt.date(1, 1, 1), dt.datetime(9999, 12, 31), 0.5, b"\x00\xff"
+    costs = [decimal.Decimal(each) for each in ("-1.125", "-7.25", "1234567890123456.78")]
+    cells = True, *costs, dt.date(1, 1, 1), dt.datetime(9999, 12, 31), 0.5, b"\x00\xff"
     values = cells if k % 3 else (None,) * len(cells)
     return dict(zip(SCHEMA.names, (k, name, *values), strict=True))
 
