@@ -41,6 +41,9 @@ _SMALL = 16
 _SPARSE = 4
 """A dictionary with this many values per row is not worth comparing as a whole."""
 
+_ANSWERS_MAX = 64
+"""Dictionaries whose results a filter keeps. Each keeps its dictionary in memory, also after its file is gone."""
+
 
 def select(bound: BoundFilter, vectors: Mapping[int, Vector], row_count: int) -> np.ndarray:
     """Return one bool a row: where ``bound`` is TRUE, neither false nor unknown.
@@ -126,6 +129,8 @@ def answers_of_values(leaf: Leaf, dictionary: BytesVector, row_count: int, answe
             return None
         known = (dictionary, _cells(leaf, dictionary))
         if len(dictionary) > _SMALL:
+            if len(answers) >= _ANSWERS_MAX:  # files and deltas come and go, with their dictionaries
+                answers.clear()
             answers[place] = known
     return known[1]
 
