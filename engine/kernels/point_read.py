@@ -82,7 +82,8 @@ def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch:
         page = pages + column * (8 * PLACE_FIELDS)
         found = _read_place(page, row, target + column * CELL_BYTES, nulls + column, scratch)
         if found < 0:
-            return found
+            null_count = found
+            break
         null_count += found
     store_u64(scratch + 8 * FREE, texts)
     return null_count

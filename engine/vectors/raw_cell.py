@@ -25,7 +25,8 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _LAST_DAY = dt.date.max.toordinal()
 _SINGLE = Struct("<f")
-_EXACT = decimal.Context(prec=76, traps=[decimal.InvalidOperation])
+_DIGITS_MAX = 76
+_EXACT = decimal.Context(prec=_DIGITS_MAX, traps=[decimal.InvalidOperation])
 
 
 def raw_number(item: Any) -> Any:
@@ -120,6 +121,8 @@ def _raw_text(value: Any, length: int) -> bytes | None:
 
 def _raw_decimal(value: Any, kind: LogicalType) -> int | None:
     if type(value) is not decimal.Decimal or not value.is_finite():
+        return None
+    if value.adjusted() > _DIGITS_MAX:  # integers of so many digits would take long to make
         return None
     try:
         shifted = value.scaleb(kind.scale, _EXACT)
