@@ -38,7 +38,7 @@ def undocumented(module: ModuleType) -> Iterator[str]:
 
 
 def _undocumented_methods(kind: type) -> Iterator[str]:
-    for name, member in vars(kind).items():
+    for name, member in list(vars(kind).items()):  # documenting one may build it
         function = getattr(member, "func", getattr(kind, name))  # partialmethod and cached_property show their function
         is_method = callable(member) or hasattr(member, "__get__")
         if not name.startswith("_") and is_method and not inspect.getdoc(function):

@@ -13,8 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the helper modules beside this file
 
 from fake_store import FakeStore
+from raw_session import Session
 from served import SCHEMA, Served
-from sessions import Session
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_session import Session, error_code, row_line
 from served import Served
-from sessions import Session, error_code, row_line
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions

@@ -13,9 +13,9 @@ import pyarrow.flight as fl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from raw_session import Session, as_base64, error_code, row_line, short_scan, wait_for, write_line
 from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
-from sessions import Session, as_base64, error_code, row_line, short_scan, wait_for, write_line
 
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.service import StoreService
