@@ -35,7 +35,7 @@ def open_store(path: Path) -> Database:
 def free_log(db: Database) -> None:
     """Let the log tell no more of what is in files."""
     filler = db.create_table("filler", SCHEMA, primary_key=["k"])
-    for number in range(3):
+    for number in range(60):  # a segment that was made for two large records may have room for many more
         filler.upsert({"k": [number], "v": [1], "s": ["x" * 60_000], "n": [1]})
     filler.maintain("flush")
     db.drop_table("filler")
