@@ -45,7 +45,7 @@ SERVE = """
 import os, signal
 from nyala.flight_server import lifecycle
 run_server = lifecycle.run_server
-def run(open_store, listen, config, announce, security):
+def run(open_store, listen, config, announce, security, exit_code=int):
     assert security is None
     run_server(open_store, listen, config, lambda location: (report(), os.kill(os.getpid(), signal.SIGTERM)))
 lifecycle.run_server = run

@@ -70,7 +70,7 @@ def functions(offered: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         if not inspect.isclass(value):
             yield from [(name, value)] if callable(value) else []
             continue
-        for member, how in vars(value).items():
+        for member, how in list(vars(value).items()):  # reading hints may build a model
             function = getattr(how, "__func__", None) or getattr(how, "fget", None) or how
             function = how.func if isinstance(how, cached_property) else function
             if not member.startswith("_") and inspect.isfunction(function):
