@@ -20,7 +20,7 @@ P1, P2, P3, P4, P5 = (
         0x27D4EB2F165667C5,
     )
 )
-_STRIPE = 32
+STRIPE = 32
 
 
 def mix_ints(values: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -53,7 +53,7 @@ def mix_bytes(cells: pa.Array, states: np.ndarray) -> np.ndarray:
 def _mix_digits(digits: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     """Return the hashes of rows of bytes (n by length)."""
     length = digits.shape[1]
-    at = length - length % _STRIPE
+    at = length - length % STRIPE
     mixed = _mix_stripes(digits[:, :at], seeds) if at else seeds + P5
     mixed = mixed + np.uint64(length)
     while at + 8 <= length:

@@ -14,15 +14,13 @@ from typing import Any
 from ...schemas.column import ColumnSchema
 from ...schemas.literal import from_json
 from ...schemas.partition_schema import HashSchema, PartitionSchema
-from .router import NOWHERE
+from . import hashing
+from .router import NOWHERE, SPARK_SEED
 
 _BYTES_MAX = 128
 """Longer cells go to numpy."""
-_SPARK_SEED = 42
 _MASK = (1 << 64) - 1
-_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
-_STRIPE = 32
+_P1, _P2, _P3, _P4, _P5 = map(int, (hashing.P1, hashing.P2, hashing.P3, hashing.P4, hashing.P5))
 
 
 class KeyRouter:
@@ -65,7 +63,7 @@ class KeyRouter:
         return begun if begun == bisect_right(self._uppers, cells) else NOWHERE
 
     def _bucket(self, level: HashSchema, values: Sequence[Any]) -> int:
-        state = _mix_int(level.seed, _SPARK_SEED) if level.seed else _SPARK_SEED
+        state = _mix_int(level.seed, SPARK_SEED) if level.seed else SPARK_SEED
         for column_id in level.columns:
             place = self._places[column_id]
             value, kind = values[place], self._kinds[place]
@@ -101,7 +99,7 @@ def _mix_long(value: int, state: int) -> int:
 def _mix_bytes(data: bytes, state: int) -> int:
     """Return the XXH64 of bytes, seeded with ``state``."""
     length = len(data)
-    at = length - length % _STRIPE
+    at = length - length % hashing.STRIPE
     mixed = _mix_stripes(data[:at], state) if at else state + _P5
     mixed = (mixed + length) & _MASK
     while at + 8 <= length:

@@ -18,7 +18,7 @@ from .key_cells import any_value, big_endian, integers, stored_cells
 
 NOWHERE = -1
 """The tablet of a row that no range covers."""
-_SPARK_SEED = 42
+SPARK_SEED = 42
 _LONG_DIGITS = 18
 
 
@@ -64,7 +64,7 @@ class TabletRouter:
         return combined
 
     def _buckets(self, level: HashSchema, cells: dict[int, pa.Array], count: int) -> np.ndarray:
-        states = np.full(count, _SPARK_SEED, np.uint64)
+        states = np.full(count, SPARK_SEED, np.uint64)
         if level.seed:
             states = mix_ints(np.full(count, level.seed, np.int32), states)
         for column_id in level.columns:
