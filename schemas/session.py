@@ -127,7 +127,10 @@ def _literal(cell: dict[str, Any]) -> Any:
         ((name, value),) = cell.items()
         return _FROM_LITERALS[name](value)
     except (ValueError, TypeError, ArithmeticError, KeyError):
-        raise InvalidArgumentError(f"a cell of the row is none: {cell!s:.100}") from None
+        raise InvalidArgumentError(
+            f"the row has a cell of an unknown form, {cell!s:.100}: give JSON's own values, or one of "
+            f'{", ".join(_FROM_LITERALS)}, such as {{"date": "2014-01-01"}}'
+        ) from None
 
 
 _FROM_LITERALS: dict[str, Callable[[Any], Any]] = {

@@ -69,7 +69,9 @@ class Supervisor:
                 child.start()
             for child in self._children:
                 if (code := child.wait_until_ready()) is not None:
-                    raise UnavailableError(f"the process {child.name} could not start: it ended with code {code}")
+                    raise UnavailableError(
+                        f"the process {child.name} could not start: it ended with code {code}; its lines above say why"
+                    )
             return Servers(placement, credentials=NO_CREDENTIALS, threads=_THREADS * self.count)
         except BaseException:
             self.stop()

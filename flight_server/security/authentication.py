@@ -160,7 +160,7 @@ class Authentication:
     def _by_header(self, given: Sequence[str | bytes]) -> Identity:
         text = _text(given[0])
         if len(given) > 1 or len(text) > _BYTES_MAX or text[: len(_BEARER)].lower() != _BEARER:
-            raise UnauthenticatedError('the header "authorization" must be one, of the form "Bearer TOKEN"')
+            raise UnauthenticatedError('send one header "authorization", of the form "Bearer TOKEN"')
         identity = self._of_token(text[len(_BEARER) :].strip())
         if identity is None:
             raise UnauthenticatedError(_BAD_TOKEN)

@@ -134,7 +134,7 @@ def _read(path: Path) -> tuple[dict[str | None, jwt.PyJWK], dict[str | None, str
     except OSError as error:
         raise InvalidArgumentError(f"the JWK set {path} cannot be read: {error.strerror}") from None
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        raise InvalidArgumentError(f'{path} is not a JWK set: {{"keys": [...]}} with public keys') from None
+        raise InvalidArgumentError(f'{path} is not a JWK set: write public keys into {{"keys": [...]}}') from None
     if len(keys) < len(found) or (None in keys and len(keys) > 1):
         raise InvalidArgumentError(f"the keys in {path} need different ids (kid)")
     if strange := sorted({key.key_type or "" for key in found} - _ALGORITHMS_OF.keys()):
