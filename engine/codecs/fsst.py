@@ -18,7 +18,7 @@ from ..vectors.vector import BytesVector, Vector
 from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count_in
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, require
 
-_SAMPLE_BYTES = 16 << 10
+_SAMPLE_BYTES = 24 << 10
 _TAIL_BYTES = 8
 
 

@@ -1,8 +1,9 @@
 """FSST: strings as codes of one byte, each for a symbol of up to 8 bytes; any string is decoded alone.
 
 Boncz, Neumann, Leis, "FSST: Fast Random Access String Compression", VLDB 2020. Code 255 is an escape: the byte behind
-it stands for itself. A table of up to 255 symbols is found in five rounds: a sample is encoded with the symbols so far,
-and those symbols and pairs of neighbours that would have saved most become the next table.
+it stands for itself. A table of up to 255 symbols is found in rounds: a sample is encoded with the symbols so far, and
+those symbols and pairs of neighbours that would have saved most become the next table. The last round takes no pairs:
+a pair and its halves would both have a place, and only one of them uses.
 
 Block layout, little-endian, for up to 1,024 rows::
 
@@ -53,7 +54,8 @@ _BEST_FIELDS = 3
 CODER_BYTES = _BEST + 8 * _BEST_FIELDS * 256
 """Room that a coder needs, zeroed."""
 
-_ROUNDS = 5
+_ROUNDS = 8
+"""A symbol doubles in a round at most; those that follow three take symbols apart that were cut in a bad place."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _TRIPLE = np.uint64(0xFFFFFF)
 
@@ -131,7 +133,7 @@ def train(coder: int, offsets: int, data: int, data_end: int, rows: int, step: i
     starts = view_i32(offsets, rows + 1)
     counts, pairs = view_i64(coder + _COUNTS, _CODES), view_u16(coder + _PAIRS, _CODES * _CODES)
     count = np.int64(0)
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         _index_symbols(coder, count)
         counts[:] = 0
         pairs[:] = 0
@@ -148,22 +150,24 @@ def train(coder: int, offsets: int, data: int, data_end: int, rows: int, step: i
                     pairs[before * _CODES + code] += 1
                 before = code
                 place += np.int64(load_u64(coder + _LENGTHS + 8 * code))
-        count = _take_best(coder)
+        count = _take_best(coder, number < _ROUNDS - 1)
     _index_symbols(coder, count)
     return count
 
 
 @kernel
-def _take_best(coder: int) -> int:
-    """Make those symbols and pairs the table that saved, or would have saved, most bytes; return how many."""
+def _take_best(coder: int, has_pairs: bool) -> int:
+    """Make those symbols, and pairs, the table that saved, or would have saved, most bytes; return how many."""
     texts, lengths = view_u64(coder + _TEXTS, _CODES), view_i64(coder + _LENGTHS, _CODES)
     counts, pairs = view_i64(coder + _COUNTS, _CODES), view_u16(coder + _PAIRS, _CODES * _CODES)
     best = view_u64(coder + _BEST, _BEST_FIELDS * 256)
     found = np.int64(0)
     for left in range(_CODES):
-        if counts[left] == 0:
-            continue
+        if counts[left] <= 1:
+            continue  # it takes more bytes than it saves
         found = _offer(best, found, texts[left], lengths[left], counts[left] * lengths[left])
+        if not has_pairs:
+            continue
         for right in range(_CODES):
             together = np.int64(pairs[left * _CODES + right])
             length = lengths[left] + lengths[right]

@@ -93,13 +93,13 @@ STORED = {
         "7d00000000000000 0e0d000000000000 36000000 02 01 0500 3ccff37c"
         "0200 0500 0800 0b00 0e00" + " 0000000000000080" * 5 + "0000000000000000",
     ),
-    # symbols, their lengths, each in 8 bytes; end of the block, bytes, width; lengths of 3 bits, codes, zeros
+    # symbols, their lengths, each in 8 bytes; end of the block, bytes, width; lengths of 4 bits, codes, zeros
     "fsst": (
         "fsst",
         "bytes",
         TEXTS,
-        "05 0502010101 6e796c6f6e000000 6e79000000000000 6100000000000000 6c00000000000000 0000000000000000"
-        "0e000000 10000000 03 0c04 01020302 00 0004 0000000000000000",
+        "02 0501 6e796c6f6e000000 6100000000000000"
+        "13000000 10000000 04 1830 ff6e ff79 01 ff6c 01 00 00ff00 0000000000000000",
     ),
     # end of the block, width of lengths, shared, lengths, rests
     "prefix": ("prefix", "bytes", TEXTS, "17000000 01 00020000 05030006 6e79616c61 6c6f6e 6e796c6f6e00"),

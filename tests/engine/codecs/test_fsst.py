@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.lineitem import WORDS
 from nyala.engine.codecs.codec import CorruptPageError
 from nyala.engine.codecs.fsst import FsstCodec
 from nyala.engine.vectors.physical import PhysicalType
@@ -36,6 +37,15 @@ def test_frequent_pieces_become_symbols():
     cells = [b"https://example.com/item/%d" % (number * 7919 % 100_000) for number in range(3000)]
     payload = come_back(cells)
     assert len(payload) < sum(map(len, cells)) / 3
+
+
+def test_words_of_a_text_cut_anywhere_become_symbols():
+    """Rounds find first where words are cut badly, and then where they begin."""
+    random = np.random.default_rng(0)
+    text = " ".join(random.choice(WORDS, 20_000)).encode()
+    starts = random.integers(0, len(text) - 40, 10_000).tolist()
+    cells = [text[start : start + 10 + start % 30] for start in starts]
+    assert len(come_back(cells)) < 0.345 * sum(map(len, cells))
 
 
 def test_bytes_without_a_pattern_are_not_much_larger():
