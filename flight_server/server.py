@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from ..clients.flight import transport
 from ..schemas.errors import UnavailableError
 from ..schemas.service import StoreService
 from ..schemas.verb import Kind
@@ -48,6 +49,7 @@ class FlightServer(fl.FlightServerBase):
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths)
         hide_tracebacks()
+        transport.prepare()
         message_hook.install()
         try:
             if security:

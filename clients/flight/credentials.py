@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.flight as fl
 
 from ...schemas.errors import InvalidArgumentError
+from . import transport
 
 Token = str | Callable[[], str]
 """A bearer token, or a function that returns the current one. It is called for every call and every stream that is
@@ -78,6 +79,7 @@ class Credentials:
         """
         scheme = str(url).partition("://")[0]
         more = self._tls() if scheme == _TLS else {}
+        transport.prepare()
         client = fl.connect(url, generic_options=options, **more)
         if self.token is None and self.client_cert is None:
             return client

@@ -1,0 +1,60 @@
+"""Who waits for the network: seen by how often gRPC's own threads wake up for small messages."""
+
+import os
+import subprocess
+import sys
+
+_ECHOES = """
+import os
+from pathlib import Path
+import pyarrow as pa, pyarrow.flight as fl
+
+def switches():
+    threads = [each for each in Path("/proc/self/task").iterdir() if (each / "comm").read_text() == "event_engine\\n"]
+    lines = [line for each in threads for line in (each / "status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary"))
+
+class Echo(fl.FlightServerBase):
+    def do_exchange(self, context, descriptor, reader, writer):
+        writer.begin(pa.schema([]))
+        for chunk in iter(reader.read_chunk, None):
+            writer.write_metadata(chunk.app_metadata)
+
+if {prepares}:
+    from nyala.clients.flight import transport
+    transport.prepare()
+server = Echo("grpc://127.0.0.1:0")
+with fl.connect(f"grpc://127.0.0.1:{{server.port}}") as client:
+    writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b""))
+    writer.begin(pa.schema([]))
+    def echo(times):
+        for _ in range(times):
+            writer.write_metadata(b"small")
+            assert reader.read_chunk().app_metadata == b"small"
+    echo(50)
+    before = switches()
+    echo(1_000)
+    print(switches() - before, os.environ.get("GRPC_EXPERIMENTS"), flush=True)
+os._exit(0)
+"""
+
+
+def _echo(prepares: bool = True, **environment: str) -> tuple[int, str]:
+    """Return the voluntary switches of gRPC's threads in a thousand echoes, and what the environment says after."""
+    command = [sys.executable, "-c", _ECHOES.format(prepares=prepares)]
+    clean = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
+    found = subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True).stdout.split()
+    return int(found[0]), found[1]
+
+
+def test_no_thread_of_grpc_wakes_for_a_message_and_no_later_process_inherits_why() -> None:
+    assert _echo(prepares=False)[0] > 1_000
+    woken, left = _echo()
+    assert woken < 200, "they have timers"
+    assert left == "None"
+
+
+def test_a_process_that_chooses_experiments_keeps_its_choice() -> None:
+    woken, left = _echo(GRPC_EXPERIMENTS="event_engine_client")
+    assert woken > 1_000
+    assert left == "event_engine_client"
