@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
 from ..record.log_note import Note
 from ..wal.log import WriteAheadLog
+from ..wal.turn import Awaited
 from ..wal.writer import Stamp
 
 
@@ -33,6 +35,15 @@ class Commit:
 
     timestamp: int
     lsn: int
+
+
+class Gathered(Awaited, Protocol):
+    """A commit that a gatherer may make."""
+
+    @property
+    def timestamp(self) -> int:
+        """0 if there is none."""
+        ...
 
 
 class CommitLog:
@@ -94,23 +105,34 @@ class CommitLog:
             self._give_up(timestamps, error)
             raise
 
-    def commit_one(self, payload: bytes, durability: Durability, apply: Callable[[Commit], None]) -> Commit:
-        """Log one record as one commit, which ``apply`` applies. Else as ``commit_all``."""
+    def commit_rows(
+        self,
+        payloads: Sequence[bytes],
+        durability: Durability,
+        apply: Callable[[Sequence[Commit]], None],
+        may_wait: bool,
+    ) -> bool:
+        """Log small records as one commit each, which ``apply`` applies. Else as ``commit_all``.
+
+        Unless they ``may_wait``: False, with nothing done, if the log has no room for them now.
+        """
         self._latch.check()
         timestamps: list[int] = []
         stamp, is_early = self._stamp(timestamps), durability is not Durability.FSYNC
         try:
-            lsn = self._wal.append_at_once(payload, stamp, is_early)
-            if lsn is None:
-                self._wal.reserve(len(payload))
-                lsn = self._wal.append_all([[payload]], stamp, is_early)
-            commit = Commit(timestamps[0], lsn)
-            apply(commit)
-            self._keep((commit,), durability)
+            first = self._wal.append_at_once(payloads, stamp, is_early)
+            if first is None:
+                if not may_wait:
+                    return False
+                self._wal.reserve(*map(len, payloads))
+                first = self._wal.append_all([[payload] for payload in payloads], stamp, is_early)
+            commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
+            apply(commits)
+            self._keep(commits, durability)
         except BaseException as error:
             self._give_up(timestamps, error)
             raise
-        return commit
+        return True
 
     def _stamp(self, timestamps: list[int]) -> Stamp:
         """Return what gives timestamps to records that are logged; they come in the list."""
@@ -156,6 +178,17 @@ class CommitLog:
         else:
             self._wal.written(commit.lsn)
         self._mvcc.wait_for(commit.timestamp)
+
+    def gather_by(self, gatherer: Callable[[], None]) -> None:
+        """Call ``gatherer`` before the log writes a group (`WriteAheadLog.gather_by`). Its commits may not wait."""
+        self._wal.gather_by(gatherer)
+
+    def wait_for(self, awaited: Gathered) -> None:
+        """Wait until a commit that a gatherer makes, or leaves out, is durable and visible. Raises as ``acknowledge``
+        does."""
+        self._wal.wait_for(awaited)
+        if awaited.timestamp:
+            self._mvcc.wait_for(awaited.timestamp)
 
     def settled(self, timestamp: int) -> None:
         """Wait until an earlier commit, for which others wait too, is durable and visible. Raises as ``acknowledge``

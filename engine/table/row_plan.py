@@ -17,10 +17,10 @@ from ..partition.router import NOWHERE
 from ..record.change import ChangeKind
 from ..record.row_change import RowChange
 from ..rowset.row_columns import RowColumns
-from ..tablet.row_write import RowPlace
+from ..tablet.row_write import RowPlace, RowValues
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
-from ..vectors.physical import PhysicalType, physical_of
+from ..vectors.physical import physical_of
 from ..vectors.placed_key import KeyPlacer, PlacedKey
 from ..vectors.raw_cell import RawCell, raw_cell, raw_value
 from .checked_batch import columns_of
@@ -50,8 +50,7 @@ class _Written(NamedTuple):
     change: RowChange
     sources: list[tuple[int, RawCell]]
     """For each of its columns, which cell of the row it gets; -1: none, but this default."""
-    values: dict[int, tuple[PhysicalType, int]]
-    """As `apply_row` takes them."""
+    values: RowValues
 
 
 class RowPlan:

@@ -18,10 +18,10 @@ from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate
 from ..commit.numbered_writes import Ticket
 from ..options import StoreOptions
-from ..record.change import pack_record
-from ..tablet.row_write import RowPlace, apply_row, find_row
 from ..tablet.tablet import Tablet
-from .row_plan import PlannedRow, RowPlan, plan_of
+from .row_commit import RowWrite, applied, commit_rows
+from .row_plan import RowPlan, plan_of
+from .row_queue import RowQueue
 from .table import Table
 
 _ROWS_BETWEEN_LOOKS = 64
@@ -39,7 +39,7 @@ class PendingRow:
     def result(self) -> WriteResult:
         """Return the answer once the row is durable and visible. Raises as ``PendingWrite.result``."""
         self.log.acknowledge(self.commit, self.durability)
-        return _applied(self.commit.timestamp, self.durability)
+        return applied(self.commit.timestamp, self.durability)
 
 
 class RowWrites:
@@ -61,6 +61,28 @@ class RowWrites:
         self._durability = options.durability
         self._limits = options.limits
         self._flush_bytes = options.flush_bytes
+        self._queue = RowQueue(log, self._look_at)
+
+    def write(self, table: Table, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | None:
+        """Write one row, as Python values by column; None, with nothing done, if the general way has to.
+
+        Raises:
+            StorageFullError: nothing was applied.
+            UnavailableError: nothing was applied, or the log failed; then it is known after a restart.
+        """
+        plan = plan_of(table.version, command.op, tuple(row))
+        write = None if plan is None else self._planned(table, command, plan, row, None)
+        if write is None:
+            return None
+        durability = command.durability or self._durability
+        if durability is Durability.FSYNC:
+            self._queue.write(write)
+            if write.timestamp:
+                return applied(write.timestamp, durability)
+            if write.is_general:
+                return None
+        pending = self._committed(write, durability)
+        return None if pending is None else pending.result()
 
     def begin(
         self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None
@@ -84,59 +106,32 @@ class RowWrites:
     def _begin(
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
     ) -> PendingRow | None:
-        planned = None if command.if_timestamp is not None else plan.planned(row, self._limits)
-        if planned is None or self._may_load(planned.size_bytes):
-            return None
-        durability = command.durability or self._durability
-        tablet = planned.tablet
-        if not self._gate.admits_at_once(planned.size_bytes):
-            return None
+        write = self._planned(table, command, plan, row, ticket)
+        return None if write is None else self._committed(write, command.durability or self._durability)
+
+    def _committed(self, write: RowWrite, durability: Durability) -> PendingRow | None:
+        """Apply a row in this thread, which may wait; None, with nothing done, if the general way has to."""
+        tablet = write.planned.tablet
+        before = len(tablet.version.active)
         with tablet.write_lock:
-            commit = self._committed(table, plan, planned, durability, ticket)
-        if commit is not None and self._may_be_full(tablet):
-            self._notify()
-        return None if commit is None else PendingRow(commit, self._log, durability)
-
-    def _committed(
-        self, table: Table, plan: RowPlan, planned: PlannedRow, durability: Durability, ticket: Ticket | None
-    ) -> Commit | None:
-        """Decide, log and apply a row, under the write lock."""
-        tablet, key, cells, _ = planned
-        if table.version is not plan.version or table.dropped_until is not None or not _is_plain(tablet):
+            commit_rows([write], self._log, durability, may_wait=True)
+        if not write.timestamp:
             return None
-        place = find_row(tablet, key, cells[: len(plan.key_columns.ids)], plan.key_columns)
-        written = place and plan.written(place)
-        if place is None or written is None or not _fits(tablet, place, plan):
+        self._look_at(tablet, before)
+        return PendingRow(Commit(write.timestamp, write.lsn), self._log, durability)
+
+    def _planned(
+        self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
+    ) -> RowWrite | None:
+        """Return a row that may be written by its plan, with room in memory; None if the general way has to judge."""
+        planned = None if command.if_timestamp is not None else plan.planned(row, self._limits)
+        if planned is None or self._may_load(planned.size_bytes) or not self._gate.admits_at_once(planned.size_bytes):
             return None
-        change, sources, values = written
-        stored = [cells[i] if i >= 0 else default for i, default in sources]
-        said = _applied(0, durability) if ticket else None
-        record = pack_record([], [ticket.note(said)]) if ticket and said else []
+        return RowWrite(table, plan, planned, ticket)
 
-        def apply(commit: Commit) -> None:
-            apply_row(tablet, change.kind, place, key, stored, values, commit.timestamp, commit.lsn)
-            table.changed(commit.timestamp)
-            if ticket and said:
-                ticket.keep(said, commit.lsn, commit.timestamp)
-
-        record.append(change.pack(tablet.tablet_id, stored))
-        return self._log.commit_one(b"".join(record), durability, apply)
-
-    def _may_be_full(self, tablet: Tablet) -> bool:
+    def _look_at(self, tablet: Tablet, before: int) -> None:
+        """Wake maintenance if a tablet may be full; its MemRowSet had so many rows ``before`` the last were written."""
         version = tablet.version
-        is_due = len(version.active) % _ROWS_BETWEEN_LOOKS == 0
-        return bool(version.attached) or (is_due and version.active.nbytes >= self._flush_bytes)
-
-
-def _is_plain(tablet: Tablet) -> bool:
-    """Whether nobody moves the tablet or waits for its new keys."""
-    return not tablet.is_watched and (tablet.is_closed is None or not tablet.is_closed())
-
-
-def _fits(tablet: Tablet, place: RowPlace, plan: RowPlan) -> bool:
-    """Whether a new row has the columns of the MemRowSet."""
-    return place.rowset is not None or tablet.version.active.physicals == plan.physicals
-
-
-def _applied(timestamp: int, durability: Durability) -> WriteResult:
-    return WriteResult(timestamp=timestamp, rows=1, applied=1, durability=durability)
+        is_due = len(version.active) // _ROWS_BETWEEN_LOOKS != before // _ROWS_BETWEEN_LOOKS
+        if version.attached or (is_due and version.active.nbytes >= self._flush_bytes):
+            self._notify()

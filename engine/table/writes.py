@@ -65,8 +65,8 @@ class Writes:
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
         """See RowWriter."""
-        pending = self._rows.begin(self._table(command.table), command, row)
-        return UNDECIDED if pending is None else pending.result()
+        result = self._rows.write(self._table(command.table), command, row)
+        return UNDECIDED if result is None else result
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | Undecided:
         """See RowWriter."""

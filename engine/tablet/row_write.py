@@ -34,6 +34,9 @@ class RowPlace(NamedTuple):
 
 NOWHERE = RowPlace(None, -1, False)
 
+RowValues = Mapping[int, tuple[PhysicalType, int]]
+"""By the id of each column beside the key: its type, and where its raw cell is in the row."""
+
 
 def find_row(tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns) -> RowPlace | None:
     """Return the place of a key, None if only ``Tablet.find`` can tell; under the write lock.
@@ -67,14 +70,14 @@ def apply_row(
     place: RowPlace,
     key: PlacedKey,
     cells: Sequence[RawCell],
-    values: Mapping[int, tuple[PhysicalType, int]],
+    values: RowValues,
     timestamp: int,
     lsn: int,
 ) -> None:
     """Apply a change of one row to the stores, under the write lock; it is logged.
 
-    ``values``: the type of each column beside the key, and where its raw cell is in ``cells``. A new row goes into the
-    active MemRowSet, whose columns ``cells`` has.
+    ``values`` says where its raw cells are in ``cells``. A new row goes into the active MemRowSet, whose columns
+    ``cells`` has.
     """
     if place.rowset is None:
         tablet.version.active.insert_row(cells, key, timestamp, lsn)

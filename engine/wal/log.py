@@ -26,6 +26,7 @@ from .group import LogEnd
 from .options import WalOptions
 from .reader import CleanStop, LogReader
 from .segments import SegmentInfo, SegmentList
+from .turn import Awaited
 from .writer import LogWriter, Stamp
 
 if TYPE_CHECKING:
@@ -169,9 +170,9 @@ class WriteAheadLog:
         """
         return self._ready.append(payloads, stamp, is_awaited_early)
 
-    def append_at_once(self, payload: bytes, stamp: Stamp, is_awaited_early: bool = False) -> int | None:
-        """Enqueue one record that has no reservation, like ``append_all``; None if only ``reserve`` can make room."""
-        return self._ready.append_at_once(payload, stamp, is_awaited_early)
+    def append_at_once(self, payloads: Sequence[bytes], stamp: Stamp, is_awaited_early: bool = False) -> int | None:
+        """Enqueue records that have no reservation, like ``append_all``; None if only ``reserve`` can make room."""
+        return self._ready.append_at_once(payloads, stamp, is_awaited_early)
 
     def wait(self, lsn: int) -> None:
         """Wait until the record is on the disk; UnavailableError if that cannot be known before a restart.
@@ -180,6 +181,10 @@ class WriteAheadLog:
         """
         if self._writer or self._reader:
             self._ready.wait(lsn)
+
+    def wait_for(self, awaited: Awaited) -> None:
+        """Wait, like ``wait``, for a record that may not be in the log yet: the gatherer puts it there."""
+        self._ready.wait_for(awaited)
 
     def written(self, lsn: int) -> None:
         """Wait until the operating system has the record: it survives the process, not a power failure."""
@@ -192,6 +197,14 @@ class WriteAheadLog:
         quick and may not append. There is one listener.
         """
         self._ready.listener = listener
+
+    def gather_by(self, gatherer: Callable[[], None]) -> None:
+        """Call ``gatherer`` before a group is written, to append by ``append_at_once`` what waits to be part of it.
+
+        The thread that writes the group calls it, and holds no lock. It may not wait for the log, nor for a lock that
+        somebody may hold who does. What it raises stops the log. There is one gatherer.
+        """
+        self._ready.gatherer = gatherer
 
     def free_before(self, lsn: int) -> int:
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""

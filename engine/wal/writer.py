@@ -50,7 +50,7 @@ from .interruption import is_interruption
 from .options import WalOptions
 from .reader import CleanStop
 from .segments import NewSegment, SegmentList
-from .turn import Turn, link
+from .turn import UNLOGGED, Awaited, Position, Turn, Turns
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
@@ -78,6 +78,7 @@ class LogWriter:
         self.last_lsn = self.written_lsn = self.durable_lsn = end.last_lsn
         self.failed: UnavailableError | None = None
         self.listener: Callable[[], None] = lambda: None
+        self.gatherer: Callable[[], None] = lambda: None
 
         # The leader's own.
         self._crc, self._tail_cut = end.crc, end.tail_cut
@@ -96,8 +97,7 @@ class LogWriter:
         self._queue: list[EncodedRecord] = []
         self._early_lsn = 0
         """Up to here somebody wants to know of records that they are written, before they are on the disk."""
-        self._leader: Turn | None = None
-        self._waiting: list[Turn] = []
+        self._turns = Turns()
         self._is_idle = self._in_haste = False
         """Whether the log's thread waits for records, and whether it shall not linger."""
         self._admitted = self._claimed = 0
@@ -163,26 +163,33 @@ class LogWriter:
             self._check_open(claim)
             return self._enqueue(pieces, stamp, is_awaited_early, claim)
 
-    def append_at_once(self, payload: bytes, stamp: Stamp, is_awaited_early: bool = False) -> int | None:
-        """Enqueue one record for which nothing was reserved, like ``append``; None, with nothing done, if it would have
+    def append_at_once(self, payloads: Sequence[bytes], stamp: Stamp, is_awaited_early: bool = False) -> int | None:
+        """Enqueue records for which nothing was reserved, like ``append``; None, with nothing done, if it would have
         to wait, or if there is no room in the segment."""
-        claim = footprint(len(payload))
+        claim = sum([footprint(len(payload)) for payload in payloads])
         with self._mutex:
-            return self._enqueue([[payload]], stamp, is_awaited_early, claim) if self._takes(claim) else None
+            if not self._takes(claim):
+                return None
+            return self._enqueue([[payload] for payload in payloads], stamp, is_awaited_early, claim)
 
     def wait(self, lsn: int) -> None:
         """Return when the record is on the disk; UnavailableError if that cannot be known any more. The caller may hold
         no lock that the listener takes."""
-        while self.durable_lsn < lsn:
-            turn = Turn(lsn)
+        if self.durable_lsn < lsn:
+            self.wait_for(Position(lsn))
+
+    def wait_for(self, awaited: Awaited) -> None:
+        """Do the same for a record that may not be in the log yet: the ``gatherer`` sees to that."""
+        while self.durable_lsn < awaited.lsn:
+            turn = Turn(awaited)
             try:
                 if self._leads(turn):
                     self._write_next()
                 else:
                     turn.wait(_RECHECK_SECONDS)
             finally:
-                if self._leader is turn:
-                    self._leader = None
+                if self._turns.leader is turn:
+                    self._turns.leader = None
                     self._hand_over()
                 else:
                     self._leave(turn)
@@ -350,22 +357,18 @@ class LogWriter:
     def _leads(self, turn: Turn) -> bool:
         """Make the caller the leader, or let it wait; False too if its record is on the disk."""
         with self._mutex:
-            if self.durable_lsn >= turn.lsn:
+            if self.durable_lsn >= turn.awaited.lsn:
                 turn.come()
-            elif self.failed:
+                return False
+            if self.failed:
                 raise self._failure()
-            elif self._leader is None:
-                self._leader = turn
-            else:
-                self._waiting.append(turn)
-            return self._leader is turn
+            return self._turns.enter(turn)
 
     def _leave(self, turn: Turn) -> None:
         """Wait no more, whether or not the turn has come."""
         if not turn.has_come:
             with self._mutex:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
+                self._turns.leave(turn)
         turn.pass_on()
 
     def _hand_over(self) -> None:
@@ -374,13 +377,9 @@ class LogWriter:
             self._count_done()
             if self._turn.locked():
                 self._space.notify_all()
-            if not self._waiting:
+            if not self._turns.waiting:
                 return
-            served = [turn for turn in self._waiting if turn.lsn <= self.durable_lsn or self.failed]
-            self._waiting = [turn for turn in self._waiting if turn.lsn > self.durable_lsn and not self.failed]
-            if self._waiting:  # it writes while the others run
-                served.insert(0, self._waiting.pop(0))
-            link(served)
+            served = self._turns.served(UNLOGGED if self.failed else self.durable_lsn)
         served[0].come()
 
     def _count_done(self) -> None:
@@ -395,6 +394,7 @@ class LogWriter:
         try:
             self._repeatable = True
             if self._taken is None:
+                self.gatherer()
                 self._take()
             if self._taken is not None:
                 self._write(self._taken)

@@ -31,13 +31,13 @@ def shared(pair: Pair) -> Table:
 def test_each_server_reads_and_writes_rows_of_its_own_natively(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     table = shared(pair)
     written: list[object] = []
-    begin = RowWrites.begin
+    write = RowWrites.write
 
     def noted(self: RowWrites, *given: Any) -> Any:
-        written.append(begin(self, *given))
+        written.append(write(self, *given))
         return written[-1]
 
-    monkeypatch.setattr(RowWrites, "begin", noted)
+    monkeypatch.setattr(RowWrites, "write", noted)
     homes = set()
     for number in range(40):
         row = {"id": number, "name": f"x{number}", "n": number}

@@ -13,6 +13,7 @@ from nyala.clients.convert.cells import python_rows
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.engine.table.row_commit import RowWrite
 from nyala.engine.table.row_writes import RowWrites
 from nyala.schemas.errors import StoreError
 from nyala.schemas.operation import Operation
@@ -48,7 +49,7 @@ class Way:
         self._fs = MemoryFileSystem()
         self._microseconds = 1_700_000_000_000_000
         self.log: list[Any] = []
-        self.by_plan = 0
+        self._planned: list[RowWrite] = []
         self._open()
         self.store.create_table(shape.definition)
 
@@ -70,14 +71,18 @@ class Way:
         writer._enqueue = enqueue  # pyright: ignore[reportAttributeAccessIssue]
 
     def _watch(self, rows: RowWrites) -> None:
-        real = rows._begin
+        real = rows._planned
 
-        def begin(*how: Any) -> Any:
+        def planned(*how: Any) -> Any:
             found = None if self._is_general else real(*how)
-            self.by_plan += found is not None
+            self._planned += [found] if found else []
             return found
 
-        rows._begin = begin  # pyright: ignore[reportAttributeAccessIssue]
+        rows._planned = planned  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def by_plan(self) -> int:
+        return sum(write.timestamp > 0 for write in self._planned)
 
     def write(self, form: str, op: str, columns: tuple[str, ...], row: tuple, number: int) -> object:
         batch = self.shape.batch(columns, [dict(zip(columns, row, strict=True))])

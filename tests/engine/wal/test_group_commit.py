@@ -12,7 +12,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.wal.log import WriteAheadLog
-from nyala.engine.wal.turn import Turn, link
+from nyala.engine.wal.turn import Position, Turn, link
 from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import UnavailableError
 
@@ -148,11 +148,11 @@ def test_waits_shorter_than_a_sync_are_resumed(
             thread.join(10)
             assert isinstance(outcome[0], int)
     assert log.durable_lsn == log.last_lsn == 1 + 5 * WRITERS
-    assert not log._ready._waiting
+    assert not log._ready._turns.waiting
 
 
 def test_who_waits_no_longer_passes_the_chain_on() -> None:
-    first, second, third = turns = [Turn(1), Turn(1), Turn(1)]
+    first, second, third = turns = [Turn(Position(1)) for _ in range(3)]
     link(turns)
     first.come()
     first.wait(10)

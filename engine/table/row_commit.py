@@ -1,0 +1,132 @@
+"""Commits rows by their plans: decides, logs and applies those of one tablet, each as a commit of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...schemas.errors import InternalError
+from ...schemas.write import Durability, WriteResult
+from ..commit.commit_log import Commit, CommitLog
+from ..commit.numbered_writes import Ticket
+from ..record.change import ChangeKind, pack_record
+from ..tablet.row_write import RowPlace, RowValues, apply_row, find_row
+from ..tablet.tablet import Tablet
+from ..vectors.raw_cell import RawCell
+from ..wal.turn import UNLOGGED
+from .row_plan import PlannedRow, RowPlan
+from .table import Table
+
+
+@dataclass(slots=True, eq=False)
+class RowWrite:
+    """A row to be written, and what became of it: a commit, an error, or that the general way has to judge it."""
+
+    table: Table
+    plan: RowPlan
+    planned: PlannedRow
+    ticket: Ticket | None
+    lsn: int = UNLOGGED
+    """The log position of its commit; 0: it has none."""
+    timestamp: int = 0
+    """That of its commit; 0: it has none."""
+    error: InternalError | None = None
+    is_general: bool = False
+    """Whether only the general way can tell what becomes of it, or refuses it."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.lsn != UNLOGGED
+
+    def leave(self) -> None:
+        """Settle it without a commit."""
+        self.lsn = 0
+
+    def fail(self, error: InternalError) -> None:
+        """Settle it with an error, of which each thread gets an exception of its own."""
+        self.error = InternalError(error.message)
+        self.error.__cause__ = error
+        self.lsn = self.timestamp = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Decided:
+    """A row whose effect is known."""
+
+    row: RowWrite
+    kind: ChangeKind
+    place: RowPlace
+    cells: list[RawCell]
+    values: RowValues
+    record: bytes
+    said: WriteResult | None
+    """The answer to a numbered write."""
+
+    def apply(self, commit: Commit) -> None:
+        row = self.row
+        tablet, key = row.planned.tablet, row.planned.key
+        apply_row(tablet, self.kind, self.place, key, self.cells, self.values, commit.timestamp, commit.lsn)
+        row.table.changed(commit.timestamp)
+        if row.ticket and self.said:
+            row.ticket.keep(self.said, commit.lsn, commit.timestamp)
+        row.lsn, row.timestamp = commit.lsn, commit.timestamp
+
+
+def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability, may_wait: bool) -> None:
+    """Write rows of one tablet, under its write lock; no two may have one key. Settles each row.
+
+    Those that are not plain are left to the general way; so are all if the log has no place for them now, unless they
+    ``may_wait``.
+
+    Raises:
+        InternalError: they were logged, and perhaps applied: nobody may try again.
+        StorageFullError, UnavailableError: nothing was applied.
+    """
+    decided: list[_Decided] = []
+    for row in rows:
+        if one := _decided(row, durability):
+            decided.append(one)
+        else:
+            row.is_general = True
+            row.leave()
+
+    def apply(commits: Sequence[Commit]) -> None:
+        for one, commit in zip(decided, commits, strict=True):
+            one.apply(commit)
+
+    if decided and not log.commit_rows([one.record for one in decided], durability, apply, may_wait):
+        for one in decided:
+            one.row.leave()
+
+
+def _decided(row: RowWrite, durability: Durability) -> _Decided | None:
+    """Decide what becomes of a row; None if only the general way can tell, or refuses."""
+    plan, ticket, (tablet, key, cells, _) = row.plan, row.ticket, row.planned
+    if row.table.version is not plan.version or row.table.dropped_until is not None or not _is_plain(tablet):
+        return None
+    place = find_row(tablet, key, cells[: len(plan.key_columns.ids)], plan.key_columns)
+    written = place and plan.written(place)
+    if place is None or written is None or not _fits(tablet, place, plan):
+        return None
+    change, sources, values = written
+    stored = [cells[i] if i >= 0 else default for i, default in sources]
+    record = change.pack(tablet.tablet_id, stored)
+    said = None if ticket is None else applied(0, durability)
+    if ticket and said:
+        record = b"".join([*pack_record([], [ticket.note(said)]), record])
+    return _Decided(row, change.kind, place, stored, values, record, said)
+
+
+def _is_plain(tablet: Tablet) -> bool:
+    """Whether nobody moves the tablet or waits for its new keys."""
+    return not tablet.is_watched and (tablet.is_closed is None or not tablet.is_closed())
+
+
+def _fits(tablet: Tablet, place: RowPlace, plan: RowPlan) -> bool:
+    """Whether a new row has the columns of the MemRowSet."""
+    return place.rowset is not None or tablet.version.active.physicals == plan.physicals
+
+
+def applied(timestamp: int, durability: Durability) -> WriteResult:
+    """Return the answer to a row that was written."""
+    return WriteResult(timestamp=timestamp, rows=1, applied=1, durability=durability)

@@ -1,0 +1,345 @@
+"""Single rows that wait for the log are committed together, and no answer, row or snapshot shows it."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.memory import MemoryWritableFile
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.engine.table import row_commit
+from nyala.engine.table.row_commit import RowWrite
+from nyala.engine.table.row_queue import RowQueue
+from nyala.schemas.errors import InternalError, StoreError, UnavailableError
+from nyala.schemas.operation import Operation
+from nyala.schemas.partition_schema import HashLevel
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import UNDECIDED
+from nyala.schemas.table import TableDefinition
+from nyala.schemas.write import WriteCommand, WriteResult
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
+
+SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64()), ("s", pa.string())])
+Row = tuple[Any, ...]
+
+
+@dataclass
+class Asked:
+    """A write of one row, and its answer or error."""
+
+    op: str
+    row: Row
+    table: str = "t"
+    outcome: list[Any] = field(default_factory=list)
+
+    def run(self, store: Store) -> None:
+        command = WriteCommand(table=self.table, op=Operation(self.op))
+        cells = dict(zip(SCHEMA.names, self.row, strict=False))
+        try:
+            result = store.write_row(command, cells)
+            if result is UNDECIDED:
+                schema = pa.schema([SCHEMA.field(name) for name in cells])
+                result = store.write(command, pa.RecordBatch.from_pylist([cells], schema))
+            self.outcome.append(result)
+        except StoreError as error:
+            self.outcome.append(error)
+
+    @property
+    def result(self) -> WriteResult:
+        assert isinstance(self.outcome[0], WriteResult), self.outcome
+        return self.outcome[0]
+
+    def answer(self) -> object:
+        """Return the outcome without its time."""
+        return self.result.model_copy(update={"timestamp": 0})
+
+
+def opened(fs: Any, buckets: int = 0, **options: Any) -> Store:
+    store = Store.open(fs, StoreOptions(maintenance="off", **options))
+    for name in ("t", "u"):
+        if name not in store.tables():
+            levels = [HashLevel(hash=["k"], buckets=buckets)] if buckets else []
+            store.create_table(TableDefinition.from_arrow(name, SCHEMA, ["k"], partition_by=levels))
+        Asked("upsert", (-1, 0, "first"), name).run(store)
+    return store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with opened(MemoryFileSystem()) as store:
+        yield store
+
+
+def queue_of(store: Store) -> RowQueue:
+    return store._writes._rows._queue
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@contextmanager
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold back whoever syncs, so that rows queue up behind it."""
+    gate, real = threading.Event(), MemoryWritableFile.sync
+
+    def sync(file: MemoryWritableFile) -> None:
+        assert gate.wait(30)
+        real(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryWritableFile, "sync", sync)
+        try:
+            yield
+        finally:
+            gate.set()
+
+
+def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make the writes at once, behind one more; return how many rows were committed together each time."""
+    rows, sizes, real = queue_of(store)._rows, list[int](), row_commit.commit_rows
+
+    def commit_rows(those: list[RowWrite], *how: Any) -> None:
+        real(those, *how)
+        sizes.append(sum(row.timestamp > 0 for row in those))
+
+    threads = [threading.Thread(target=each.run, args=(store,)) for each in (Asked("upsert", (-1, 0, "")), *writes)]
+    with monkeypatch.context() as patch:
+        patch.setattr("nyala.engine.table.row_queue.commit_rows", lambda *how, may_wait: commit_rows(*how, may_wait))
+        with held(monkeypatch):
+            for number, thread in enumerate(threads):
+                thread.start()
+                until(lambda number=number: len(rows) == number and store._wal._ready._turns.leader is not None)
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+    assert not rows
+    return sizes[1:]
+
+
+def rows_of(store: Store, as_of: int | None = None, table: str = "t") -> list[Row]:
+    columns = store.scan(ScanSpec(table=table, ordered=True, as_of=as_of)).to_reader().read_all().to_pydict()
+    return [row for row in zip(*columns.values(), strict=True) if row[0] >= 0]
+
+
+def random_write(random: Random) -> Asked:
+    op = random.choice(["insert", "upsert", "upsert", "update", "delete", "insert_ignore", "delete_ignore"])
+    key = random.randrange(16)
+    number = None if random.random() < 0.2 else random.randrange(100)
+    row = (key,) if op.startswith("delete") else (key, number, f"{op} {key}")
+    return Asked(op, row if random.random() < 0.8 else row[:2])
+
+
+@pytest.mark.parametrize("buckets", [0, 3])
+def test_rows_answer_as_one_by_one(monkeypatch: pytest.MonkeyPatch, buckets: int) -> None:
+    """In the order of their commits: a row that the general way judges comes later than those it waited with."""
+    random, grouped = Random(7), 0
+    with opened(MemoryFileSystem(), buckets) as combined, opened(MemoryFileSystem(), buckets) as single:
+        for step in range(12):
+            writes = [random_write(random) for _ in range(10)]
+            grouped += sum(size for size in together(combined, writes, monkeypatch) if size > 1)
+            order = sorted((each for each in writes), key=lambda each: each.result.timestamp)
+            again = [Asked(each.op, each.row) for each in order]
+            for each in again:
+                each.run(single)
+            changed = [(mine, other) for mine, other in zip(order, again, strict=True) if mine.result.applied]
+            assert all(mine.answer() == other.answer() for mine, other in changed)
+            assert rows_of(combined) == rows_of(single)
+            if step == 6:
+                for store in (combined, single):
+                    store.maintain("t", "flush")
+    assert grouped > 30
+
+
+def test_each_row_is_a_commit_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = [Asked("insert", (key, key, "new")) for key in range(12)]
+    groups = store._wal.stats().groups
+    assert together(store, writes, monkeypatch) == [12]
+    assert store._wal.stats().groups - groups == 2
+    times = [each.result.timestamp for each in writes]
+    assert times == sorted(set(times)), "in the order in which they came"
+    for count, timestamp in enumerate(times, 1):
+        assert rows_of(store, timestamp) == [(key, key, "new") for key in range(count)]
+    assert store.last_change("t") == times[-1]
+
+
+def test_rows_of_several_tables_share_a_sync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = [Asked("insert", (key, key, "x"), "tu"[key % 2]) for key in range(8)]
+    groups = store._wal.stats().groups
+    assert together(store, writes, monkeypatch) == [4, 4]
+    assert store._wal.stats().groups - groups == 2
+    assert [len(rows_of(store, table=name)) for name in "tu"] == [4, 4]
+
+
+def test_rows_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    inserts = [Asked("insert", (1, number, "x")) for number in range(6)]
+    assert together(store, inserts, monkeypatch) == [1, 0, 0, 0, 0, 0]
+    assert [each.result.applied for each in inserts] == [1] + [0] * 5
+    assert all(each.result.errors[0].code == "ALREADY_PRESENT" for each in inserts[1:])
+    upserts = [Asked("upsert", (2, number, "y")) for number in range(6)]
+    assert together(store, upserts, monkeypatch) == [1] * 6
+    assert rows_of(store) == [(1, 0, "x"), (2, 5, "y")]
+    for number, each in enumerate(upserts):
+        assert rows_of(store, each.result.timestamp)[-1] == (2, number, "y")
+
+
+def test_a_busy_tablet_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, others = Asked("insert", (1, 1, "x"), "u"), [Asked("insert", (key, 0, "x")) for key in range(3)]
+    (tablet,) = store._catalog.table("u").tablets
+    thread = threading.Thread(target=busy.run, args=(store,))
+    with tablet.write_lock:
+        thread.start()
+        until(lambda: store._wal._ready._turns.leader is None and not queue_of(store)._rows)
+        for each in others:
+            each.run(store)
+        assert [each.result.applied for each in others] == [1, 1, 1] and not busy.outcome
+    thread.join(30)
+    assert busy.result.applied == 1
+
+
+def test_a_full_log_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(MemoryFileSystem(), wal_segment_bytes=1 << 16) as store:
+        store._wal._ready._options = type(store._wal._ready._options)(1 << 16, 256)
+        writes = [Asked("insert", (key, key, "x" * 40)) for key in range(12)]
+        together(store, writes, monkeypatch)
+        assert [each.result.applied for each in writes] == [1] * 12
+        assert store._wal._ready._admitted == 0
+
+
+def test_a_failed_sync_acknowledges_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk)
+    store = opened(fs)
+    fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", error=errno.EIO, sticky=True))
+    fs._matched.append(0)
+    writes = [Asked("upsert", (key, key, "x")) for key in range(8)]
+    threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert all(isinstance(each.outcome[0], UnavailableError) for each in writes), writes
+    assert rows_of(store) == []
+    store.close()
+    with opened(disk.crash_image(Random(3))) as restarted:
+        assert rows_of(restarted) == []
+
+
+def test_rows_that_could_not_be_applied_stop_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    store = opened(disk)
+    real, calls = row_commit.apply_row, list[int]()
+
+    def apply_row(*what: Any) -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise MemoryError
+        real(*what)
+
+    monkeypatch.setattr(row_commit, "apply_row", apply_row)
+    writes = [Asked("insert", (key, key, "x")) for key in range(4)]
+    together(store, writes, monkeypatch)
+    assert all(isinstance(each.outcome[0], InternalError) for each in writes), writes
+    late = Asked("insert", (9, 9, "late"))
+    late.run(store)
+    assert isinstance(late.outcome[0], UnavailableError)
+    assert rows_of(store) == []
+    store.close()
+    monkeypatch.undo()
+    with opened(disk) as restarted:
+        assert rows_of(restarted) == [(key, key, "x") for key in range(4)], "they are in the log"
+
+
+@pytest.mark.parametrize("where", ["_gather", "commit_rows", "_decided", "find_row"])
+def test_an_interrupted_leader_leaves_the_rows_to_another(
+    store: Store, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The main thread leads and is interrupted; the row of the other thread is written all the same, once."""
+    owner: Any = {"_gather": RowQueue, "commit_rows": "nyala.engine.table.row_queue"}.get(where, row_commit)
+    name = f"{owner}.{where}" if isinstance(owner, str) else None
+    real = row_commit.commit_rows if name else getattr(owner, where)
+    other, interrupts = Asked("insert", (5, 5, "other")), iter([KeyboardInterrupt])
+    thread = threading.Thread(target=other.run, args=(store,))
+
+    def interrupted(*what: Any, **how: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            for interrupt in interrupts:
+                thread.start()
+                until(lambda: len(queue_of(store)._rows) == 2)
+                raise interrupt
+        return real(*what, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(name, interrupted) if name else patch.setattr(owner, where, interrupted)
+        if where == "_gather":
+            store._wal.gather_by(lambda: interrupted(queue_of(store)))
+        with pytest.raises(KeyboardInterrupt):
+            store.write_row(WriteCommand(table="t", op=Operation.INSERT), {"k": 1, "n": 1, "s": "mine"})
+        thread.join(30)
+    assert other.result.applied == 1
+    Asked("upsert", (7, 7, "later")).run(store)
+    assert not queue_of(store)._rows
+    assert [row[0] for row in rows_of(store) if row[0] != 1] == [5, 7]
+    (tablet,) = store._catalog.table("t").tablets
+    assert not tablet.write_lock.locked()
+
+
+def test_crashes_keep_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    acknowledged: list[Row] = []
+    with opened(disk) as store:
+        for step in range(4):
+            writes = [Asked("upsert", (8 * step + key, step, "x")) for key in range(8)]
+            assert together(store, writes, monkeypatch) == [8]
+            acknowledged += [each.row for each in writes]
+            for seed in range(5):
+                with opened(disk.crash_image(Random(seed))) as restarted:
+                    assert rows_of(restarted) == acknowledged
+
+
+def test_many_writers_of_rows() -> None:
+    disk = MemoryFileSystem()
+    threads, steps = 16, 25
+    failures: list[BaseException] = []
+    times: list[int] = []
+
+    def write(store: Store, number: int) -> None:
+        try:
+            for step in range(steps):
+                for key in (number * steps + step, 1_000_000):
+                    one = Asked("upsert", (key, number, "x"))
+                    one.run(store)
+                    assert (one.result.applied, one.result.errors) == (1, [])
+                    times.append(one.result.timestamp)
+                    if key < 1_000_000:
+                        assert (key, number, "x") in rows_of(store, one.result.timestamp)
+        except BaseException as error:
+            failures.append(error)
+
+    with opened(disk, buckets=2) as store:
+        running = [threading.Thread(target=write, args=(store, number)) for number in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert not failures
+        assert len(set(times)) == 2 * threads * steps
+        found = rows_of(store)
+        assert len(found) == threads * steps + 1
+        assert not queue_of(store)._rows
+    with opened(disk) as restarted:
+        assert rows_of(restarted) == found
