@@ -32,6 +32,7 @@ from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry, ManifestFile
+from .monitoring.store_metrics import StoreMetrics
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
 from .offload.bulk.commit import Importer
@@ -55,7 +56,7 @@ from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
 from .vectors.huge_pages import RESULTS
-from .vectors.lending import READ_BUFFERS
+from .vectors.reused import release_all, release_unused
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -84,11 +85,6 @@ def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenat
         return part(self)(*args, **named)
 
     return _verb(delegated)
-
-
-def _release_unused() -> None:
-    READ_BUFFERS.release_unused()
-    RESULTS.release_unused()
 
 
 class Store:
@@ -159,7 +155,7 @@ class Store:
             writers=self._writers,
             transaction_memory=self._transaction_memory,
         )
-        self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=_release_unused)
+        self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=release_unused)
         self._gate = MemoryGate(
             options,
             tablets=self._catalog.tablets,
@@ -262,6 +258,11 @@ class Store:
             now=now,
             room=self._room,
             notify=notify,
+        )
+
+        unfinished = self._staging, self._imports, self._pins, self._compactions
+        self._metrics = StoreMetrics(
+            self._environment, self._catalog, self._gate, self._reads, self._planned, unfinished, self.health
         )
 
     # Tables
@@ -421,6 +422,8 @@ class Store:
         ahead = self._snapshots.seconds_ahead
         return health_of(self._log.read_only_reason, damaged, *self._identity, ahead)
 
+    metrics = _of(lambda store: store._metrics.now)
+
     def run_maintenance_once(self) -> str | None:
         """Do the most worthwhile maintenance now, on this thread; return its name, None when there is none."""
         with self.damage.noticing():
@@ -444,8 +447,7 @@ class Store:
             self._environment.manifest.close()
             for tablet in tablets:
                 tablet.close()
-            READ_BUFFERS.release()
-            RESULTS.release()
+            release_all()
             self._lock.close()
 
     def __repr__(self) -> str:

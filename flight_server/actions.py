@@ -17,6 +17,8 @@ from .get import sized
 
 FOR_ANYONE = "health"
 """The one action that needs no token, for container systems and load balancers; it then tells the status alone."""
+METRICS = VERBS["metrics"].name
+"""The one action that the server has more to say to than the store."""
 _FAILED = "the server does not work; only a call with a token is told why"
 
 
@@ -40,10 +42,10 @@ def run(
         raise InvalidArgumentError(f"unknown action {action.type!r}; known: {', '.join(VERBS)}")
     most = calls.config.scan_bytes_max if chosen.is_long else calls.config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
-    call = calls.begin(context, chosen.kind, len(body) if chosen.kind is Kind.PLAN else 0)
+    call = calls.begin(context, action.type, chosen.kind, len(body) if chosen.kind is Kind.PLAN else 0)
     try:
         with call.working():
-            found = chosen.done(store, body)
+            found = _metrics(store, calls) if action.type == METRICS else chosen.done(store, body)
         if isinstance(found, str):
             call.close()
             if is_anyone:
@@ -58,6 +60,10 @@ def run(
         raise
     call.waits_for_client()
     return results
+
+
+def _metrics(store: StoreService, calls: Calls) -> str:
+    return calls.metrics.now(store, calls.admission, calls.authentication).model_dump_json()
 
 
 def _pieces(found: Iterator[bytes], call: Call) -> Iterator[fl.Result]:

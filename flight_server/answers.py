@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -37,8 +38,10 @@ class Begun:
 class Answers:
     """Settles the writes of one stream in order, at most ``ahead`` of them in flight. For one thread."""
 
-    def __init__(self, writer: fl.FlightMetadataWriter, ahead: int) -> None:
+    def __init__(self, writer: fl.FlightMetadataWriter, ahead: int, wrote: Callable[[int], None]) -> None:
+        """``wrote`` is told how many rows each batch changed."""
         self._writer = writer
+        self._wrote = wrote
         self._ahead = ahead
         self._waiting: deque[Begun] = deque()
         self._queue: queue.Queue[Begun | None] = queue.Queue(ahead)
@@ -97,6 +100,7 @@ class Answers:
     def _settle_one(self, begun: Begun) -> None:
         try:
             result = begun.pending.result()
+            self._wrote(result.applied)
             if begun.sequence is None:
                 self._unnumbered.append(result.shifted(begun.first_row))
             elif not self._error:

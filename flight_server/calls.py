@@ -24,6 +24,7 @@ from .config import ServerConfig
 from .limits import Admission, BudgetShare, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
+from .server_metrics import ServerMetrics
 from .turns import Turns, Work
 
 if TYPE_CHECKING:
@@ -42,8 +43,11 @@ _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
 class Call:
     """One call. Use ``check`` and ``step`` only on its own thread."""
 
-    def __init__(self, calls: Calls, context: fl.ServerCallContext, kind: Kind, size: int) -> None:
+    def __init__(self, calls: Calls, context: fl.ServerCallContext, verb: str, kind: Kind, size: int) -> None:
+        self._began: float | None = time.perf_counter()
+        self.verb = verb
         self.kind = kind
+        self.metrics = calls.metrics
         self.peer = peer_of(context.peer())
         self.identity = calls.authentication.caller if calls.authentication else None
         """Who calls; None if the server asks nobody, or lets anyone do this."""
@@ -161,6 +165,9 @@ class Call:
         """Release what the call holds. Call it before its handler, or its stream, returns; twice is harmless."""
         with self._lock:
             self._context = None
+            began, self._began = self._began, None
+        if began is not None:
+            self.metrics.of(self.verb).add(time.perf_counter() - began)
         self._calls._remove(self)
         self.has_read()
         slot, self._slot = self._slot, None
@@ -199,6 +206,7 @@ class Calls:
     def __init__(self, config: ServerConfig, authentication: Authentication | None = None) -> None:
         self.config = config
         self.authentication = authentication
+        self.metrics = ServerMetrics()
         self.admission = Admission(config)
         self.admission.make_room = self._make_room
         self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))
@@ -210,13 +218,14 @@ class Calls:
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, name="nyala-stalled-streams", daemon=True).start()
 
-    def begin(self, context: fl.ServerCallContext, kind: Kind, size: int = 0) -> Call:
+    def begin(self, context: fl.ServerCallContext, verb: str, kind: Kind, size: int = 0) -> Call:
         """Admit a call whose text has ``size`` bytes; the caller closes it. Few with long texts are admitted at once.
+        ``verb`` is its name in the metrics.
 
         Raises:
             UnavailableError: too many of its kind run.
         """
-        return Call(self, context, kind, size)
+        return Call(self, context, verb, kind, size)
 
     def end_all(self) -> None:
         """End all running calls: the server stops."""

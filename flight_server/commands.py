@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..engine.recovery.verify import VerifyReport
     from ..engine.repair import RepairReport
     from ..schemas.service import StoreService
+    from .http.port import HttpPort
     from .security.security import Security
     from .settings import ServeOptions, Settings
 
@@ -36,6 +37,10 @@ Processes = Annotated[
         max=64,
         help="How many processes share the store's tablets, for as many processors.  [default: as many as it has]",
     ),
+]
+WebPort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Serve health and metrics over HTTP, on this port; 0 picks a free one."),
 ]
 TlsCert = Annotated[Path | None, typer.Option(help="The server's certificate, in PEM.")]
 TlsKey = Annotated[Path | None, typer.Option(help="The private key of --tls-cert.")]
@@ -52,6 +57,7 @@ def serve(
         ),
     ] = None,
     json_output: Annotated[bool | None, typer.Option("--json", help="Print and log JSON.")] = None,
+    http_port: WebPort = None,
     insecure: Annotated[
         bool | None,
         typer.Option("--insecure", help="Listen on an address that other machines reach, without TLS or login."),
@@ -142,7 +148,7 @@ def _run(
     """Serve the store that ``open_store`` returns."""
     with collector_paused():
         from .lifecycle import run_server
-        from .location import check_free, check_location, with_tls
+        from .location import check_free, check_location, check_reach, with_tls
         from .logs import log_to_stderr
 
     options, data = settings.serve, data_directory(settings)
@@ -151,14 +157,34 @@ def _run(
         listen = with_tls(listen)
     check_location(listen, options.insecure, options.has_tls, options.has_authentication)
     check_free(listen)
+    if options.http_port is not None:
+        check_reach(options.http_host, options.insecure, options.has_tls, options.has_authentication)
     log_to_stderr(options.log_level, options.json_output, options.name)
     config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
 
-    def announce(location: str) -> None:
-        line = {"location": location, "pid": os.getpid()}
-        typer.echo(json.dumps(line) if options.json_output else f"listening on {location}")
+    security = _security(options)
+    http = _http(options, security, config.private_paths)
+    also = {"http": http.url} if http else {}
 
-    run_server(open_store, listen, config, announce, _security(options), exit_code)
+    def announce(location: str) -> None:
+        line = {"location": location, **also, "pid": os.getpid()}
+        text = f"listening on {' and '.join((location, *also.values()))}"
+        typer.echo(json.dumps(line) if options.json_output else text)
+
+    run_server(open_store, listen, config, announce, security, exit_code, http)
+
+
+def _http(options: ServeOptions, security: Security | None, private_paths: tuple[str, ...]) -> HttpPort | None:
+    """Return the port for HTTP, which listens; None if none is asked for, and then nothing is imported."""
+    if options.http_port is None:
+        return None
+    try:
+        from .http.port import HttpPort
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            f"an HTTP port needs the package {error.name}: pip install 'nyala[http]', or leave http_port out"
+        ) from None
+    return HttpPort(options.http_host, options.http_port, security, private_paths)
 
 
 def _security(options: ServeOptions) -> Security | None:

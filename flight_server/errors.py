@@ -41,6 +41,7 @@ from ..schemas.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from ..schemas.verbs import VERBS
 from .client_gone import ClientGoneError
 
 _HEADER_BYTES = 6_000
@@ -63,11 +64,20 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 class Translator:
     """Turns any exception into what a client may see; removes ``private_paths`` from every text."""
 
-    def __init__(self, private_paths: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, private_paths: tuple[str, ...] = (), failed: Callable[[str, str], None] = lambda where, code: None
+    ) -> None:
+        """``failed`` is told the verb and the code of each error."""
         self._private = tuple(sorted((path for path in private_paths if path), key=len, reverse=True))
+        self._failed = failed
 
     def public(self, error: BaseException, where: str) -> StoreError:
-        """Return ``error`` as a client may see it; log what that hides, under the id in the text."""
+        """Return ``error`` as a client may see it, and count it; log what that hides, under the id in the text."""
+        shown = self._public(error, where)
+        self._failed(where, shown.code)
+        return shown
+
+    def _public(self, error: BaseException, where: str) -> StoreError:
         if isinstance(error, CorruptionError):
             # Its path is relative to the store, which has logged it: many clients may ask for the same bytes.
             _LOG.info("%s found damaged data: %s", where, error.message)
@@ -148,9 +158,15 @@ def verb(method: Verb) -> Verb:
             self.check_caller(context, method.__name__)
             return method(self, context, *arguments)
         except BaseException as error:
-            raise self.translator.flight(error, method.__name__) from None
+            raise self.translator.flight(error, _name(method, arguments)) from None
 
     return guarded  # pyright: ignore[reportReturnType]
+
+
+def _name(method: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    """Return the name of a call: that of its action, if there is one of that name."""
+    name = getattr(arguments[0], "type", "") if arguments and isinstance(arguments[0], fl.Action) else ""
+    return name if name in VERBS else method.__name__
 
 
 class Guarded(Iterator[Item]):

@@ -73,7 +73,7 @@ def stream(
     """
     config = calls.config
     sized(ticket, "the ticket", config.scan_bytes_max)
-    call = calls.begin(context, Kind.SCAN, len(ticket))
+    call = calls.begin(context, "do_get", Kind.SCAN, len(ticket))
     try:
         with call.working():
             scan = store.scan(scan_spec(ticket, "the ticket", config))
@@ -102,6 +102,8 @@ def _sent(
             message = next(messages, None)
         if message is None:
             return
+        batch = message[0] if isinstance(message, tuple) else message
+        call.metrics.sent(batch.nbytes)
         with call.with_client():
             yield message
 

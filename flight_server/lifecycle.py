@@ -25,6 +25,7 @@ from .location import bound_location
 from .server import FlightServer
 
 if TYPE_CHECKING:
+    from .http.port import HttpPort
     from .security.security import Security
 
 _LOG = logging.getLogger("nyala.flight_server")
@@ -115,13 +116,14 @@ def run_server(
     announce: Callable[[str], None],
     security: Security | None = None,
     exit_code: Callable[[], int] = int,
+    http: HttpPort | None = None,
 ) -> None:
     """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process
     with ``exit_code``, by default 0: signals no longer reach it.
 
     ``open_store`` is called before the first request can arrive, ``announce`` with the bound location when it can. A
     signal that arrives while the store is opened ends the process at once: nothing has been acknowledged, and an
-    interrupted opening is like a crash.
+    interrupted opening is like a crash. ``http`` listens already, and is stopped at the end.
 
     Raises:
         StoreError: the store cannot be opened; UNAVAILABLE if the location cannot be listened on.
@@ -136,13 +138,15 @@ def run_server(
     except BaseException:
         store.close()
         raise
+    if http:
+        http.state.serves(server)
     gc.freeze()  # imported objects stay: full collections need not scan them
     if security:
         signals.on_hangup(security.load_again)
     announce(bound_location(location, server.port))
     signals.wait()
     signals.on_second(server.admission.expire)
-    has_ended = drain(server, store)
+    has_ended = drain(server, store, http)
     signals.ignore()
     if not has_ended:
         # Transport threads are stuck in clients that stopped reading; the store is closed, and nothing is lost.
@@ -164,7 +168,7 @@ def _listen(store: StoreService, location: str, config: ServerConfig, security: 
         raise UnavailableError(f"cannot listen on {location}: {str(error).partition('. Detail')[0]}") from None
 
 
-def drain(server: FlightServer, store: StoreService) -> bool:
+def drain(server: FlightServer, store: StoreService, http: HttpPort | None = None) -> bool:
     """Reject new requests, let running ones end, close the store; return False if the transport did not end."""
     seconds = server.config.drain_seconds
     _LOG.info("stopping: running requests have %g seconds to finish", seconds)
@@ -177,6 +181,10 @@ def drain(server: FlightServer, store: StoreService) -> bool:
     closing = threading.Thread(target=server.shutdown, name="nyala-shutdown", daemon=True)
     closing.start()
     closing.join(SHUTDOWN_SECONDS)
+    if http:
+        http.state.closes()
     store.close()
+    if http:
+        http.stop()
     _LOG.info("stopped")
     return not closing.is_alive()

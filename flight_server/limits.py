@@ -304,6 +304,16 @@ class Admission:
         """Return how many of a kind run, of all peers or of one connection."""
         return self._running[kind] if peer is None else self._count_of(kind, peer.connection)
 
+    def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return how many requests run, and how many wait, by the name of their kind."""
+        running = {kind.name.lower(): count for kind, count in self._running.items()}
+        return running, {kind.name.lower(): len(queue) for kind, queue in self._queues.items()}
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are rejected."""
+        return self._draining
+
     def drain(self) -> None:
         """Reject new requests from now on."""
         with self._lock:

@@ -47,6 +47,15 @@ def check_location(location: str, insecure: bool, has_tls: bool = False, has_aut
         raise InvalidArgumentError(
             f"invalid location {location!r}; use one such as {DEFAULT_LOCATION} (port 0: any) or grpc+unix:///path"
         )
+    check_reach(host, insecure, has_tls, has_authentication)
+
+
+def check_reach(host: str, insecure: bool, has_tls: bool, has_authentication: bool) -> None:
+    """Reject an address that other machines can reach if the server lacks TLS or authentication, unless ``insecure``.
+
+    Raises:
+        InvalidArgumentError: that is so.
+    """
     lacking = [
         what
         for what, has in (

@@ -78,8 +78,10 @@ def messages(
                 continue
             if not number:
                 _check_names(chunk.data.schema)
+            batch = _checked(chunk.data, number, config)
+            call.metrics.received(batch.nbytes)
             yield ReceivedBatch(
-                _checked(chunk.data, number, config),
+                batch,
                 sized(metadata, "the metadata of a batch", config.request_bytes_max),
             )
             number += 1

@@ -10,6 +10,7 @@ import pyarrow.flight as fl
 
 from ..clients.flight import transport
 from ..schemas.errors import UnavailableError
+from ..schemas.metrics import Metrics
 from ..schemas.service import StoreService
 from ..schemas.verb import Kind
 from . import actions, exchange, get, info, put
@@ -47,7 +48,7 @@ class FlightServer(fl.FlightServerBase):
         self._authentication = security.authentication if security else None
         self.calls = Calls(self.config, self._authentication)
         self.admission = self.calls.admission
-        self.translator = Translator(self.config.private_paths)
+        self.translator = Translator(self.config.private_paths, self.calls.metrics.failed)
         hide_tracebacks()
         transport.prepare()
         message_hook.install()
@@ -65,20 +66,20 @@ class FlightServer(fl.FlightServerBase):
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
         """One info for each table."""
-        with self.calls.begin(context, Kind.PLAN) as call, call.working():
+        with self.calls.begin(context, "list_flights", Kind.PLAN) as call, call.working():
             return info.list_flights(self.store, criteria)
 
     @verb
     def get_flight_info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """Schema, size and tickets of a scan."""
-        with self.calls.begin(context, Kind.PLAN, _size(descriptor)) as call, call.working():
+        with self.calls.begin(context, "get_flight_info", Kind.PLAN, _size(descriptor)) as call, call.working():
             return info.flight_info(self.store, descriptor, self.config)
 
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
         """The schema of a scan."""
         try:
             self.check_caller(context, "get_schema")
-            with self.calls.begin(context, Kind.PLAN, _size(descriptor)) as call, call.working():
+            with self.calls.begin(context, "get_schema", Kind.PLAN, _size(descriptor)) as call, call.working():
                 return fl.SchemaResult(info.schema(self.store, descriptor, self.config))
         except BaseException as error:
             raise self.translator.for_get_schema(error, "get_schema") from None
@@ -98,7 +99,7 @@ class FlightServer(fl.FlightServerBase):
     ) -> None:
         """Writes, each batch a commit."""
         message_hook.check_first_message()
-        with self.calls.begin(context, Kind.PUT) as call, call.working():
+        with self.calls.begin(context, "do_put", Kind.PUT) as call, call.working():
             put.write_stream(self.store, context, descriptor, reader, writer, self.calls, call)
 
     @verb
@@ -111,7 +112,7 @@ class FlightServer(fl.FlightServerBase):
     ) -> None:
         """A session, or point reads: keys in, rows out."""
         message_hook.check_first_message()
-        with self.calls.begin(context, Kind.EXCHANGE) as call, call.working():
+        with self.calls.begin(context, "do_exchange", Kind.EXCHANGE) as call, call.working():
             exchange.exchange(self.store, descriptor, reader, writer, self.calls, call, self.translator)
 
     @verb
@@ -138,6 +139,10 @@ class FlightServer(fl.FlightServerBase):
             self._authentication.enter(context)
             if verb != "do_action":
                 self._authentication.require()
+
+    def metrics(self) -> Metrics:
+        """Return what the server and its store have counted."""
+        return self.calls.metrics.now(self.store, self.admission, self._authentication)
 
     def shutdown(self) -> None:
         """Take no more calls, and wait for running ones."""

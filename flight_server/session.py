@@ -24,12 +24,13 @@ from ..schemas.command import read_json
 from ..schemas.description import TableDescription
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.literal import from_json
+from ..schemas.metrics import Histogram
 from ..schemas.request import Request, serving
 from ..schemas.scan import ScanSpec
 from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService
 from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
 from ..schemas.verb import Kind
-from ..schemas.write import CommitMode, Durability, WriteCommand
+from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .calls import Call, Calls
 from .errors import Translator
 from .message_size import BrokenMessageError, decoded_bytes
@@ -75,6 +76,7 @@ def run_session(
         with serving(Request(call.peer.address, call.look)):
             while (message := _next(reader, call)) is not None:
                 call.check_time()
+                call.metrics.received(len(message))
                 try:
                     session.take(message)
                 except Exception as error:
@@ -133,7 +135,10 @@ class _Session:
         self._call = call
         self._answers = answers
         self._bodies = BodyReader(calls.config)
-        self._known: dict[bytes, Ask] = {}
+        self._known: dict[bytes, tuple[Ask, Histogram]] = {}
+        self._began: float | None = None
+        """When the request began that is being carried out; None once its answer is left to another thread."""
+        self._times = calls.metrics.of("session_write")
 
     def take(self, message: bytes) -> None:
         """Carry out a request, and answer it or let it be answered. Raises what is wrong with it."""
@@ -142,13 +147,18 @@ class _Session:
                 f"the request has {len(message):,} bytes; at most {REQUEST_BYTES_MAX:,} are allowed in a session"
             )
         first, second, body = parts_of(message)
-        ask = self._known.get(first) or self._learnt(first)
+        ask, times = self._known.get(first) or self._learnt(first)
         if len(second) > _LINE_BYTES_MAX:
             raise InvalidArgumentError(f"the second line has more than {_LINE_BYTES_MAX:,} bytes")
         details = read_json(SessionDetails, second, "the second line") if second else _NO_DETAILS
-        ask(details, body)
+        self._began = time.perf_counter()
+        try:
+            ask(details, body)
+        finally:
+            if self._began is not None:
+                times.add(time.perf_counter() - self._began)
 
-    def _learnt(self, first: bytes) -> Ask:
+    def _learnt(self, first: bytes) -> tuple[Ask, Histogram]:
         if len(first) > _LINE_BYTES_MAX:
             raise InvalidArgumentError(
                 f"the first line has {len(first):,} bytes, at most {_LINE_BYTES_MAX:,} are allowed; longer ones go by "
@@ -158,11 +168,11 @@ class _Session:
         kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
         if len(kinds) != 1:
             raise InvalidArgumentError("a request has one of get, get_many, scan and write")
-        ask = self._ask_for(asked)
+        known = self._ask_for(asked), self._call.metrics.of(f"session_{kinds[0]}")
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
-        self._known[first] = ask
-        return ask
+        self._known[first] = known
+        return known
 
     def _ask_for(self, asked: SessionRequest) -> Ask:
         if asked.get is not None:
@@ -194,10 +204,25 @@ class _Session:
         answers = self._answers
         if details.more:
             pending = self._admitted(Kind.PUT, begin)
-            answers.add(lambda: _written(pending))
+            began, self._began = self._began, None
+            answers.add(lambda: self._written_later(pending, began))
         else:
             answers.wait()
-            answers.send(self._admitted(Kind.PUT, lambda: _written(begin())))
+            answers.send(self._admitted(Kind.PUT, lambda: self._written(begin())))
+
+    def _written_later(self, pending: PendingResult | None, began: float | None) -> bytes:
+        try:
+            return self._written(pending)
+        finally:
+            if began is not None:
+                self._times.add(time.perf_counter() - began)
+
+    def _written(self, pending: PendingResult | None) -> bytes:
+        if pending is None:
+            return _AS_BATCH
+        result = pending.result()
+        self._call.metrics.wrote(result.applied)
+        return _told(result)
 
     def _admitted(self, kind: Kind, work: Callable[[], Result]) -> Result:
         """Do some work in a slot of a kind."""
@@ -296,10 +321,7 @@ class _RowWords:
         return values
 
 
-def _written(pending: PendingResult | None) -> bytes:
-    if pending is None:
-        return _AS_BATCH
-    result = pending.result()
+def _told(result: WriteResult) -> bytes:
     if result.applied == result.rows and result.durability is Durability.FSYNC and not result.ignored:
         return b'{"timestamp":%d,"rows":%d,"applied":%d}' % (result.timestamp, result.rows, result.applied)
     return result.model_dump_json(exclude_defaults=True).encode()

@@ -60,6 +60,11 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """Where to listen; port 0 picks a free one. By default grpc://127.0.0.1:8815, or from the placement."""
     insecure: bool = False
     """Listen on an address that other machines reach, without TLS or login."""
+    http_port: int | None = Field(default=None, ge=0, le=65535)
+    """The port of health, readiness and metrics over HTTP, with the TLS and the login of ``listen``; 0 picks a free
+    one. By default there is none."""
+    http_host: str = "127.0.0.1"
+    """The address that this port is on."""
     json_output: bool = False
     """Print and log JSON lines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

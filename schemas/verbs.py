@@ -23,6 +23,7 @@ from .description import (
     TabletMap,
 )
 from .direct import PinName, PinnedTable, PinSnapshot
+from .metrics import Metrics
 from .moving import (
     HandedOver,
     MoveBegin,
@@ -444,6 +445,17 @@ class Verbs(Protocol):
         It is at least ``at_least``, the time of another store's clock: this one's clock follows it unless it is too far
         ahead.
         """
+        return ANSWER
+
+    @verb(
+        "What the process has counted and measured since its start, as docs/metrics.md lists it: no body. Answers "
+        '{"families":[{"name","kind","about","bounds","samples":[{"labels","value","counts"}]}]}.',
+        None,
+        Metrics,
+        is_read=True,
+    )
+    def metrics(self) -> Metrics:
+        """Return what the store has counted and measured since it was opened."""
         return ANSWER
 
     @verb(

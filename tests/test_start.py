@@ -13,8 +13,10 @@ import nyala
 
 SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
 SECURITY = "nyala.flight_server.security.security"
-NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "jwt", SECURITY)
-"""Not by any of these starts: a store without SQL text, statements, data frames, TLS and tokens needs none of them."""
+HTTP = ("starlette", "uvicorn", "h11", "prometheus_client", "asyncio")
+NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "jwt", SECURITY, *HTTP)
+"""Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens and HTTP needs none of
+them."""
 REPORT = f"""
 import json, sys
 def report():
@@ -45,8 +47,8 @@ SERVE = """
 import os, signal
 from nyala.flight_server import lifecycle
 run_server = lifecycle.run_server
-def run(open_store, listen, config, announce, security, exit_code=int):
-    assert security is None
+def run(open_store, listen, config, announce, security, exit_code, http):
+    assert security is None and http is None
     run_server(open_store, listen, config, lambda location: (report(), os.kill(os.getpid(), signal.SIGTERM)))
 lifecycle.run_server = run
 from nyala.__main__ import main

@@ -21,6 +21,7 @@ from ...schemas.description import (
     TabletPlace,
 )
 from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
+from ...schemas.metrics import Metrics, joined
 from ...schemas.moving import MoveProgress
 from ...schemas.placement import Placement
 from ...schemas.scan import ScanSpec
@@ -319,6 +320,11 @@ class PlacedStore(Verbs):
         server = self._cache.of(table.name).routed.of_key(key)
         store = None if server is None else self.servers.store(server)
         return store.get_row(table, key) if isinstance(store, RowReader) else UNDECIDED
+
+    def metrics(self) -> Metrics:
+        """See StoreService. Those of the reachable servers, each number with the label ``server``."""
+        found, _ = self.servers.there_now(lambda store: store.metrics())
+        return joined("server", found)
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None

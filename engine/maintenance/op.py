@@ -1,6 +1,10 @@
 """MaintenanceOp: one kind of background work on one thing; the manager knows nothing else of the store."""
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...schemas.service import MaintenanceKind
 
 
 class MaintenanceOp(Protocol):
@@ -18,3 +22,14 @@ class MaintenanceOp(Protocol):
     def perform(self) -> object:
         """Do the work; the manager ignores the result. May raise ``StoreError``; its score is then asked again."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class TabletOp:
+    """One kind of work on one tablet."""
+
+    name: str
+    score: Callable[[], float]
+    perform: Callable[[], Any]
+    kind: MaintenanceKind | None = None
+    """As which it is counted, with the report that ``perform`` returns; None: it is not counted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...schemas.errors import ConflictError, UnavailableError
 from ...schemas.service import MaintenanceKind
@@ -22,14 +23,14 @@ from ..compaction.merge import compact
 from ..compaction.policy import Candidate, Pick, pick
 from ..fs.together import SyncTogether
 from ..manifest.environment import Environment
+from ..mvcc.clock import elapsed_seconds
 from ..options import MIB, StoreOptions
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.attach import name_attached
 from ..tablet.tablet import Tablet
-from ..vectors.huge_pages import RESULTS
-from ..vectors.lending import READ_BUFFERS
 from ..vectors.memory import give_back
-from .op import MaintenanceOp
+from ..vectors.reused import release_all
+from .op import MaintenanceOp, TabletOp
 
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
@@ -128,7 +129,8 @@ def perform_on_all(
         done, others = _flush_together(kind, batch, environment, mark) if len(batch) > 1 else ([], batch)
         yield from done
         for tablet in others:
-            if report := _perform_unless_gone(kind, tablet, environment, mark, is_gone):
+            work = partial(_perform_unless_gone, kind, tablet, environment, mark, is_gone)
+            if report := environment.work.counted(kind, work):
                 yield report
 
 
@@ -143,6 +145,7 @@ def _flush_together(
     busy: list[Tablet] = []
     done: list[FlushReport | None] = []
     staged: list[UncommittedFlush] = []
+    began = elapsed_seconds()
     with ExitStack() as outermost, ExitStack() as held:
         synced_together = environment
         if len(tablets) >= _SYNCED_TOGETHER:
@@ -155,7 +158,10 @@ def _flush_together(
                 busy.append(tablet)
         if staged:
             commit_together(synced_together, [each.files for each in staged])
-    return [report for report in done if report] + [each.report for each in staged], busy
+    reports = [report for report in done if report] + [each.report for each in staged]
+    if reports:
+        environment.work.add(kind, elapsed_seconds() - began, reports)
+    return reports, busy
 
 
 def _left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
@@ -276,8 +282,7 @@ def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
 def _give_back(tablet: Tablet) -> None:
     """Return unused memory to the operating system after the work."""
     if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
-        READ_BUFFERS.release()
-        RESULTS.release()
+        release_all()
         give_back()
 
 
@@ -300,15 +305,6 @@ def _sum(*parts: FlushReport | None) -> FlushReport | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TabletOp:
-    """One kind of work on one tablet."""
-
-    name: str
-    score: Callable[[], float]
-    perform: Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
 class TabletUpkeep:
     """Scores the kinds of work on one tablet."""
 
@@ -324,42 +320,45 @@ class TabletUpkeep:
         """Return all kinds of work on files; ``flushed`` is called after a flush."""
         where, on_files = f"tablet {self.tablet.tablet_id}", (self.tablet, self.environment)
 
-        def flush_rows() -> None:
-            flush(*on_files)
+        def flush_rows() -> FlushReport | None:
+            report = flush(*on_files)
             flushed()
+            return report
 
-        def flush_changes() -> None:
-            flush_all_deltas(*on_files, self.mark())
+        def flush_changes() -> FlushReport | None:
+            report = flush_all_deltas(*on_files, self.mark())
             flushed()
+            return report
 
-        always: list[MaintenanceOp] = [
+        kinds = MaintenanceKind
+        always = [
             TabletOp(f"name attached rowsets of {where}", self.name_score, lambda: name_rowsets(*on_files)),
-            TabletOp(f"flush {where}", self.flush_score, flush_rows),
-            TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes),
+            TabletOp(f"flush {where}", self.flush_score, flush_rows, kinds.FLUSH),
+            TabletOp(f"flush deltas of {where}", self.flush_deltas_score, flush_changes, kinds.FLUSH_DELTAS),
         ]
         if self.tablet.handed_out:
             return list(map(self._giving_way, always))
-        rewriting: list[MaintenanceOp] = [
-            TabletOp(
-                f"minor delta compaction of {where}",
-                self.minor_score,
-                lambda: minor_compact(*on_files, self.mark(), self.options.redo_files_count),
-            ),
-            TabletOp(f"major delta compaction of {where}", self.major_score, self.major_compact),
-            TabletOp(f"history of {where}", self.history_score, lambda: collect_history(*on_files, self.mark())),
-            TabletOp(f"compact {where}", self.compact_score, self.compact),
+        count = self.options.redo_files_count
+        minor, major = (lambda: minor_compact(*on_files, self.mark(), count)), self.major_compact
+        rewriting = [
+            TabletOp(f"minor delta compaction of {where}", self.minor_score, minor, kinds.MINOR_COMPACT),
+            TabletOp(f"major delta compaction of {where}", self.major_score, major, kinds.MAJOR_COMPACT),
+            TabletOp(f"history of {where}", self.history_score, self.collect_history, kinds.GC),
+            TabletOp(f"compact {where}", self.compact_score, self.compact, kinds.COMPACT),
         ]
         return list(map(self._giving_way, always + rewriting))
 
-    def _giving_way(self, operation: MaintenanceOp) -> MaintenanceOp:
-        """Return work that does nothing if the tablet was retired or handed out after the work was chosen."""
+    def _giving_way(self, operation: TabletOp) -> MaintenanceOp:
+        """Return work that is counted, and does nothing if the tablet was retired or handed out after it was chosen."""
+        work, kind = self.environment.work, operation.kind
 
-        def perform() -> None:
+        def perform() -> FlushReport | None:
             try:
-                operation.perform()
+                return operation.perform() if kind is None else work.counted(kind, operation.perform)
             except (ConflictError, UnavailableError):
                 if not (self.tablet.retired or self.tablet.handed_out):
                     raise
+            return None
 
         return TabletOp(operation.name, operation.score, perform)
 
@@ -410,12 +409,11 @@ class TabletUpkeep:
         """Return more than 0 if REDO files have grown large beside the base columns of a DiskRowSet."""
         return min(max(map(self._redo_share, self.tablet.version.disk), default=0.0), 1.0)
 
-    def major_compact(self) -> None:
+    def major_compact(self) -> FlushReport | None:
         """Merge REDO files into base columns where that is due."""
         with _rewriting(self.tablet, self.environment):
-            for rowset in _each(self.tablet):
-                if self._redo_share(rowset):
-                    major(self.tablet, rowset, self.environment, None, self.mark())
+            due = (rowset for rowset in _each(self.tablet) if self._redo_share(rowset))
+            return _sum(*[major(self.tablet, rowset, self.environment, None, self.mark()) for rowset in due])
 
     def history_score(self) -> float:
         """Return more than 0 if enough bytes belong to files that only snapshots before the history can see."""
@@ -431,12 +429,17 @@ class TabletUpkeep:
         best = self._pick()
         return min(best.gain, _COMPACTION_SCORE) if best else 0.0
 
-    def compact(self) -> None:
+    def collect_history(self) -> FlushReport | None:
+        """Drop the files that only snapshots before the history can see."""
+        return collect_history(self.tablet, self.environment, self.mark())
+
+    def compact(self) -> FlushReport | None:
         """Merge the DiskRowSets with the highest gain, within a budget of bytes."""
         with _rewriting(self.tablet, self.environment):
-            if best := self._pick():
-                self._flush_many_deltas()
-                compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
+            if (best := self._pick()) is None:
+                return None
+            self._flush_many_deltas()
+            return compact(self.tablet, self.environment, best.rowset_ids, ancient_history_mark=self.mark())
 
     def _flush_many_deltas(self) -> None:
         """Flush large DeltaMemStores before a merge: it reads files by pages, but memory stores as a whole."""

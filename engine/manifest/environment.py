@@ -14,6 +14,7 @@ from .damage import DamageRegistry
 from .key_budget import KeyIndexBudget, unlimited
 from .manifest import ManifestFile
 from .read_only_latch import ReadOnlyLatch
+from .work_counts import WorkCounts
 
 
 class Files(Protocol):
@@ -39,7 +40,7 @@ class LooseFiles:
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The shared services: the disk, the manifest and the log on it, visibility of commits, decompressed pages, memory
-    for key indexes, the placement, the damaged files."""
+    for key indexes, the placement, the damaged files, the counts of maintenance."""
 
     fs: FileSystem
     manifest: ManifestFile
@@ -50,6 +51,7 @@ class Environment:
     here: ServerIdentity | None = None
     """The placement, which decides which tablets of new tables and ranges are here; None: all."""
     damage: DamageRegistry = field(default_factory=DamageRegistry)
+    work: WorkCounts = field(default_factory=WorkCounts)
 
     @property
     def latch(self) -> ReadOnlyLatch:

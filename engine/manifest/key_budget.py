@@ -23,6 +23,11 @@ class KeyIndexBudget:
         """The bytes still available."""
         return self.limit_bytes - self._used_bytes
 
+    @property
+    def used_bytes(self) -> int:
+        """The bytes that tablets have taken."""
+        return self._used_bytes
+
     def take(self, size_bytes: int) -> bool:
         """Take more bytes if available, and return whether they were; a negative number gives bytes back."""
         with self._lock:

@@ -25,8 +25,7 @@ from ..catalog.catalog import Catalog
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.room import Room
-from ..maintenance.op import MaintenanceOp
-from ..maintenance.upkeep import TabletOp
+from ..maintenance.op import MaintenanceOp, TabletOp
 from ..manifest.environment import Environment
 from ..scan.snapshots import Snapshots
 from ..table.table import Table

@@ -14,8 +14,7 @@ from ...schemas.errors import NotFoundError
 from ...schemas.request import peer
 from ..commit.room import Room
 from ..fs.failures import named
-from ..maintenance.op import MaintenanceOp
-from ..maintenance.upkeep import TabletOp
+from ..maintenance.op import MaintenanceOp, TabletOp
 
 T = TypeVar("T")
 
@@ -42,6 +41,9 @@ class Leases(Generic[T]):
         self._now = now
         self._leases: dict[str, _Lease[T]] = {}
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._leases)
 
     def add(self, lease_id: str, value: T, ttl_seconds: int) -> None:
         """Keep ``value`` for ``ttl_seconds``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -40,6 +40,22 @@ class ChangeRange:
     """The columns of the table: changes in columns that were dropped since do not count."""
 
 
+@dataclass(slots=True)
+class PruneCount:
+    """Counts of what a scan, or all scans of a store, read and skip."""
+
+    rowsets: int = 0
+    rowsets_by_key: int = 0
+    rowsets_unchanged: int = 0
+    rowsets_by_look_up: int = 0
+    chunks: int = 0
+    chunks_by_zone_map: int = 0
+    chunks_touched_only: int = 0
+    rows_in_chunks: int = 0
+    rows_total: int = 0
+    bytes_in_chunks: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanRequest:
     """A scan of one tablet, resolved against its schema.
@@ -67,6 +83,8 @@ class ScanRequest:
     """If given, replaces rows by aggregates; ``columns`` are those that it reads."""
     is_split: bool = False
     """Whether ``keys`` separate it from other scans: then rows outside are always skipped, not only where cheap."""
+    counts: PruneCount = field(default_factory=PruneCount)
+    """Adds up what it reads and skips, for all scans of a store."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -100,22 +118,6 @@ class Chunk:
     """Only these rows (int64, ascending); None for all."""
     all_match: bool = False
     """By zone maps the filter is true for every row."""
-
-
-@dataclass(slots=True)
-class PruneCount:
-    """Counts of what a scan reads and skips, for ``explain``."""
-
-    rowsets: int = 0
-    rowsets_by_key: int = 0
-    rowsets_unchanged: int = 0
-    rowsets_by_look_up: int = 0
-    chunks: int = 0
-    chunks_by_zone_map: int = 0
-    chunks_touched_only: int = 0
-    rows_in_chunks: int = 0
-    rows_total: int = 0
-    bytes_in_chunks: float = 0.0
 
 
 def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[Chunk]:

@@ -20,7 +20,7 @@ from itertools import groupby
 from ...schemas.service import Marked
 from ..filter.prune import KeyRange
 from ..rowset.rowset import RowSet
-from .chunk import PruneCount, ScanRequest, chunks
+from .chunk import ScanRequest, chunks
 from .clusters import Cluster, after, clusters, is_in_order, read_in_order
 from .read import read_chunk
 from .scan import read_ahead
@@ -52,7 +52,7 @@ def _in_bands(cluster: Cluster, request: ScanRequest, pool: Executor, ahead: int
         keys = KeyRange(bands[at].lower, bands[min(at + step, len(bands)) - 1].upper)
         is_last = at + step >= len(bands)
         narrowed = request if len(bands) == 1 else replace(request, keys=keys, is_split=True)
-        wanted = (chunk for rowset in rowsets for chunk in chunks(rowset, narrowed, PruneCount()))
+        wanted = (chunk for rowset in rowsets for chunk in chunks(rowset, narrowed, narrowed.counts))
         size = 0
         for batch in read_ahead(wanted, partial(read_chunk, request=narrowed), pool, ahead):
             size += batch.nbytes

@@ -20,7 +20,7 @@ from ..table.table_version import TableVersion
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from . import scanning
-from .chunk import ChangeRange, ScanRequest
+from .chunk import ChangeRange, PruneCount, ScanRequest
 from .few import rows_of_few_keys
 from .planned_scans import PlannedScan, PlannedScans
 from .point_scan import PointScans
@@ -49,6 +49,8 @@ class Reads:
         self._damage = damage
         self._pool = pool
         self._options = options
+        self.counts = PruneCount()
+        """What all scans have read and skipped, but for those of rows by their keys."""
         self._filters = FilterCache(options.limits)
         self._points = PointScans(mvcc.snapshot, self._filters, options.limits)
 
@@ -170,7 +172,7 @@ class Reads:
         self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
     ) -> ScanRequest:
         chunk_bytes = self._options.scan_batch_bytes
-        return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes)
+        return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes, self.counts)
 
 
 def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch) -> ScanStream:

@@ -35,13 +35,12 @@ def aggregate(
 ) -> Iterator[pa.Table]:
     """Yield partial answers, first those that need no reading."""
     unknown: list[Chunk] = []
-    count = PruneCount()
     for rowset in version.rowsets():
         whole = Chunk(rowset, 0, rowset.row_count(request.snapshot))
         if request.where is None and whole.last and (known := known_partial(whole, request, plan)) is not None:
             yield known
             continue
-        for chunk in chunks(rowset, request, count):
+        for chunk in chunks(rowset, request, request.counts):
             if (known := known_partial(chunk, request, plan)) is not None:
                 yield known
             else:
@@ -51,8 +50,7 @@ def aggregate(
 
 
 def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
-    count = PruneCount()
-    return (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, count))
+    return (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, request.counts))
 
 
 def prune(version: Version, request: ScanRequest) -> PruneCount:

@@ -61,6 +61,7 @@ def resolve(
     changes: ChangeRange | None,
     filters: FilterCache,
     chunk_bytes: int,
+    counts: PruneCount,
 ) -> ScanRequest:
     """Resolve a scan against a version of its table.
 
@@ -87,6 +88,7 @@ def resolve(
         few=where.few,
         aggregate=plan,
         is_split=part is not None,
+        counts=counts,
     )
 
 
@@ -109,6 +111,7 @@ def resolve_ticket(
     changes: ChangeRange | None,
     filters: FilterCache,
     chunk_bytes: int,
+    counts: PruneCount,
 ) -> ScanRequest:
     """Resolve a scan as ``resolve`` does; a planned one must still have the columns of its plan.
 
@@ -121,7 +124,7 @@ def resolve_ticket(
         f"(schema version {version.schema.version} now): plan the scan again, with GetFlightInfo"
     )
     try:
-        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes)
+        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes, counts)
     except (InvalidArgumentError, NotFoundError) as error:
         if spec.planned is not None:
             raise ConflictError(why) from error

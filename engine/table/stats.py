@@ -52,7 +52,7 @@ def described(table: Table, store_uuid: str, server: str | None) -> TableDescrip
 
 def table_stats(table: Table) -> TableStats:
     version = table.version
-    tablets = [_tablet_stats(tablet) for tablet in version.tablets if tablet.elsewhere is None]
+    tablets = [tablet_stats(tablet) for tablet in version.tablets if tablet.elsewhere is None]
     versions = [tablet.version for tablet in version.tablets]
     return TableStats(
         name=table.name,
@@ -121,7 +121,8 @@ def damaged_files(found: Iterable[Damage], manifest: Manifest, tablets: Iterable
     return described
 
 
-def _tablet_stats(tablet: Tablet) -> TabletStats:
+def tablet_stats(tablet: Tablet) -> TabletStats:
+    """Return the state of a tablet that is here."""
     version = tablet.version
     files = [file for rowset in version.on_disk for file in rowset.deltas.files]
     return TabletStats(

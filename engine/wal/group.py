@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ...schemas.metrics import Histogram
+from ..mvcc.clock import elapsed_seconds
 from .format import EncodedRecord
 from .segments import NewSegment
 
@@ -39,6 +41,13 @@ class WriterCounters:
     records: int = 0
     groups: int = 0
     bytes_written: int = 0
+    sync_seconds: Histogram = field(default_factory=Histogram)
+
+    def sync(self, group: TakenGroup) -> None:
+        """Sync the file of a group that is written; count how long it takes. Raises OSError."""
+        began = elapsed_seconds()
+        group.segment.file.sync()
+        self.sync_seconds.add(elapsed_seconds() - began)
 
     def add(self, group: TakenGroup) -> None:
         """Count a group that is on the disk."""

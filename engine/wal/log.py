@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import InternalError, UnavailableError
+from ...schemas.metrics import Histogram
 from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
 from .group import LogEnd
@@ -48,6 +49,7 @@ class WalStats:
     groups: int
     bytes_written: int
     torn_bytes: int
+    sync_seconds: Histogram
 
 
 class WriteAheadLog:
@@ -225,6 +227,7 @@ class WriteAheadLog:
             groups=writer.counters.groups,
             bytes_written=writer.counters.bytes_written,
             torn_bytes=self.torn_bytes,
+            sync_seconds=writer.counters.sync_seconds,
         )
 
     def close(self) -> CleanStop | None:

@@ -442,7 +442,7 @@ class LogWriter:
             self.written_lsn = last_lsn
             self._tell(group)
             self._repeatable = True
-        group.segment.file.sync()
+        self.counters.sync(group)
         group.segment.check()
         self._repeatable = False
         self._crc, self._taken = crc, None

@@ -9,6 +9,7 @@ from ...clients.cluster import reading
 from ...clients.cluster.servers import Servers
 from ...clients.cluster.store import PlacedStore, worst
 from ...schemas.description import Health, ScanPlan
+from ...schemas.metrics import Metrics, each_of, gauge, joined, merged
 from ...schemas.partition_schema import TabletPartition
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
@@ -46,6 +47,12 @@ class Front(PlacedStore):
         if away and health.status == "ok":
             return health.model_copy(update={"status": "degraded", "reason": away.message})
         return health
+
+    def metrics(self) -> Metrics:
+        """See StoreService. Those of the processes that answer, each number with the label ``process``."""
+        found, _ = self.servers.there_now(lambda store: store.metrics())
+        up = each_of("process", {name: name in found for name in self.servers.names})
+        return merged(joined("process", found), [gauge("nyala_process_up", "1 if the process answers, else 0.", *up)])
 
     def close(self) -> None:
         """Close the connections, and stop the processes."""

@@ -120,6 +120,8 @@ class Authentication:
         self._trusts_certificates = trusts_certificates
         self._headers = _Headers(self._check)
         self._thread = _Thread()
+        self.failures = {"missing": 0, "invalid": 0, "expired": 0}
+        """How many calls were rejected, and why."""
 
     @property
     def middleware(self) -> dict[str, fl.ServerMiddlewareFactory]:
@@ -147,7 +149,20 @@ class Authentication:
     def require(self) -> None:
         """Raise UnauthenticatedError if it is not known who makes the call that this thread handles."""
         if self._thread.identity is None:
-            raise UnauthenticatedError(_NOTHING)
+            raise self._failure("missing", _NOTHING)
+
+    def of_request(self, given: Sequence[str], certificate_name: str | None) -> Identity:
+        """Return who makes a request of HTTP with these headers of authorization, from a client with this name in its
+        certificate.
+
+        Raises:
+            UnauthenticatedError: that is not known, or the token is not valid.
+        """
+        if given:
+            return self._by_header(given)
+        if self._trusts_certificates and certificate_name:
+            return Identity(certificate_name, source="certificate")
+        raise self._failure("missing", _NOTHING)
 
     def _check(self, given: Sequence[str | bytes]) -> None:
         """Raise UnauthenticatedError if the header of a call suffices to reject it; it says nothing about the client's
@@ -155,18 +170,26 @@ class Authentication:
         if given:
             self._by_header(given)
         elif not self._trusts_certificates:
-            raise UnauthenticatedError(_NOTHING)
+            raise self._failure("missing", _NOTHING)
 
     def _by_header(self, given: Sequence[str | bytes]) -> Identity:
         text = _text(given[0])
         if len(given) > 1 or len(text) > _BYTES_MAX or text[: len(_BEARER)].lower() != _BEARER:
-            raise UnauthenticatedError('send one header "authorization", of the form "Bearer TOKEN"')
-        identity = self._of_token(text[len(_BEARER) :].strip())
-        if identity is None:
-            raise UnauthenticatedError(_BAD_TOKEN)
+            raise self._failure("invalid", 'send one header "authorization", of the form "Bearer TOKEN"')
+        try:
+            identity = self._of_token(text[len(_BEARER) :].strip())
+        except UnauthenticatedError:
+            self.failures["invalid"] += 1
+            raise
+        if identity is None or identity.is_revoked:
+            raise self._failure("invalid", _BAD_TOKEN)
         if not identity.is_valid:
-            raise UnauthenticatedError(_BAD_TOKEN if identity.is_revoked else _EXPIRED)
+            raise self._failure("expired", _EXPIRED)
         return identity
+
+    def _failure(self, reason: str, message: str) -> UnauthenticatedError:
+        self.failures[reason] += 1
+        return UnauthenticatedError(message)
 
     def _of_token(self, token: str) -> Identity | None:
         if self._jwts and not token.startswith(PREFIX):

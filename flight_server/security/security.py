@@ -43,6 +43,11 @@ class Tls:
         if self._credentials:
             self._credentials.replace(self._current.certificate, self._current.key, self._current.client_ca)
 
+    @property
+    def current(self) -> Certificates:
+        """The certificates that are in force."""
+        return self._current
+
     def listen(self, begin: Callable[..., None], location: str, **more: Any) -> None:
         """Begin to listen."""
         current = self._current

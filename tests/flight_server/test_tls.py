@@ -117,8 +117,8 @@ def test_the_user_is_the_name_in_the_certificate(serve_tls: Callable[..., Served
     seen: list[str] = []
     begin = served.server.calls.begin
 
-    def recorded(context: fl.ServerCallContext, kind: Kind, size: int = 0) -> Call:
-        call = begin(context, kind, size)
+    def recorded(context: fl.ServerCallContext, verb: str, kind: Kind, size: int = 0) -> Call:
+        call = begin(context, verb, kind, size)
         seen.append(call.identity.user if call.identity else "")
         return call
 

@@ -163,6 +163,10 @@ class Imports:
         _table_of(import_id)
         self._open.end(import_id)
 
+    def __len__(self) -> int:
+        """Return the number of imports that have not ended."""
+        return len(self._open)
+
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of dropping expired imports."""
         return self._open.removals()

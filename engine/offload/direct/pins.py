@@ -22,8 +22,8 @@ from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...fs.tree import remove_quietly, remove_tree
-from ...maintenance.op import MaintenanceOp
-from ...maintenance.upkeep import TabletOp, flushed
+from ...maintenance.op import MaintenanceOp, TabletOp
+from ...maintenance.upkeep import flushed
 from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
@@ -116,6 +116,10 @@ class Pins:
     def release(self, pin_id: str) -> None:
         """Release the files. Raises NotFoundError if the pin is gone already."""
         self._leases.end_known(pin_id)
+
+    def __len__(self) -> int:
+        """Return the number of pins that have not ended."""
+        return len(self._leases)
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of releasing pins that have expired or keep too much."""

@@ -182,6 +182,10 @@ class Compactions:
         """Drop uncommitted tasks. Raises NotFoundError if the compaction is gone already."""
         self._leases.end_known(compaction_id)
 
+    def __len__(self) -> int:
+        """Return the number of outside compactions that have not ended."""
+        return len(self._leases)
+
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of dropping expired compactions."""
         return self._leases.removals()

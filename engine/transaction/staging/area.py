@@ -89,6 +89,10 @@ class StagingArea:
                 self._find(path)
         self.expire()
 
+    def __len__(self) -> int:
+        """Return the number of transactions with staged parts."""
+        return len(self._transactions)
+
     def _find(self, path: str) -> None:
         """Take over a file of an earlier process; remove it unless it is a complete part."""
         number = path.removeprefix(f"{ROOT}/").removesuffix(_SUFFIX)

@@ -1,0 +1,83 @@
+"""Connections of the HTTP port: their certificates, and who is at the other end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..native.tls_credentials import ClientCertificates
+from ..security.certificates import Certificates
+from ..security.security import Tls
+
+CERTIFICATE_NAME = "certificate_name"
+"""What the state of a request calls the name in the client's certificate; None if there is none."""
+_FIRST_REQUEST_SECONDS = 10.0
+
+
+class HttpConnection(H11Protocol):
+    """One connection. It is closed if its first request does not come soon: they are few, and anyone may connect."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, CERTIFICATE_NAME: name_in(transport.get_extra_info("peercert"))}
+        self.loop.call_later(_FIRST_REQUEST_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+def name_in(certificate: dict[str, Any] | None) -> str | None:
+    """Return the user in a client's certificate, as Arrow's server names it: the first alternative name, or the common
+    name; None if there is neither."""
+    if not certificate:
+        return None
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in ("DNS", "URI", "IP Address", "email"):
+            return value
+    subject = (pair for part in certificate.get("subject", ()) for pair in part)
+    return next((value for kind, value in subject if kind == "commonName"), None)
+
+
+class CurrentCertificates(ssl.SSLContext):
+    """Gives each new connection the certificates that are in force when it begins."""
+
+    _tls: Tls
+    _known: tuple[Certificates, ssl.SSLContext]
+
+    @classmethod
+    def of(cls, tls: Tls) -> CurrentCertificates:
+        """Return what follows the certificates of a server."""
+        context = cls(ssl.PROTOCOL_TLS_SERVER)
+        context._tls = tls
+        context._known = tls.current, _context(tls.current, tls.clients)
+        return context
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        """See ssl.SSLContext. asyncio calls it for each connection, on one thread."""
+        certificates = self._tls.current
+        if self._known[0] is not certificates:
+            self._known = certificates, _context(certificates, self._tls.clients)
+        return self._known[1].wrap_bio(*arguments, **named)
+
+
+def _context(certificates: Certificates, clients: ClientCertificates) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # What was checked is what is used, and OpenSSL takes it from files alone: from one in memory, without a name.
+    memory = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    with open(memory, "wb") as file:
+        file.write(certificates.certificate + b"\n" + certificates.key)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{memory}")
+    if certificates.client_ca is not None:
+        context.load_verify_locations(cadata=certificates.client_ca.decode("ascii"))
+        is_optional = clients is ClientCertificates.OPTIONAL
+        context.verify_mode = ssl.CERT_OPTIONAL if is_optional else ssl.CERT_REQUIRED
+    return context

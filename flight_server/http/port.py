@@ -1,0 +1,98 @@
+"""HttpPort: health, readiness and metrics over HTTP, on a port of their own and a thread of the server's process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.requests import Request
+
+from ...schemas.errors import UnavailableError
+from ..errors import Translator
+from ..security.identity import Identity
+from .app import application
+from .connections import CERTIFICATE_NAME, CurrentCertificates, HttpConnection
+from .state import ServerState
+
+if TYPE_CHECKING:
+    from ..security.security import Security
+
+_CONNECTIONS_MAX = 128
+_HEAD_BYTES_MAX = 16 << 10
+_STOP_SECONDS = 1
+_LOG = logging.getLogger("nyala.flight_server")
+
+
+class HttpPort:
+    """Serves from its construction until ``stop``."""
+
+    def __init__(self, host: str, port: int, security: Security | None, private_paths: tuple[str, ...] = ()) -> None:
+        """Listen; port 0 picks a free one.
+
+        Raises:
+            UnavailableError: that is impossible.
+        """
+        self.state = ServerState()
+        self._authentication = security.authentication if security else None
+        tls = security.tls if security else None
+        listening = _listening(host, port)
+        scheme, shown = "https" if tls else "http", f"[{host}]" if ":" in host else host
+        self.url = f"{scheme}://{shown}:{listening.getsockname()[1]}"
+        config = uvicorn.Config(
+            application(self.state, self._caller, Translator(private_paths)),
+            http=HttpConnection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS_MAX,
+            h11_max_incomplete_event_size=_HEAD_BYTES_MAX,
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+        config.load()
+        config.ssl = CurrentCertificates.of(tls) if tls else None
+        _log_as_ours()
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, args=(listening,), name="nyala-http", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening, and close the connections."""
+        self._server.should_exit = True
+        self._thread.join(2 * _STOP_SECONDS)
+
+    def _run(self, listening: socket.socket) -> None:
+        try:
+            asyncio.run(self._server.serve([listening]))
+        except Exception:
+            _LOG.exception("the HTTP port %s stopped", self.url)
+
+    def _caller(self, request: Request) -> Identity | None:
+        if self._authentication is None:
+            return None
+        given = request.headers.getlist("authorization")
+        return self._authentication.of_request(given, getattr(request.state, CERTIFICATE_NAME, None))
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UnavailableError(f"cannot listen on {host}:{port}: {why}; choose another with --http-port") from None
+
+
+def _log_as_ours() -> None:
+    """Let uvicorn log where the server does: warnings, since it says more of each start than we do."""
+    theirs: Any = logging.getLogger("uvicorn")
+    theirs.handlers[:] = logging.getLogger("nyala").handlers
+    theirs.setLevel(logging.WARNING)
+    theirs.propagate = False

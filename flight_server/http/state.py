@@ -1,0 +1,56 @@
+"""ServerState: what the HTTP port knows of the server, from before the store is open until after it is closed."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from ...schemas.errors import StoreError, UnavailableError
+from ...schemas.metrics import Metrics
+
+if TYPE_CHECKING:
+    from ..server import FlightServer
+
+READY = "ready"
+
+
+class ServerState:
+    """Thread safe."""
+
+    def __init__(self) -> None:
+        self._server: FlightServer | None = None
+        self._is_closed = False
+        self._asking = threading.Lock()
+
+    def serves(self, server: FlightServer) -> None:
+        """Note that the store is open, and the server takes requests."""
+        self._server = server
+
+    def closes(self) -> None:
+        """Note that the store is about to be closed."""
+        self._is_closed = True
+
+    def readiness(self) -> str:
+        """Return ``ready``, or why clients should not come: ``starting``, ``stopping``, ``read_only``, ``failed``."""
+        server = self._server
+        if server is None:
+            return "starting"
+        if self._is_closed or server.admission.is_draining:
+            return "stopping"
+        try:
+            return READY if server.store.health().takes_writes else "read_only"
+        except StoreError:
+            return "failed"
+
+    def metrics(self) -> Metrics:
+        """Return what the server and its store have counted; one caller at a time.
+
+        Raises:
+            UnavailableError: the store is not open.
+            StoreError: its error.
+        """
+        server = self._server
+        if server is None or self._is_closed:
+            raise UnavailableError("the store is not open", 1.0)
+        with self._asking:
+            return server.metrics()

@@ -1,0 +1,66 @@
+"""ServerMetrics: what a server has counted of its requests.
+
+A request pays for two looks at the clock and a few additions; all else is done when somebody asks for the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..schemas.metrics import Histogram, MetricFamily, Metrics, counter, each_of, gauge, histogram, merged, one
+from ..schemas.service import StoreService
+from .process_metrics import process_families
+
+if TYPE_CHECKING:
+    from .limits import Admission
+    from .security.authentication import Authentication
+
+
+class ServerMetrics:
+    """The numbers of one server. For any number of threads: see ``Histogram``."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, Histogram] = {}
+        self._errors: dict[tuple[str, str], int] = {}
+        self._received_bytes = self._sent_bytes = self._written_rows = 0
+
+    def of(self, verb: str) -> Histogram:
+        """Return the durations of the requests of a verb."""
+        return self._requests.get(verb) or self._requests.setdefault(verb, Histogram())
+
+    def failed(self, verb: str, code: str) -> None:
+        """Count an error that a client got."""
+        count = self._errors.get((verb, code), 0)
+        self._errors[verb, code] = count + 1
+
+    def received(self, size: int) -> None:
+        """Count bytes from clients."""
+        self._received_bytes += size
+
+    def sent(self, size: int) -> None:
+        """Count bytes for clients."""
+        self._sent_bytes += size
+
+    def wrote(self, rows: int) -> None:
+        """Count rows that were applied."""
+        self._written_rows += rows
+
+    def now(self, store: StoreService, admission: Admission, authentication: Authentication | None) -> Metrics:
+        """Return these numbers and those of the store."""
+        errors = [one(count, verb=verb, code=code) for (verb, code), count in list(self._errors.items())]
+        running, waiting = admission.counts()
+        families: list[MetricFamily] = [
+            histogram("nyala_request_seconds", "Requests, from their arrival to the end.", "verb", self._requests),
+            counter("nyala_request_errors", "Errors that clients got.", *errors),
+            gauge("nyala_running_requests", "Requests that run, by their kind.", *each_of("kind", running)),
+            gauge("nyala_waiting_requests", "Requests that wait to be admitted.", *each_of("kind", waiting)),
+            counter("nyala_received_bytes", "Rows and keys from clients, decompressed.", one(self._received_bytes)),
+            counter("nyala_sent_bytes", "Rows for clients, before compression.", one(self._sent_bytes)),
+            counter("nyala_written_rows", "Rows that DoPut and sessions applied.", one(self._written_rows)),
+            counter(
+                "nyala_authentication_failures",
+                "Calls without a token that is valid.",
+                *each_of("reason", authentication.failures if authentication else {}),
+            ),
+        ]
+        return merged(store.metrics(), [*families, *process_families()])
