@@ -279,7 +279,7 @@ class Admission:
     def _enter(self, kind: Kind, peer: Peer) -> None:
         self._running[kind] += 1
         of_peers = self._of_peers
-        for name in {peer.connection, peer.address}:
+        for name in peer.names:
             of_peers[kind, name] = of_peers.get((kind, name), 0) + 1
 
     def _check_open(self) -> None:
@@ -343,7 +343,7 @@ class Admission:
         with self._lock:
             self._running[kind] -= 1
             of_peers = self._of_peers
-            for name in {peer.connection, peer.address}:
+            for name in peer.names:
                 if left := of_peers[kind, name] - 1:
                     of_peers[kind, name] = left
                 else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -15,6 +15,11 @@ class Peer:
 
     connection: str
     address: str
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Both, or one if they are equal."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple({self.connection, self.address}))
 
 
 @lru_cache(1024)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
-from pydantic_core import to_json
+from pydantic_core import ValidationError, to_json
 
 from ..clients.convert.cells import python_cell
 from ..clients.convert.keys import key_of
@@ -27,7 +27,7 @@ from ..schemas.literal import from_json
 from ..schemas.metrics import Histogram
 from ..schemas.request import Request, serving
 from ..schemas.scan import ScanSpec
-from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService
+from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService, Undecided
 from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
 from ..schemas.verb import Kind
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
@@ -100,7 +100,8 @@ def _next(reader: fl.MetadataRecordBatchReader, call: Call) -> bytes | None:
         call.waiting_since = None
     if chunk.data is not None:
         raise InvalidArgumentError(_NO_ROWS)
-    return chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
+    said = chunk.app_metadata
+    return said.to_pybytes() if said else b""
 
 
 def _refuse_rows(head: memoryview, body: memoryview) -> None:
@@ -124,16 +125,23 @@ def _failed(error: BaseException, translator: Translator) -> bytes:
     return to_json({"error": told})
 
 
+def _details(line: bytes) -> SessionDetails:
+    try:
+        return SessionDetails.__pydantic_validator__.validate_json(line)
+    except ValidationError:
+        return read_json(SessionDetails, line, "the second line")  # which says what is wrong
+
+
 class _Session:
     """For the thread of the session."""
 
     def __init__(self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers) -> None:
         self.store = store
         self.rows = store if isinstance(store, RowReader) else None
-        self._admission = calls.admission
+        self.admission = calls.admission
+        self.call = call
+        self.answers = answers
         self._config = calls.config
-        self._call = call
-        self._answers = answers
         self._bodies = BodyReader(calls.config)
         self._known: dict[bytes, tuple[Ask, Histogram]] = {}
         self._began: float | None = None
@@ -150,7 +158,7 @@ class _Session:
         ask, times = self._known.get(first) or self._learnt(first)
         if len(second) > _LINE_BYTES_MAX:
             raise InvalidArgumentError(f"the second line has more than {_LINE_BYTES_MAX:,} bytes")
-        details = read_json(SessionDetails, second, "the second line") if second else _NO_DETAILS
+        details = _details(second) if second else _NO_DETAILS
         self._began = time.perf_counter()
         try:
             ask(details, body)
@@ -168,7 +176,7 @@ class _Session:
         kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
         if len(kinds) != 1:
             raise InvalidArgumentError("a request has one of get, get_many, scan and write")
-        known = self._ask_for(asked), self._call.metrics.of(f"session_{kinds[0]}")
+        known = self._ask_for(asked), self.call.metrics.of(f"session_{kinds[0]}")
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
         self._known[first] = known
@@ -201,7 +209,7 @@ class _Session:
         return ask
 
     def _write(self, details: SessionDetails, begin: Callable[[], PendingResult | None]) -> None:
-        answers = self._answers
+        answers = self.answers
         if details.more:
             pending = self._admitted(Kind.PUT, begin)
             began, self._began = self._began, None
@@ -221,43 +229,38 @@ class _Session:
         if pending is None:
             return _AS_BATCH
         result = pending.result()
-        self._call.metrics.wrote(result.applied)
+        self.call.metrics.wrote(result.applied)
         return _told(result)
 
     def _admitted(self, kind: Kind, work: Callable[[], Result]) -> Result:
         """Do some work in a slot of a kind."""
-        admission, peer = self._admission, self._call.peer
-        admission.enter(kind, peer, self._call.check)
+        admission, peer = self.admission, self.call.peer
+        admission.enter(kind, peer, self.call.check)
         try:
             return work()
         finally:
             admission.leave(kind, peer)
 
     def _scan(self, spec: ScanSpec) -> None:
-        self._answers.wait()
+        self.answers.wait()
         try:
-            snapshot, found = self._admitted(Kind.READ, lambda: short_scan(self.store, spec, self._call))
+            snapshot, found = self._admitted(Kind.READ, lambda: short_scan(self.store, spec, self.call))
         except LongScanError:
-            self._answers.send(_LARGE)
+            self.answers.send(_LARGE)
             return
-        self._answers.send(to_json({"rows": found.num_rows, "snapshot": snapshot}), found)
+        self.answers.send(to_json({"rows": found.num_rows, "snapshot": snapshot}), found)
 
     def _get_many(self, table: str, keys: pa.RecordBatch) -> None:
-        self._answers.wait()
+        self.answers.wait()
         if keys.num_rows > _KEYS_MAX:
-            self._answers.send(_LARGE)
+            self.answers.send(_LARGE)
             return
-        with self._call.working():  # long lists of keys take turns
+        with self.call.working():  # long lists of keys take turns
             found = self._admitted(Kind.READ, lambda: self.store.get(table, keys))
         if found.nbytes > self._config.sent_bytes_min:
-            self._answers.send(_LARGE)
+            self.answers.send(_LARGE)
         else:
-            self._answers.send(to_json({"rows": found.num_rows}), found)
-
-    def get(self, read: Callable[[], bytes]) -> None:
-        """Answer with what ``read`` returns, in a slot for reads."""
-        self._answers.wait()
-        self._answers.send(self._admitted(Kind.READ, read))
+            self.answers.send(to_json({"rows": found.num_rows}), found)
 
 
 class _Get:
@@ -272,32 +275,35 @@ class _Get:
         """See ``Ask``."""
         if details.key is None:
             raise InvalidArgumentError('get needs a key in the second line: {"key": [...]}')
-        key = details.key
-        self._session.get(lambda: self._row(key))
+        session = self._session
+        session.answers.wait()
+        call = session.call
+        session.admission.enter(Kind.READ, call.peer, call.check)
+        try:
+            answer = self._row(details.key)
+        finally:
+            session.admission.leave(Kind.READ, call.peer)
+        session.answers.send(answer)
 
     def _row(self, key: list[Any]) -> bytes:
-        words = self._words()
-        row = self._found(key, words)
-        told = None if row is None else words.cells.to_json(row)
-        about = words.about
-        return to_json(
-            {"table_id": about.table_id, "schema_version": about.schema_version, "row": told}, inf_nan_mode="strings"
-        )
-
-    def _words(self) -> _RowWords:
-        about = self._session.store.describe_table(self._table)
-        if self._known is None or self._known.about is not about:
-            self._known = _RowWords(about)
-        return self._known
+        session, words = self._session, self._known
+        about = session.store.describe_table(self._table)
+        if words is None or words.about is not about:
+            words = self._known = _RowWords(about)
+        row: dict[str, Any] | Undecided | None = UNDECIDED
+        if session.rows is not None and len(key) == len(about.primary_key):
+            row = session.rows.get_row(about, words.key(key) if words.has_literals else key)
+        if row is UNDECIDED or (row is not None and list(row) != words.names):
+            row = self._found(key, words)
+        if row is not None:
+            row = words.cells.to_json(row)
+        said = {"table_id": about.table_id, "schema_version": about.schema_version, "row": row}
+        return to_json(said, inf_nan_mode="strings")
 
     def _found(self, key: list[Any], words: _RowWords) -> dict[str, Any] | None:
-        """Return the row, with the columns of ``words``."""
-        session, about = self._session, words.about
-        if session.rows is not None and len(key) == len(about.primary_key):
-            row = session.rows.get_row(about, words.key(key))
-            if row is None or (row is not UNDECIDED and list(row) == words.names):
-                return row
-        found = session.store.get(self._table, key_of(tuple(key), about))
+        """Return the row by the general way, with the columns of ``words``."""
+        about = words.about
+        found = self._session.store.get(self._table, key_of(tuple(key), about))
         if found.schema != pa.schema([column.field for column in about.columns]):
             raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
         return {name: python_cell(found[name][0]) for name in words.names} if found.num_rows else None
@@ -312,6 +318,8 @@ class _RowWords:
         self.cells = RowCells(about.columns)
         key = enumerate(about.columns[: len(about.primary_key)])
         self._readers = [(place, column) for place, column in key if not is_plain(column)]
+        self.has_literals = bool(self._readers)
+        """Whether a key comes in another form than that of its values: see ``key``."""
 
     def key(self, key: list[Any]) -> list[Any]:
         """Return the values of a key. What is wrong with plain ones, the general way tells."""

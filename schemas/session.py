@@ -12,7 +12,8 @@ import base64
 import datetime as dt
 import decimal
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from math import isfinite
+from typing import Any, Literal
 
 from pydantic_core import from_json
 
@@ -60,28 +61,15 @@ class SessionDetails(Message, frozen=True, extra="forbid"):
     """Another request follows before the client waits for the answer to this one."""
 
 
-class Lines(NamedTuple):
-    """A message, taken apart."""
-
-    first: bytes
-    second: bytes
-    rest: bytes
-
-
 def request(first: bytes, second: bytes = b"", rest: bytes = b"") -> bytes:
     """Return a request."""
     return b"%b\n%b\n%b" % (first, second, rest)
 
 
-def parts_of(message: bytes) -> Lines:
-    """Return the parts of a request; missing ones are empty."""
-    end = message.find(b"\n")
-    if end < 0:
-        return Lines(message, b"", b"")
-    second_end = message.find(b"\n", end + 1)
-    if second_end < 0:
-        return Lines(message[:end], message[end + 1 :], b"")
-    return Lines(message[:end], message[end + 1 : second_end], message[second_end + 1 :])
+def parts_of(message: bytes) -> list[bytes]:
+    """Return the three parts of a request: two lines, and the rest. Missing ones are empty."""
+    parts = message.split(b"\n", 2)
+    return parts if len(parts) == 3 else [*parts, b"", b""][:3]
 
 
 def answer_of(message: bytes) -> tuple[dict[str, Any], bytes, bytes]:
@@ -109,7 +97,7 @@ def cells_to_json(cells: Iterable[Any]) -> list[Any] | None:
     found: list[Any] = []
     for cell in cells:
         kind = type(cell)
-        if kind not in _SAME:
+        if kind not in _SAME and not (kind is float and isfinite(cell)):
             if kind not in _LITERALS or (kind is dt.datetime and cell.tzinfo is not None):
                 return None
             cell = literal_json(cell)
@@ -152,7 +140,9 @@ class RowCells:
 
     def __init__(self, columns: list[ColumnSchema]) -> None:
         self._bytes = [column.name for column in columns if column.logical.name == "binary"]
-        self._readers = {column.name: _reader(column) for column in columns if not is_plain(column)}
+        self._floats = [column.name for column in columns if column.logical.name in ("float", "double")]
+        others = [column for column in columns if not is_plain(column) and column.name not in self._floats]
+        self._readers = {column.name: _reader(column) for column in others}
 
     def to_json(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row that pydantic's ``to_json`` makes JSON of."""
@@ -160,6 +150,10 @@ class RowCells:
 
     def to_python(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row from JSON as Python values; changes ``row``."""
+        for name in self._floats:
+            cell = row[name]
+            if type(cell) is not float and cell is not None:
+                row[name] = float(cell)
         for name, read in self._readers.items():
             row[name] = read(row[name])
         return row
@@ -167,8 +161,6 @@ class RowCells:
 
 def _reader(column: ColumnSchema) -> Callable[[Any], Any]:
     kind = column.logical
-    if kind.name in ("float", "double"):
-        return lambda cell: None if cell is None else float(cell)
     if kind.name in ("date", "timestamp[us]"):
         return lambda cell: cell_of(cell, kind) if type(cell) is str else cell
     return lambda cell: cell_of(cell, kind)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
@@ -27,53 +29,65 @@ Stream = TypeVar("Stream", bound=_OpenStream)
 
 
 class IdleStreams(Generic[Stream]):
-    """The open streams that no call uses. Thread safe."""
+    """The open streams that no call uses. Thread safe: a deque is, and so a call takes no lock."""
 
     def __init__(self) -> None:
-        self._idle: list[Stream] = []
-        self._changed = threading.Condition()
+        self._idle: deque[Stream] = deque()
+        """The one that was used last comes last."""
+        self._starting = threading.Lock()
         self._closer: threading.Thread | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def borrow(self, kind: Hashable) -> Stream | None:
         """Return the stream of a kind that was used last; None if there is none."""
-        with self._changed:
-            for place in reversed(range(len(self._idle))):
-                if self._idle[place].kind == kind:
-                    return self._idle.pop(place)
-        return None
+        others: list[Stream] = []
+        found: Stream | None = None
+        try:
+            while (stream := self._idle.pop()).kind != kind:
+                others.append(stream)
+            found = stream
+        except IndexError:
+            pass
+        if others:
+            self._idle.extend(reversed(others))
+        return found
 
     def give_back(self, stream: Stream) -> None:
         """Keep a stream for the next call, or close it if there are enough."""
+        if len(self._idle) >= IDLE_COUNT_MAX:
+            stream.close()
+            return
         stream.idle_since = time.monotonic()
-        with self._changed:
-            if not self._closed and len(self._idle) < IDLE_COUNT_MAX:
-                self._idle.append(stream)
-                if self._closer is None:
-                    self._closer = threading.Thread(target=self._close_idle, name="nyala-idle-streams", daemon=True)
-                    self._closer.start()
-                return
-        stream.close()
+        self._idle.append(stream)
+        if self._closed.is_set():
+            self._close_before(math.inf)
+        elif self._closer is None:
+            self._start_closer()
 
     def close(self) -> None:
         """Close idle streams, and others when they are given back."""
-        with self._changed:
-            self._closed = True
-            idle, self._idle = self._idle, []
-            self._changed.notify_all()
-        for stream in idle:
-            stream.close()
+        self._closed.set()
+        self._close_before(math.inf)
+
+    def _close_before(self, moment: float) -> None:
+        """Close the streams that have been idle since before a moment."""
+        try:
+            while (stream := self._idle.popleft()).idle_since < moment:
+                stream.close()
+            self._idle.appendleft(stream)
+        except IndexError:
+            pass
+
+    def _start_closer(self) -> None:
+        with self._starting:
+            if self._closer is None:
+                self._closer = threading.Thread(target=self._close_idle, name="nyala-idle-streams", daemon=True)
+                self._closer.start()
 
     def _close_idle(self) -> None:
         """Close streams that have been idle long enough, until none are left."""
-        while True:
-            with self._changed:
-                if not self._idle:
-                    self._closer = None
-                    return
-                self._changed.wait(IDLE_SECONDS / 2)
-                before = time.monotonic() - IDLE_SECONDS
-                old = [stream for stream in self._idle if stream.idle_since < before]
-                self._idle = [stream for stream in self._idle if stream.idle_since >= before]
-            for stream in old:
-                stream.close()
+        while self._idle and not self._closed.wait(IDLE_SECONDS / 2):
+            self._close_before(time.monotonic() - IDLE_SECONDS)
+        self._closer = None
+        if self._idle and not self._closed.is_set():  # one was given back before that line
+            self._start_closer()

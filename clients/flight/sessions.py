@@ -15,6 +15,8 @@ _SESSION = b'{"session":1}'
 _NO_COLUMNS = pa.schema([])
 _REFUSALS = (InvalidArgumentError, InternalError)
 """How a server answers that knows no sessions. What is wrong with a request comes as an answer."""
+_ENDED = (UnavailableError, UnauthenticatedError, *_REFUSALS)
+"""How an idle session may turn out to be over: with its token, for one."""
 
 
 class _Session:
@@ -62,10 +64,11 @@ class Sessions:
         """
         if not self._is_known_here:
             return None
-        idle = self._idle.borrow(None)
-        if idle:
-            with suppress(UnavailableError, UnauthenticatedError, *_REFUSALS):  # it may have ended with its token
+        if (idle := self._idle.borrow(None)) is not None:
+            try:
                 return self._answer(idle, request)
+            except _ENDED:
+                pass
         try:
             with as_store_errors():
                 session = _Session(self._client)

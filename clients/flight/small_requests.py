@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
+from pydantic_core import from_json
 from pydantic_core import to_json as json_of
 
 from ...schemas.description import TableDescription
@@ -45,25 +46,28 @@ class SmallRequests:
     def row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """Return the live row with a key as Python values; None if there is none."""
         try:
-            values = [value if type(value) in _PLAIN else to_json(value) for value in key]
-            second = json_of({"key": values})
+            plain = _PLAIN.issuperset(map(type, key))
+            second = json_of({"key": list(key) if plain else [to_json(value) for value in key]})
         except (InvalidArgumentError, ValueError, TypeError):  # the general way raises the right error
             return UNDECIDED
         if len(second) > _BYTES_MAX:
             return UNDECIDED
-        answer = self._sessions.ask(request(self._lines.get(table), second))
+        first = self._lines.gets.get(table) or self._lines.get(table)
+        answer = self._sessions.ask(b"%b\n%b\n" % (first, second))
         if answer is None:
             return UNDECIDED
-        found = _checked(answer)[0]
-        if found["row"] is None:
+        found = from_json(answer)
+        if "error" in found:
+            _raise(found["error"])
+        row = found["row"]
+        if row is None:
             return None
-        cells = self._cells_of(table, (found["table_id"], found["schema_version"]))
-        return UNDECIDED if cells is None else cells.to_python(found["row"])
+        version = found["table_id"], found["schema_version"]
+        cells = self._cells.get(version) or self._cells_of(table, version)
+        return UNDECIDED if cells is None else cells.to_python(row)
 
     def _cells_of(self, table: str, version: tuple[int, int]) -> RowCells | None:
-        """Return how to read rows of a version of a table; None if it has another one by now."""
-        if (known := self._cells.get(version)) is not None:
-            return known
+        """Find out how to read rows of a version of a table; return None if it has another one by now."""
         about = self._describe(table)
         if (about.table_id, about.schema_version) != version:
             return None
@@ -138,9 +142,13 @@ class SmallRequests:
 def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
     """Return the parts of an answer; raises the error that it tells."""
     parts = answer_of(answer)
-    if error := parts[0].get("error"):
-        raise error_of(error["code"], error["message"], error.get("retry_after_seconds"))
+    if "error" in parts[0]:
+        _raise(parts[0]["error"])
     return parts
+
+
+def _raise(error: dict[str, Any]) -> NoReturn:
+    raise error_of(error["code"], error["message"], error.get("retry_after_seconds"))
 
 
 def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
@@ -177,13 +185,14 @@ class _FirstLines:
     """The first lines of requests, which repeat. Thread safe."""
 
     def __init__(self) -> None:
-        self._gets: dict[str, bytes] = {}
+        self.gets: dict[str, bytes] = {}
+        """Those of reads of a row, by table: see ``get``."""
         self._batches: dict[tuple[Any, ...], tuple[pa.Schema, bytes]] = {}
         self._rows: dict[tuple[Any, ...], bytes] = {}
 
     def get(self, table: str) -> bytes:
         """Return the first line of the read of a row."""
-        return self._gets.get(table) or _kept(self._gets, table, json_of({"get": table}))
+        return _kept(self.gets, table, json_of({"get": table}))
 
     def of_row(self, command: WriteCommand, writer: str, columns: tuple[Any, ...]) -> bytes | None:
         """Return the first line of the write of a row; None if it cannot go by a session."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -36,6 +36,7 @@ from .sessions import Sessions
 from .small_requests import SmallRequests
 from .staging_put import StagingPut
 
+Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
 _PLANS_MAX = 8
@@ -127,9 +128,16 @@ class FlightStore(Verbs):
         writer = self._writers.borrow()
         name, number = writer.name, writer.next_number()
         assert name is not None, "borrowed writers have names"
-        found = self._patiently(lambda: self._small.write_row(command, name, row, number), self._write_wait)
-        self._writers.give_back(writer)
-        return found
+        wait: ServerWait | None = None
+        while True:
+            try:
+                found = self._small.write_row(command, name, row, number)
+            except UnavailableError as error:
+                wait = wait or self._write_wait()
+                wait.wait(error)
+            else:
+                self._writers.give_back(writer)
+                return found
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
         """See RowWriter. Waits for the answer, as ``begin_write`` does."""
@@ -174,14 +182,14 @@ class FlightStore(Verbs):
         name = f"the server at {self.url}"
         return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
 
-    def _patiently(self, ask: Callable[[], Answer], waiting: Callable[[], ServerWait] | None = None) -> Answer:
-        """Return the answer to a repeatable request, waiting for a server that is down, as a read does by default."""
+    def _patiently(self, ask: Callable[Asked, Answer], *of: Asked.args, **named: Asked.kwargs) -> Answer:
+        """Return the answer to a repeatable request, waiting for a server that is down as reads do."""
         wait: ServerWait | None = None
         while True:
             try:
-                return ask()
+                return ask(*of, **named)
             except UnavailableError as error:
-                wait = wait or (waiting or self._read_wait)()
+                wait = wait or self._read_wait()
                 wait.wait(error)
 
     def _open_put(self, command: WriteCommand, schema: pa.Schema) -> PutStream:
@@ -226,10 +234,10 @@ class FlightStore(Verbs):
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. A short scan, an aggregate or a single tablet takes one call, without tickets."""
         is_part = spec.tablet is not None or spec.partition is not None or spec.here
-        if not is_part and (found := self._patiently(lambda: self._small.scan(spec))) is not UNDECIDED:
+        if not is_part and (found := self._patiently(self._small.scan, spec)) is not UNDECIDED:
             return found
         if spec.aggregate is not None:
-            return self._patiently(lambda: self._aggregated(spec))
+            return self._patiently(self._aggregated, spec)
         if is_part:
             reader = self._scan_reader(spec)
             return ScanStream(reader.open(), _pinned_to(spec), reader.batches(), rest=lambda: reader.rest)
@@ -263,7 +271,7 @@ class FlightStore(Verbs):
 
     def parts(self, spec: ScanSpec) -> ScanParts:
         """Return the parts of a scan, all pinned to one snapshot. Nothing is read yet."""
-        return self._patiently(lambda: self._parts(spec))
+        return self._patiently(self._parts, spec)
 
     def _parts(self, spec: ScanSpec) -> ScanParts:
         with as_store_errors():
@@ -278,12 +286,12 @@ class FlightStore(Verbs):
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
-        found = self._patiently(lambda: self._small.rows(table, keys))
-        return self._patiently(lambda: self._point_reads.get(table, keys)) if found is UNDECIDED else found
+        found = self._patiently(self._small.rows, table, keys)
+        return self._patiently(self._point_reads.get, table, keys) if found is UNDECIDED else found
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""
-        return self._patiently(lambda: self._small.row(table.name, key))
+        return self._patiently(self._small.row, table.name, key)
 
     # The store
 

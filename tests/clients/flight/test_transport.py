@@ -48,13 +48,13 @@ def _echo(prepares: bool = True, **environment: str) -> tuple[int, str]:
 
 
 def test_no_thread_of_grpc_wakes_for_a_message_and_no_later_process_inherits_why() -> None:
-    assert _echo(prepares=False)[0] > 1_000
+    assert _echo(prepares=False)[0] > 2_000
     woken, left = _echo()
-    assert woken < 200, "they have timers"
+    assert woken < 1_000, "they have timers"
     assert left == "None"
 
 
 def test_a_process_that_chooses_experiments_keeps_its_choice() -> None:
     woken, left = _echo(GRPC_EXPERIMENTS="event_engine_client")
-    assert woken > 1_000
+    assert woken > 2_000
     assert left == "event_engine_client"
