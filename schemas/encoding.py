@@ -27,8 +27,12 @@ def encodings_for(kind: LogicalType) -> tuple[str, ...]:
 
     >>> encodings_for(LogicalType("bool"))
     ('run_length', 'plain', 'auto')
+    >>> encodings_for(LogicalType("double"))
+    ('auto', 'bitshuffle', 'plain', 'alp')
     """
-    return (*_encodings_for(kind), AUTO)
+    known = _encodings_for(kind)
+    has_choice = known[0] == "bitshuffle" and len(known) > 2
+    return (AUTO, *known) if has_choice else (*known, AUTO)
 
 
 def _encodings_for(kind: LogicalType) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def test_actions_make_describe_and_drop_a_table(served: Served) -> None:
     columns = [KEY, {"name": "v", "type": "varchar(9)", "encoding": "plain"}]
     body = {"name": "t", "columns": columns, "primary_key": ["k"]}
     made = served.action("create_table", body)
-    assert [column["encoding"] for column in made["columns"]] == ["bitshuffle", "plain"]
+    assert [column["encoding"] for column in made["columns"]] == ["auto", "plain"]
     assert served.action("describe_table", {"table": "t"}) == made == served.action("describe_table", {"name": "t"})
     assert served.action("table_stats", {"table": "t"})["live_rows"] == 0
     assert served.action("maintain", {"table": "t", "op": "flush"})["op"] == "flush"

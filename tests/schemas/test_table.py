@@ -19,7 +19,7 @@ ID = ColumnDefinition(name="id", type="int64", nullable=False)
 def test_ids_follow_the_columns_and_survive_json():
     schema = TableSchema.create(definition(ID, ColumnDefinition(name="note", type="string")), Limits())
     assert [(column.id, column.name, column.encoding) for column in schema.columns] == [
-        (1, "id", "bitshuffle"),
+        (1, "id", "auto"),
         (2, "note", "dictionary"),
     ]
     assert schema.next_column_id == 3

@@ -78,8 +78,8 @@ def test_pages_of_one_stream_have_the_encodings_that_suit_them(stored):
 
 def test_any_encoding_that_could_be_chosen_is_copied():
     chooses = stream_encoder(PhysicalType.INT64, None, 0)
-    for name in ("bitshuffle", "frame_of_reference", "run_length"):
+    for name in ("bitshuffle", "frame_of_reference", "run_length", "plain"):
         assert chooses.copies(name, None)
-    assert not chooses.copies("plain", None)
-    assert chooses.encodings == ["bitshuffle", "frame_of_reference", "run_length"]
+    assert not chooses.copies("prefix", None)
+    assert chooses.encodings == ["bitshuffle", "frame_of_reference", "run_length", "plain"]
     assert isinstance(stream_encoder(PhysicalType.BYTES, None, 0), DictionaryEncoder)

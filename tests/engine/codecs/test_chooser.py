@@ -22,6 +22,10 @@ PAGES = {
     "prices": (np.round(RANDOM.gamma(2, 50, PAGE_ROWS), 2), "alp"),
     "noise": (RANDOM.normal(size=PAGE_ROWS), "alp"),
     "three numbers": (RANDOM.choice([np.pi, -np.e, 1e-300 / 3], PAGE_ROWS), "bitshuffle"),
+    "random bits": (RANDOM.integers(-(2**63), 2**63 - 1, PAGE_ROWS), "plain"),
+    "random bits of 4 bytes": (RANDOM.integers(-(2**31), 2**31 - 1, PAGE_ROWS).astype(np.int32), "plain"),
+    "a constant": (np.full(PAGE_ROWS, 7, np.int16), "run_length"),
+    "few numbers": (np.array([1, 2, 3]), "plain"),
     "milliseconds": (RANDOM.integers(0, 10**10, PAGE_ROWS) * 1000, "frame_of_reference"),
 }
 
@@ -69,3 +73,8 @@ def test_the_codec_of_strings(cell, expected):
     offsets = np.cumsum([0, *map(len, cells)]).astype(np.int32)
     vector = BytesVector(offsets, np.frombuffer(b"".join(cells), np.uint8))
     assert choose(vector, PhysicalType.BYTES, candidates_of(PhysicalType.BYTES)).name == expected
+
+
+def test_few_strings_are_plain():
+    cells = BytesVector(np.arange(0, 10 * 101, 10, dtype=np.int32), np.full(1000, 65, np.uint8))
+    assert choose(cells, PhysicalType.BYTES, candidates_of(PhysicalType.BYTES)).name == "plain"
