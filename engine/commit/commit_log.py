@@ -65,6 +65,11 @@ class CommitLog:
         """Why commits are impossible; None if they are possible."""
         return self._latch.reason or (str(self._wal.failed) if self._wal.failed else None)
 
+    @property
+    def is_led(self) -> bool:
+        """Whether a thread writes the log: others wait for it."""
+        return self._wal.is_led
+
     @contextmanager
     def commit(
         self,
@@ -167,7 +172,7 @@ class CommitLog:
         self._mvcc.poison(why)
         return InternalError(f"{why}; restart the store")
 
-    def acknowledge(self, commit: Commit, durability: Durability) -> None:
+    def acknowledge(self, commit: Commit | Gathered, durability: Durability) -> None:
         """Wait until a commit is durable and visible. The caller holds no lock; any number of threads may wait.
 
         Raises:

@@ -62,7 +62,8 @@ class MemoryGate:
         self._tablets = tablets
         self._maintained = maintained
         self._flush = flush
-        self._changed = threading.Condition()
+        self._mutex = threading.RLock()
+        self._changed = threading.Condition(self._mutex)
         self._unchecked = 0
         self._in_flight = 0
         self._is_over_soft = self._is_pressed = False
@@ -111,7 +112,7 @@ class MemoryGate:
 
     def admits_at_once(self, size_bytes: int) -> bool:
         """Admit a batch of a few KB if memory need not be measured for it; else nothing has happened."""
-        with self._changed:
+        with self._mutex:
             if not self._is_counted(size_bytes):
                 return False
             self._unchecked += size_bytes

@@ -158,8 +158,7 @@ class DeltaMemStore:
             rowids = FixedVector(np.array([row], np.int32))
             self.append(rowids, FixedVector(np.array([timestamp], np.int64)), vectors, lsn)
             return
-        for log, (_, cell) in zip(logs, columns.values(), strict=True):
-            log.values.append_cell(cell)
+        GrowableColumn.append_cells([log.values for log in logs], [cell for _, cell in columns.values()])
         for rows in {log.rows for log in logs}:
             rows.append_row(row, timestamp)
         if self.first_lsn is None:

@@ -191,12 +191,15 @@ class LocalWritableFile:
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         views = views_of(pieces)
-        end = offset + sum(view.nbytes for view in views)
+        end = offset + sum([view.nbytes for view in views])
         _write_fully(self._descriptor, views, offset)
-        self._size = max(self._size, end)
-        if self._zeroed < end < self._preallocated and end - offset < _SMALL_WRITE:
-            self._zero(end)
-        self._zeroed = max(self._zeroed, end)
+        if end > self._size:
+            self._size = end
+        if end > self._zeroed:
+            if end < self._preallocated and end - offset < _SMALL_WRITE:
+                self._zero(end)
+            else:
+                self._zeroed = end
 
     def sync(self) -> None:
         if self._preallocated:

@@ -67,7 +67,8 @@ class SystemClock:
 
     def now(self) -> int:
         with self._mutex:
-            self._last = max(self._last + 1, timestamp_of(self.physical_microseconds()))
+            now = self.physical_microseconds() << LOGICAL_BITS
+            self._last = now if now > self._last else self._last + 1
             return self._last
 
     def update(self, timestamp: int) -> None:

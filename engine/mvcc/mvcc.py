@@ -83,10 +83,10 @@ class MvccManager:
         timestamps: list[int] = []
         try:
             with self._mutex:
-                timestamps += [self._clock.now() for _ in range(count)]
-                for timestamp in timestamps:
-                    self._in_flight[timestamp] = None
-                self._newest = timestamps[-1]
+                for _ in range(count):
+                    self._newest = self._clock.now()
+                    timestamps.append(self._newest)
+                    self._in_flight[self._newest] = None
         except BaseException:  # an interrupt: the caller will not know them
             self.abort(*(timestamp for timestamp in timestamps if timestamp in self._in_flight))
             raise

@@ -51,7 +51,7 @@ class KeyIndex:
     @property
     def room(self) -> int:
         """How many keys fit before it must grow."""
-        return int(self._capacity * _MAX_LOAD) - 1
+        return self._room
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -110,7 +110,7 @@ class KeyIndex:
 
     def add(self, key: int, length: int, location: int) -> None:
         """Add one key, given as to ``locate``, that is known to be absent."""
-        if self._key_count + 1 > self.room:
+        if self._key_count >= self._room:
             self.reserve(self._key_count + 1)
         kernels.add(self._address, self._bits_address, self._capacity, key, length, location)
         self._key_count += 1
@@ -154,7 +154,8 @@ class KeyIndex:
         if key_count <= self.room:
             return
         larger = self._copied_to(max(_capacity_for(key_count), 2 * self._capacity))
-        self._slots, self._hash_bits, self._capacity = larger._slots, larger._hash_bits, larger._capacity
+        self._slots, self._hash_bits = larger._slots, larger._hash_bits
+        self._capacity, self._room = larger._capacity, larger._room
         self._address, self._bits_address = larger._address, larger._bits_address
 
     def copy_for(self, key_count: int) -> KeyIndex:
@@ -181,6 +182,7 @@ class KeyIndex:
     def _make_table(self, capacity: int) -> None:
         # Not from Arrow's pool: a large np.zeros uses huge pages, which random access needs.
         self._capacity = capacity
+        self._room = int(capacity * _MAX_LOAD) - 1
         self._slots = np.zeros(capacity, np.uint64)
         self._address = address_of(self._slots)
         self._hash_bits = np.zeros(capacity, np.uint32)

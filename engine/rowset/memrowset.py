@@ -99,8 +99,7 @@ class MemRowSet(RowSet):
 
     def insert_row(self, cells: Sequence[RawCell], key: PlacedKey, timestamp: int, lsn: int) -> None:
         """Append one row, like ``insert``; ``cells`` has the raw cell of each of the MemRowSet's own columns."""
-        for column, cell in zip(self._columns.values(), cells, strict=True):
-            column.append_cell(cell)
+        GrowableColumn.append_cells(self._columns.values(), cells)
         self._keys.append_cell(key.cell)
         self._timestamps.append_cell(timestamp)
         self.live.grow(1)

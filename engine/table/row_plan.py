@@ -22,7 +22,7 @@ from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
 from ..vectors.physical import physical_of
 from ..vectors.placed_key import KeyPlacer, PlacedKey
-from ..vectors.raw_cell import RawCell, raw_cell, raw_value
+from ..vectors.raw_cell import RawCell, plain_type, raw_cell, raw_value
 from .checked_batch import columns_of
 from .routed_batch import shape_of
 from .table_version import TableVersion
@@ -61,7 +61,9 @@ class RowPlan:
         schema = version.schema
         columns = columns_of(names, schema, operation)
         self.version = version
-        self._columns = [(column.name, raw_value(column.logical), column.nullable) for column in columns]
+        self._columns = [
+            (column.name, *plain_type(column.logical), raw_value(column.logical), column.nullable) for column in columns
+        ]
         self._types = {column.name: column.logical.arrow for column in columns}
         self._schema: pa.Schema | None = None
         """The last schema of a batch that had these types."""
@@ -103,13 +105,17 @@ class RowPlan:
     def planned(self, row: Mapping[str, Any], limits: Limits) -> PlannedRow | None:
         """Return a row with its tablet, given as Python values by column; None if only the general way can judge it."""
         cells: list[Any] = []
-        for name, convert, nullable in self._columns:
-            value = row[name]
-            cell = None if value is None else convert(value)
-            if cell is None and not (nullable and value is None):
-                return None
+        for name, plain, bound, convert, nullable in self._columns:
+            cell = value = row[name]
+            if type(value) is not plain or (bound and not -bound <= value < bound):
+                cell = None if value is None else convert(value)
+                if cell is None and not (nullable and value is None):
+                    return None
             cells.append(cell)
-        size = sum(len(cells[i]) for i in self._strings if cells[i] is not None)
+        size = 0
+        for i in self._strings:
+            if cells[i] is not None:
+                size += len(cells[i])
         if size > min(_STRING_BYTES_MAX, limits.cell_bytes) or size + self._other_bytes > limits.batch_bytes:
             return None
         version = self.version

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.write import Durability, WriteCommand, WriteResult
-from ..commit.commit_log import Commit, CommitLog
+from ..commit.commit_log import CommitLog
 from ..commit.memory_gate import MemoryGate
 from ..commit.numbered_writes import Ticket
 from ..options import StoreOptions
@@ -32,14 +32,14 @@ _ROWS_BETWEEN_LOOKS = 64
 class PendingRow:
     """A row that is written and not acknowledged. It becomes visible whether or not ``result`` is called."""
 
-    commit: Commit
+    row: RowWrite
     log: CommitLog
     durability: Durability
 
     def result(self) -> WriteResult:
         """Return the answer once the row is durable and visible. Raises as ``PendingWrite.result``."""
-        self.log.acknowledge(self.commit, self.durability)
-        return applied(self.commit.timestamp, self.durability)
+        self.log.acknowledge(self.row, self.durability)
+        return applied(self.row.timestamp, self.durability)
 
 
 class RowWrites:
@@ -75,14 +75,13 @@ class RowWrites:
         if write is None:
             return None
         durability = command.durability or self._durability
-        if durability is Durability.FSYNC:
+        if durability is Durability.FSYNC and self._log.is_led:
             self._queue.write(write)
+        if not (write.timestamp or write.is_general):
+            self._commit(write, durability)
             if write.timestamp:
-                return applied(write.timestamp, durability)
-            if write.is_general:
-                return None
-        pending = self._committed(write, durability)
-        return None if pending is None else pending.result()
+                self._log.acknowledge(write, durability)
+        return applied(write.timestamp, durability) if write.timestamp else None
 
     def begin(
         self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None
@@ -107,18 +106,19 @@ class RowWrites:
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
     ) -> PendingRow | None:
         write = self._planned(table, command, plan, row, ticket)
-        return None if write is None else self._committed(write, command.durability or self._durability)
+        durability = command.durability or self._durability
+        if write is not None:
+            self._commit(write, durability)
+        return PendingRow(write, self._log, durability) if write and write.timestamp else None
 
-    def _committed(self, write: RowWrite, durability: Durability) -> PendingRow | None:
-        """Apply a row in this thread, which may wait; None, with nothing done, if the general way has to."""
+    def _commit(self, write: RowWrite, durability: Durability) -> None:
+        """Settle a row in this thread, which may wait."""
         tablet = write.planned.tablet
         before = len(tablet.version.active)
         with tablet.write_lock:
             commit_rows([write], self._log, durability, may_wait=True)
-        if not write.timestamp:
-            return None
-        self._look_at(tablet, before)
-        return PendingRow(Commit(write.timestamp, write.lsn), self._log, durability)
+        if write.timestamp:
+            self._look_at(tablet, before)
 
     def _planned(
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None

@@ -109,7 +109,7 @@ class KeyLookup:
         index = self._index
         if index is not None and (location := index.locate(key, length)) >= 0:
             return location
-        return UNDECIDED if self.searched(version) else ABSENT
+        return UNDECIDED if (version.disk or version.attached) and self.searched(version) else ABSENT
 
     def locate_all(self, version: Version, hashes: np.ndarray) -> np.ndarray | None:
         """Return the location (int64) of each key, -1 for an absent one; rarely it is another key's.

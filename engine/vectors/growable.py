@@ -8,6 +8,9 @@ One thread appends (its callers hold a lock); any number of threads take views w
 * a reader requests only rows whose count it received after their append returned, so whichever array it finds has them.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +35,8 @@ class GrowableColumn:
 
     def __init__(self, physical: PhysicalType) -> None:
         self.physical = physical
+        self._is_plain = physical is not PhysicalType.BYTES and physical is not PhysicalType.INT128
+        """Whether numpy stores raw cells as they are."""
         self._row_count = 0
         self._valid: np.ndarray | None = None  # made at the first NULL
         self._cells = allocate(0, physical.dtype)
@@ -90,6 +95,17 @@ class GrowableColumn:
         if cell is None or self._valid is not None:
             self._append_valid(np.array([cell is not None]), row + 1)
         self._row_count = row + 1
+
+    @staticmethod
+    def append_cells(columns: Iterable[GrowableColumn], cells: Sequence[RawCell]) -> None:
+        """Append one raw cell to each of as many columns, like ``append_cell``."""
+        for column, cell in zip(columns, cells, strict=True):
+            row, stored = column._row_count, column._cells
+            if cell is None or not column._is_plain or column._valid is not None or row == len(stored):
+                column.append_cell(cell)
+            else:
+                stored[row] = cell
+                column._row_count = row + 1
 
     def view(self, row_count: int) -> FixedVector | BytesVector:
         """Return the first ``row_count`` rows without copying; later appends do not change them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any
 
@@ -76,12 +77,19 @@ def raw_key(kind: LogicalType) -> Callable[[Any], Any]:
     if kind.name == "decimal":
         return lambda value: _raw_decimal(value, kind)
     if kind.is_text:
-        length = kind.length or (1 << 62)
-        return lambda value: _raw_text(value, length)
+        return partial(_raw_text, kind.length or (1 << 62))
     if kind.is_integer:
         most = 1 << (8 * physical_of(kind.arrow).width - 1)
         return lambda value: value if type(value) is int and -most <= value < most else None
     return _RAW_KEYS[kind.name]
+
+
+def plain_type(kind: LogicalType) -> tuple[type | None, int]:
+    """Return the Python type whose values are raw cells of a logical type as they are, if there is one; integers only
+    in [-bound, bound)."""
+    if kind.is_integer:
+        return int, 1 << (8 * physical_of(kind.arrow).width - 1)
+    return {"double": float, "binary": bytes}.get(kind.name), 0
 
 
 def raw_value(kind: LogicalType) -> Callable[[Any], Any]:
@@ -110,7 +118,7 @@ _PYTHON_VALUES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _raw_text(value: Any, length: int) -> bytes | None:
+def _raw_text(length: int, value: Any) -> bytes | None:
     if type(value) is not str or len(value) > length:
         return None
     try:

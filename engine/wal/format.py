@@ -188,7 +188,7 @@ def encode_group(
 ) -> tuple[list[bytes | memoryview], int]:
     """Return a group as pieces to be written one after the other, and the crc that the next one links to."""
     pieces: list[bytes | memoryview] = [piece for record in records for piece in record.pieces]
-    payload_bytes = sum(record.extent for record in records)
+    payload_bytes = sum([record.extent for record in records])
     if payload_bytes <= _JOINED_BYTES:
         pieces = [b"".join(pieces)]
     payload_crc = seed
@@ -197,7 +197,8 @@ def encode_group(
     fields = (GROUP_MAGIC, KIND_RECORDS, 0, payload_bytes, len(records), previous_crc, first_lsn, payload_crc)
     header = _GROUP.pack(*fields, 0)[: -_CRC.size]
     crc = zlib.crc32(header, seed)
-    return [header + _CRC.pack(crc), *pieces], crc
+    pieces = [header, _CRC.pack(crc), *pieces]
+    return ([b"".join(pieces)] if payload_bytes <= _JOINED_BYTES else pieces), crc
 
 
 def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader:

@@ -208,6 +208,11 @@ class WriteAheadLog:
         """
         self._ready.gatherer = gatherer
 
+    @property
+    def is_led(self) -> bool:
+        """Whether a thread is writing a group, or about to."""
+        return self._ready.turns.leader is not None
+
     def free_before(self, lsn: int) -> int:
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""
         return self._segments.free_before(lsn)

@@ -97,7 +97,7 @@ class LogWriter:
         self._queue: list[EncodedRecord] = []
         self._early_lsn = 0
         """Up to here somebody wants to know of records that they are written, before they are on the disk."""
-        self._turns = Turns()
+        self.turns = Turns()
         self._is_idle = self._in_haste = False
         """Whether the log's thread waits for records, and whether it shall not linger."""
         self._admitted = self._claimed = 0
@@ -188,8 +188,8 @@ class LogWriter:
                 else:
                     turn.wait(_RECHECK_SECONDS)
             finally:
-                if self._turns.leader is turn:
-                    self._turns.leader = None
+                if self.turns.leader is turn:
+                    self.turns.leader = None
                     self._hand_over()
                 else:
                     self._leave(turn)
@@ -251,7 +251,8 @@ class LogWriter:
     def _enqueue(self, pieces: Sequence[Sequence[bytes | memoryview]], stamp: Stamp, is_early: bool, claim: int) -> int:
         """Give records their lsns and timestamps, under the mutex; if that fails, give back their ``claim``."""
         try:
-            self._start_thread()
+            if self._thread is None:
+                self._start_thread()
             encoded = list(map(encode_record, stamp(len(pieces)), pieces))
             last_lsn = self.last_lsn + len(encoded)
         except BaseException:
@@ -318,10 +319,9 @@ class LogWriter:
     # --- the log's thread ---
 
     def _start_thread(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="nyala-wal", daemon=True)
-            thread.start()  # which fails where a process may have no more threads
-            self._thread = thread
+        thread = threading.Thread(target=self._run, name="nyala-wal", daemon=True)
+        thread.start()  # which fails where a process may have no more threads
+        self._thread = thread
 
     def _run(self) -> None:
         try:
@@ -362,13 +362,13 @@ class LogWriter:
                 return False
             if self.failed:
                 raise self._failure()
-            return self._turns.enter(turn)
+            return self.turns.enter(turn)
 
     def _leave(self, turn: Turn) -> None:
         """Wait no more, whether or not the turn has come."""
         if not turn.has_come:
             with self._mutex:
-                self._turns.leave(turn)
+                self.turns.leave(turn)
         turn.pass_on()
 
     def _hand_over(self) -> None:
@@ -377,9 +377,9 @@ class LogWriter:
             self._count_done()
             if self._turn.locked():
                 self._space.notify_all()
-            if not self._turns.waiting:
+            if not self.turns.waiting:
                 return
-            served = self._turns.served(UNLOGGED if self.failed else self.durable_lsn)
+            served = self.turns.served(UNLOGGED if self.failed else self.durable_lsn)
         served[0].come()
 
     def _count_done(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.options import StoreOptions
@@ -81,6 +82,12 @@ def store() -> Iterator[Store]:
         yield store
 
 
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows wait for a leader, even if each leads itself."""
+    monkeypatch.setattr(CommitLog, "is_led", True)
+
+
 def queue_of(store: Store) -> RowQueue:
     return store._writes._rows._queue
 
@@ -123,12 +130,12 @@ def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch)
         with held(monkeypatch):
             for number, thread in enumerate(threads):
                 thread.start()
-                until(lambda number=number: len(rows) == number and store._wal._ready._turns.leader is not None)
+                until(lambda number=number: len(rows) == number and store._wal._ready.turns.leader is not None)
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
     assert not rows
-    return sizes[1:]
+    return sizes
 
 
 def rows_of(store: Store, as_of: int | None = None, table: str = "t") -> list[Row]:
@@ -197,13 +204,14 @@ def test_rows_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: py
         assert rows_of(store, each.result.timestamp)[-1] == (2, number, "y")
 
 
-def test_a_busy_tablet_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("queued")
+def test_a_busy_tablet_holds_up_no_other(store: Store) -> None:
     busy, others = Asked("insert", (1, 1, "x"), "u"), [Asked("insert", (key, 0, "x")) for key in range(3)]
     (tablet,) = store._catalog.table("u").tablets
     thread = threading.Thread(target=busy.run, args=(store,))
     with tablet.write_lock:
         thread.start()
-        until(lambda: store._wal._ready._turns.leader is None and not queue_of(store)._rows)
+        until(lambda: store._wal._ready.turns.leader is None and not queue_of(store)._rows)
         for each in others:
             each.run(store)
         assert [each.result.applied for each in others] == [1, 1, 1] and not busy.outcome
@@ -220,7 +228,8 @@ def test_a_full_log_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
         assert store._wal._ready._admitted == 0
 
 
-def test_a_failed_sync_acknowledges_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("queued")
+def test_a_failed_sync_acknowledges_no_row() -> None:
     disk = MemoryFileSystem()
     fs = FaultyFileSystem(disk)
     store = opened(fs)
@@ -264,6 +273,7 @@ def test_rows_that_could_not_be_applied_stop_the_store(monkeypatch: pytest.Monke
         assert rows_of(restarted) == [(key, key, "x") for key in range(4)], "they are in the log"
 
 
+@pytest.mark.usefixtures("queued")
 @pytest.mark.parametrize("where", ["_gather", "commit_rows", "_decided", "find_row"])
 def test_an_interrupted_leader_leaves_the_rows_to_another(
     store: Store, monkeypatch: pytest.MonkeyPatch, where: str

@@ -148,7 +148,7 @@ def test_waits_shorter_than_a_sync_are_resumed(
             thread.join(10)
             assert isinstance(outcome[0], int)
     assert log.durable_lsn == log.last_lsn == 1 + 5 * WRITERS
-    assert not log._ready._turns.waiting
+    assert not log._ready.turns.waiting
 
 
 def test_who_waits_no_longer_passes_the_chain_on() -> None:
