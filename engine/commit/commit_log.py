@@ -37,6 +37,10 @@ class Commit:
     lsn: int
 
 
+_CROWD = 8
+"""With fewer, commits are made beside a sync sooner than after it."""
+
+
 class Gathered(Awaited, Protocol):
     """A commit that a gatherer may make."""
 
@@ -66,9 +70,9 @@ class CommitLog:
         return self._latch.reason or (str(self._wal.failed) if self._wal.failed else None)
 
     @property
-    def is_led(self) -> bool:
-        """Whether a thread writes the log: others wait for it."""
-        return self._wal.is_led
+    def is_crowded(self) -> bool:
+        """Whether many threads wait for the log."""
+        return self._wal.waiting_count >= _CROWD
 
     @contextmanager
     def commit(

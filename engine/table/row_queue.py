@@ -1,8 +1,8 @@
 """RowQueue: single rows that wait to be written by whoever leads the log.
 
-A row is one wait for its thread: it puts the row here and waits for the log. The thread that writes the next group
+Where many threads wait for the log, a thread puts its row here and waits, too. The thread that writes the next group
 first commits all rows that are here, one tablet after the other, so that they share locks, a place in the log and warm
-code. Each remains a commit of its own.
+code. Each remains a commit of its own. Where few wait, threads commit their rows themselves, beside the sync of others.
 """
 
 from __future__ import annotations

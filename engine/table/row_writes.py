@@ -75,7 +75,7 @@ class RowWrites:
         if write is None:
             return None
         durability = command.durability or self._durability
-        if durability is Durability.FSYNC and self._log.is_led:
+        if durability is Durability.FSYNC and self._log.is_crowded:
             self._queue.write(write)
         if not (write.timestamp or write.is_general):
             self._commit(write, durability)

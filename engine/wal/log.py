@@ -209,9 +209,9 @@ class WriteAheadLog:
         self._ready.gatherer = gatherer
 
     @property
-    def is_led(self) -> bool:
-        """Whether a thread is writing a group, or about to."""
-        return self._ready.turns.leader is not None
+    def waiting_count(self) -> int:
+        """How many threads wait while another writes."""
+        return len(self._ready.turns.waiting)
 
     def free_before(self, lsn: int) -> int:
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""

@@ -85,7 +85,7 @@ def store() -> Iterator[Store]:
 @pytest.fixture
 def queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows wait for a leader, even if each leads itself."""
-    monkeypatch.setattr(CommitLog, "is_led", True)
+    monkeypatch.setattr(CommitLog, "is_crowded", True)
 
 
 def queue_of(store: Store) -> RowQueue:
@@ -126,6 +126,7 @@ def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch)
 
     threads = [threading.Thread(target=each.run, args=(store,)) for each in (Asked("upsert", (-1, 0, "")), *writes)]
     with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "is_crowded", property(lambda log: log._wal._ready.turns.leader is not None))
         patch.setattr("nyala.engine.table.row_queue.commit_rows", lambda *how, may_wait: commit_rows(*how, may_wait))
         with held(monkeypatch):
             for number, thread in enumerate(threads):
@@ -202,6 +203,20 @@ def test_rows_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: py
     assert rows_of(store) == [(1, 0, "x"), (2, 5, "y")]
     for number, each in enumerate(upserts):
         assert rows_of(store, each.result.timestamp)[-1] == (2, number, "y")
+
+
+def test_few_writers_commit_their_rows_themselves(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes, rows, turns = [Asked("insert", (key, 0, "x")) for key in range(16)], queue_of(store)._rows, []
+    threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
+    with held(monkeypatch):
+        for number, thread in enumerate(threads):
+            thread.start()
+            until(lambda number=number: len(store._wal._ready.turns.waiting) == number)
+            turns.append(len(rows))
+    for thread in threads:
+        thread.join(30)
+    assert turns == [0] * 9 + list(range(1, 8)), "the first writes, and eight are no crowd"
+    assert [each.result.applied for each in writes] == [1] * 16
 
 
 @pytest.mark.usefixtures("queued")
