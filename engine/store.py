@@ -55,8 +55,7 @@ from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
-from .vectors.huge_pages import RESULTS
-from .vectors.reused import release_all, release_unused
+from .vectors.reused import keep, release_all, release_unused
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -169,7 +168,7 @@ class Store:
     def _make_row_parts(self) -> None:
         """Make the parts that read and write rows."""
         options, notify = self.options, self._maintenance.notify
-        RESULTS.idle_bytes_max = options.scan_buffer_bytes
+        keep(results=options.scan_buffer_bytes, columns=options.flush_bytes, tables=options.key_index_bytes // 8)
         self._planned = PlannedScans(self._clock.physical_microseconds, timestamp=self._clock.now, options=options)
         self._pool = ScanPool(options.scan_threads)
         self._reads = Reads(

@@ -96,7 +96,7 @@ class StoreMetrics:
             "batches": state.in_flight_bytes,
             "key_index": index.used_bytes,
             "page_cache": cache.size_bytes,
-            "scan_buffers": idle_bytes(),
+            "reusable": idle_bytes(),
         }
         limits = {"rows": state.limit_bytes, "key_index": index.limit_bytes, "page_cache": cache.capacity_bytes}
         return [

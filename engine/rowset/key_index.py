@@ -14,13 +14,14 @@ Not thread-safe: writers, and readers beside writers, hold the tablet's write lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import numpy as np
 
 from ..kernels import hash_index as kernels
 from ..kernels.point_read import locate
 from ..vectors.memory import address_of, allocate
+from ..vectors.reserved import TABLES
 
 Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(positions int64[m] in the batch looked up, locations int64[m]) -> bool[m]: whether the key is there"""
@@ -32,6 +33,7 @@ NO_LOCK: Lock = nullcontext()
 _MAX_LOAD = 0.7
 _FIRST_CAPACITY = 1024
 _ENTRY_BYTES = 12
+_LARGE_BYTES = 1 << 20
 LOCATION_MAX = (1 << kernels.LOCATION_BITS) - 1
 
 
@@ -180,13 +182,21 @@ class KeyIndex:
         return copy
 
     def _make_table(self, capacity: int) -> None:
-        # Not from Arrow's pool: a large np.zeros uses huge pages, which random access needs.
         self._capacity = capacity
         self._room = int(capacity * _MAX_LOAD) - 1
-        self._slots = np.zeros(capacity, np.uint64)
+        self._slots = _zeros(capacity, np.uint64)
         self._address = address_of(self._slots)
-        self._hash_bits = np.zeros(capacity, np.uint32)
+        self._hash_bits = _zeros(capacity, np.uint32)
         self._bits_address = address_of(self._hash_bits)
+
+
+def _zeros(count: int, dtype: type) -> np.ndarray:
+    """Return zeros: many of them on huge pages, which random access needs."""
+    size = count * np.dtype(dtype).itemsize
+    if size >= _LARGE_BYTES:
+        with suppress(OSError):
+            return TABLES.zeroed(size)[:size].view(dtype)
+    return np.zeros(count, dtype)
 
 
 def _capacity_for(key_count: int) -> int:

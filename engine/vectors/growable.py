@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from .gather import MAX_DATA_BYTES
-from .huge_pages import HUGE_PAGE_BYTES, reserve
+from .huge_pages import HUGE_PAGE_BYTES
 from .memory import allocate
 from .physical import PhysicalType
 from .raw_cell import RawCell, raw_number
+from .reserved import COLUMNS, filled_up_to
 from .vector import BytesVector, FixedVector, Vector, as_bytes
 
 _FIRST_CAPACITY = 1024
@@ -45,6 +46,15 @@ class GrowableColumn:
         if physical is PhysicalType.BYTES:
             self._offsets = allocate(1, np.int32)
             self._offsets[0] = 0
+
+    def __del__(self) -> None:
+        if self.physical is PhysicalType.BYTES:
+            filled_up_to(self._cells, self._data_bytes)
+            filled_up_to(self._offsets, self._row_count + 1)
+        else:
+            filled_up_to(self._cells, self._row_count)
+        if self._valid is not None:
+            filled_up_to(self._valid, self._row_count)
 
     def __len__(self) -> int:
         return self._row_count
@@ -173,8 +183,9 @@ def _grown(array: np.ndarray, used: int, needed: int) -> np.ndarray:
     larger = None
     if array.nbytes >= _LARGE_BYTES:
         with suppress(OSError):
-            larger = reserve(max(needed, _RESERVED_TIMES * len(array)) * array.itemsize).view(array.dtype)
+            larger = COLUMNS.reserve(max(needed, _RESERVED_TIMES * len(array)) * array.itemsize).view(array.dtype)
     if larger is None:
         larger = allocate(max(needed, 2 * len(array), _FIRST_CAPACITY), array.dtype)
     larger[:used] = array[:used]
+    filled_up_to(array, used)
     return larger

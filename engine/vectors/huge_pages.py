@@ -20,16 +20,12 @@ _SMALLEST = 32 << 10
 _UNIT = 64
 
 
-def reserve(length: int) -> np.ndarray:
-    """Return a writable array of bytes (uint8), aligned and with slack like `memory.allocate`, that takes memory only
-    for what was written, 2 MB at a time. The memory returns to the operating system with the last view.
+def mapped(size: int) -> np.ndarray:
+    """Return ``size`` bytes (uint8) or somewhat more from the operating system, aligned to 2 MB, on huge pages if it
+    has them.
 
     Raises OSError if the system does not give that many addresses, as one that promises no more memory than it has.
     """
-    return _mapped(length + SLACK_BYTES)[:length]
-
-
-def _mapped(size: int) -> np.ndarray:
     # more than needed: the kernel uses huge pages only for aligned 2 MB, and not every kernel aligns a mapping
     mapping = mmap.mmap(-1, size + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -109,7 +105,7 @@ class _Region:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._memory = _mapped(size)
+        self._memory = mapped(size)
         self.address = address_of(self._memory)
         self._starts = [0]
         self._lengths = [size]

@@ -1,21 +1,29 @@
-"""The memory of data that scans read and decoded: kept for the next of them, and given back."""
+"""Memory that is kept when it was used, for what comes next, and given back."""
 
 from .huge_pages import RESULTS
 from .lending import READ_BUFFERS
+from .reserved import COLUMNS, TABLES
+
+_KEPT = READ_BUFFERS, RESULTS, COLUMNS, TABLES
+
+
+def keep(*, results: int, columns: int, tables: int) -> None:
+    """Set the most bytes that are kept of each kind."""
+    RESULTS.idle_bytes_max, COLUMNS.idle_bytes_max, TABLES.idle_bytes_max = results, columns, tables
 
 
 def release_unused() -> None:
     """Return to the operating system what nothing has used for a while."""
-    READ_BUFFERS.release_unused()
-    RESULTS.release_unused()
+    for kept in _KEPT:
+        kept.release_unused()
 
 
 def release_all() -> None:
     """Return to the operating system all that nothing uses now."""
-    READ_BUFFERS.release()
-    RESULTS.release()
+    for kept in _KEPT:
+        kept.release()
 
 
 def idle_bytes() -> int:
-    """Return the bytes that are kept for the next scans."""
-    return READ_BUFFERS.idle_bytes + RESULTS.idle_bytes
+    """Return the bytes that are kept for the next use."""
+    return sum(kept.idle_bytes for kept in _KEPT)

@@ -64,7 +64,7 @@ def test_nothing_is_copied_by_a_view_and_growth_is_amortised():
 def test_a_large_column_moves_seldom_and_counts_what_it_fills(monkeypatch, is_reserved):
     """Also on a system that promises no more memory than it has."""
     if not is_reserved:
-        monkeypatch.setattr(growable, "reserve", refused)
+        monkeypatch.setattr(growable.COLUMNS, "reserve", refused)
     column, numbers = GrowableColumn(PhysicalType.INT64), np.arange(100_000)
     places = set()
     for _ in range(100):

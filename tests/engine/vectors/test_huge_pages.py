@@ -1,16 +1,13 @@
 """Memory that is kept: nobody shares it, freed parts are joined and used again, and empty regions go."""
 
-import ctypes
 import itertools
-import mmap
 import random
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nyala.engine.vectors.huge_pages import HUGE_PAGE_BYTES, HugePages, reserve
+from nyala.engine.vectors.huge_pages import HugePages
 from nyala.engine.vectors.memory import SLACK_BYTES, address_of
 
 REGION = 4 << 20
@@ -99,18 +96,3 @@ def test_idle_regions_are_kept_as_far_as_allowed_until_nobody_used_them_for_a_wh
     assert memory.idle_bytes == memory.mapped_bytes == REGION
     memory.release()
     assert memory.mapped_bytes == 0
-
-
-def test_reserved_memory_is_taken_when_it_is_written():
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-
-    length = 256 << 20
-    before = resident()
-    array = reserve(length)
-    assert len(array) == length
-    assert address_of(array) % HUGE_PAGE_BYTES == 0
-    array[:10] = array[-10:] = 7
-    ctypes.memset(address_of(array) + length, 7, SLACK_BYTES)
-    assert resident() - before < 32 << 20
-    assert array[9] == array[-10] == 7
