@@ -24,6 +24,7 @@ from .config import ServerConfig
 from .limits import Admission, BudgetShare, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
+from .request_log import RequestLog, mark, new_request_id
 from .server_metrics import ServerMetrics
 from .turns import Turns, Work
 
@@ -44,10 +45,15 @@ class Call:
     """One call. Use ``check`` and ``step`` only on its own thread."""
 
     def __init__(self, calls: Calls, context: fl.ServerCallContext, verb: str, kind: Kind, size: int) -> None:
-        self._began: float | None = time.perf_counter()
+        self._began: float | None = time.monotonic()
+        self._client_seconds = 0.0
+        self._id = ""
+        self.table = ""
+        """For the log; empty if it is not known, or there is not one."""
         self.verb = verb
         self.kind = kind
         self.metrics = calls.metrics
+        self.log = calls.log
         self.peer = peer_of(context.peer())
         self.identity = calls.authentication.caller if calls.authentication else None
         """Who calls; None if the server asks nobody, or lets anyone do this."""
@@ -64,8 +70,23 @@ class Call:
         if size > calls.config.large_request_bytes:
             self._large = calls.admission.admit(Kind.LARGE, self.peer, self.check)
         self._slot: Slot | None = self._admitted(kind)
-        self._request = Request(self.peer.address, self.step)
+        self._request = Request(self.peer.address, self.step, self.id)
         calls._add(self)
+
+    def id(self) -> str:
+        """Return what identifies the call in the log. It is made when it is first asked for: few calls fail."""
+        if not self._id:
+            self._id = new_request_id()
+        return self._id
+
+    def next_request(self) -> None:
+        """Begin another request of a session, with an id of its own."""
+        self._id = ""
+
+    @property
+    def user(self) -> str | None:
+        """Who calls, for the log; None if that is not known."""
+        return self.identity.user if self.identity else None
 
     def check(self) -> None:
         """Raise UnavailableError if the client is gone, its deadline has passed, or the server stops; and as
@@ -105,6 +126,12 @@ class Call:
         """Mark the call as waiting for its client, until the server works for it again."""
         self.waiting_since = time.monotonic()
 
+    def client_came(self) -> None:
+        """Mark the call as working."""
+        since, self.waiting_since = self.waiting_since, None
+        if since is not None:
+            self._client_seconds += time.monotonic() - since
+
     @contextmanager
     def with_client(self) -> Iterator[None]:
         """Mark the call as waiting for its client during the body."""
@@ -112,7 +139,7 @@ class Call:
         try:
             yield
         finally:
-            self.waiting_since = None
+            self.client_came()
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -167,7 +194,11 @@ class Call:
             self._context = None
             began, self._began = self._began, None
         if began is not None:
-            self.metrics.of(self.verb).add(time.perf_counter() - began)
+            self.client_came()
+            seconds = time.monotonic() - began
+            self.metrics.of(self.verb).add(seconds)
+            if self.kind is not Kind.EXCHANGE:  # it is as long as the client wants
+                self.log.took(seconds - self._client_seconds, self._id, self.verb, self.user, self.table)
         self._calls._remove(self)
         self.has_read()
         slot, self._slot = self._slot, None
@@ -191,13 +222,15 @@ class _Working(serving):
         self._call = call
 
     def __enter__(self) -> None:
-        self._call.waiting_since = None
+        self._call.client_came()
         self._call._work.begin()
         super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object = None, error: BaseException | None = None, *more: object) -> None:
         super().__exit__()
         self._call._work.end()
+        if error is not None:
+            mark(error, self._call.id())
 
 
 class Calls:
@@ -207,6 +240,7 @@ class Calls:
         self.config = config
         self.authentication = authentication
         self.metrics = ServerMetrics()
+        self.log = RequestLog(config.slow_request_seconds)
         self.admission = Admission(config)
         self.admission.make_room = self._make_room
         self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))
@@ -231,6 +265,12 @@ class Calls:
         """End all running calls: the server stops."""
         for call in self._all():
             call.end(_STOPPED)
+
+    def failed(self, request_id: str, verb: str, code: str) -> None:
+        """Count and log an error that a client gets, on the thread of its request."""
+        self.metrics.failed(verb, code)
+        caller = self.authentication.caller if self.authentication else None
+        self.log.failed(request_id, verb, code, caller.user if caller else None)
 
     def stop(self) -> None:
         """Stop watching."""

@@ -60,6 +60,8 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     """Smaller batches are combined."""
     sent_bytes_max: PositiveInt = 7 * MIB // 2
     """Maximum size of a sent batch of several rows: some Flight clients reject messages above 4 MiB."""
+    slow_request_seconds: NonNegativeFloat = 10.0
+    """A request that the server works for as long is logged, without what it asks for; 0 logs none."""
     drain_seconds: NonNegativeFloat = 10.0
     """How long a stop may take after SIGTERM; running requests may continue for most of it."""
     private_paths: tuple[str, ...] = ()

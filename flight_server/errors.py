@@ -1,8 +1,8 @@
 """Errors as clients see them, and what is kept from clients.
 
 A ``StoreError`` becomes the closest Flight error, with the text ``CODE: message`` and the JSON ``{"code", "message"}``
-as ``extra_info``, plus ``retry_after_seconds`` if the store knows it. Anything else is our bug: the client gets an id,
-and the log has the traceback under that id.
+as ``extra_info``, plus ``retry_after_seconds`` if the store knows it, and ``request_id``, which the log names too.
+Anything else is our bug: the client gets only this id, and the log has the traceback under it.
 
 | code | Flight error | gRPC status |
 |---|---|---|
@@ -23,7 +23,6 @@ import json
 import logging
 import sys
 import traceback
-import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -43,6 +42,7 @@ from ..schemas.errors import (
 )
 from ..schemas.verbs import VERBS
 from .client_gone import ClientGoneError
+from .request_log import request_id_of
 
 _HEADER_BYTES = 6_000
 """Header bytes for a message: clients reject more than 8 KiB of headers in total by default. The message is sent as
@@ -65,16 +65,20 @@ class Translator:
     """Turns any exception into what a client may see; removes ``private_paths`` from every text."""
 
     def __init__(
-        self, private_paths: tuple[str, ...] = (), failed: Callable[[str, str], None] = lambda where, code: None
+        self, private_paths: tuple[str, ...] = (), failed: Callable[[str, str, str], None] = lambda *_: None
     ) -> None:
-        """``failed`` is told the verb and the code of each error."""
+        """``failed`` is told the id of the request, the verb and the code of each error."""
         self._private = tuple(sorted((path for path in private_paths if path), key=len, reverse=True))
         self._failed = failed
 
     def public(self, error: BaseException, where: str) -> StoreError:
-        """Return ``error`` as a client may see it, and count it; log what that hides, under the id in the text."""
+        """Return ``error`` as a client may see it, with the id of the request, and report it; log what that hides,
+        under this id."""
+        request_id = request_id_of(error)
         shown = self._public(error, where)
-        self._failed(where, shown.code)
+        shown.request_id = request_id
+        if not isinstance(error, ClientGoneError | fl.FlightError):  # else nobody gets it
+            self._failed(request_id, where, shown.code)
         return shown
 
     def _public(self, error: BaseException, where: str) -> StoreError:
@@ -99,9 +103,7 @@ class Translator:
     def flight(self, error: BaseException, where: str) -> fl.FlightError:
         """Return the Flight error for ``error``."""
         known = self.public(error, where)
-        extra: dict[str, str | float] = {"code": known.code, "message": known.message}
-        if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
-            extra["retry_after_seconds"] = known.retry_after_seconds
+        extra = told(known)
         make = _FLIGHT_ERRORS.get(known.code) or fl.FlightServerError
         return make(f"{known.code}: {known.message}", json.dumps(extra).encode())
 
@@ -143,9 +145,18 @@ def _cost(character: str) -> float:
 
 
 def _logged(error: BaseException, where: str) -> str:
-    identifier = uuid.uuid4().hex[:12]
-    _LOG.error("%s failed, id=%s", where, identifier, exc_info=error)
-    return f"id={identifier}"
+    request_id = request_id_of(error)
+    fields = {"request": request_id}
+    _LOG.error("%s failed, id=%s", where, request_id, exc_info=error, extra={"fields": fields})
+    return f"id={request_id}"
+
+
+def told(known: StoreError) -> dict[str, Any]:
+    """Return the JSON of an error that is fit for clients."""
+    extra: dict[str, Any] = {"code": known.code, "message": known.message}
+    if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
+        extra["retry_after_seconds"] = known.retry_after_seconds
+    return {**extra, "request_id": known.request_id} if known.request_id else extra
 
 
 def verb(method: Verb) -> Verb:

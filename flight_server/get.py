@@ -76,7 +76,9 @@ def stream(
     call = calls.begin(context, "do_get", Kind.SCAN, len(ticket))
     try:
         with call.working():
-            scan = store.scan(scan_spec(ticket, "the ticket", config))
+            spec = scan_spec(ticket, "the ticket", config)
+            call.table = spec.table
+            scan = store.scan(spec)
             call.has_read()
             whole, begun = begun_scan(scan, call)
         if whole is not None:

@@ -5,9 +5,11 @@ import logging
 import sys
 import time
 
+from ..schemas.request import identify
+
 
 class JsonLines(logging.Formatter):
-    """One JSON object for each record; it includes the traceback."""
+    """One JSON object for each record; it includes the traceback, and the id of the request that the thread serves."""
 
     def __init__(self, server: str | None = None) -> None:
         super().__init__()
@@ -22,6 +24,8 @@ class JsonLines(logging.Formatter):
             **({"server": self._server} if self._server else {}),
             "logger": record.name,
             "message": record.getMessage(),
+            **({"request": request_id} if (request_id := identify()()) else {}),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

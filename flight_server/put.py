@@ -47,6 +47,7 @@ def write_stream(
     """
     config = calls.config
     command = _command(store, descriptor, config)
+    call.table = command.table
     if command.stage is not None:
         _write_part(store, command, reader, writer, config, call)
         return

@@ -48,7 +48,7 @@ class FlightServer(fl.FlightServerBase):
         self._authentication = security.authentication if security else None
         self.calls = Calls(self.config, self._authentication)
         self.admission = self.calls.admission
-        self.translator = Translator(self.config.private_paths, self.calls.metrics.failed)
+        self.translator = Translator(self.config.private_paths, self.calls.failed)
         hide_tracebacks()
         transport.prepare()
         message_hook.install()

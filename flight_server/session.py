@@ -32,10 +32,11 @@ from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain
 from ..schemas.verb import Kind
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
 from .calls import Call, Calls
-from .errors import Translator
+from .errors import Translator, told
 from .message_size import BrokenMessageError, decoded_bytes
 from .native.message_hook import inspecting
 from .received_batch import BodyReader
+from .request_log import mark, new_request_id
 from .row_write import RowWrite
 from .session_answers import SessionAnswers
 from .short_scan import LongScanError, short_scan
@@ -70,16 +71,23 @@ def run_session(
     Raises:
         StoreError: a message has a record batch, or the server stops.
     """
-    answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
+
+    def failed_later(error: BaseException) -> bytes:
+        mark(error, new_request_id())
+        return _failed(error, translator)
+
+    answers = SessionAnswers(writer, call, calls.config.writes_ahead, failed_later)
     session = _Session(store, calls, call, answers)
     try:
-        with serving(Request(call.peer.address, call.look)):
+        with serving(Request(call.peer.address, call.look, call.id)):
             while (message := _next(reader, call)) is not None:
                 call.check_time()
                 call.metrics.received(len(message))
+                call.next_request()
                 try:
                     session.take(message)
                 except Exception as error:
+                    mark(error, call.id())
                     answers.wait()
                     answers.send(_failed(error, translator))
     finally:
@@ -118,11 +126,7 @@ _REFUSING = inspecting(_refuse_rows)
 
 
 def _failed(error: BaseException, translator: Translator) -> bytes:
-    known = translator.public(error, "session")
-    told = {"code": known.code, "message": known.message}
-    if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
-        return to_json({"error": {**told, "retry_after_seconds": known.retry_after_seconds}})
-    return to_json({"error": told})
+    return to_json({"error": told(translator.public(error, "session"))})
 
 
 def _details(line: bytes) -> SessionDetails:
@@ -164,7 +168,10 @@ class _Session:
             ask(details, body)
         finally:
             if self._began is not None:
-                times.add(time.perf_counter() - self._began)
+                seconds = time.perf_counter() - self._began
+                times.add(seconds)
+                if seconds >= self.call.log.slow_seconds:
+                    self.call.log.took(seconds, self.call.id(), "session", self.call.user)
 
     def _learnt(self, first: bytes) -> tuple[Ask, Histogram]:
         if len(first) > _LINE_BYTES_MAX:

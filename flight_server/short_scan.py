@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.request import Request, serving
+from ..schemas.request import Request, identify, serving
 from ..schemas.scan import ScanSpec
 from ..schemas.service import ScanStream, StoreService
 from .calls import Call
@@ -50,7 +50,7 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
             raise LongScanError
         call.check()
 
-    with serving(Request(call.peer.address, check)):
+    with serving(Request(call.peer.address, check, identify())):
         stream = store.scan(spec)
         batches: list[pa.RecordBatch] = []
         size = 0

@@ -30,6 +30,8 @@ class StoreError(Exception):
     """The root. ``code`` is the error's word on the wire; ``message`` says what is wrong, where, and what to do."""
 
     code = "INTERNAL"
+    request_id: str | None = None
+    """What identifies the request in the log of the server that it failed on."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -179,8 +181,16 @@ class RemoteCorruptionError(CorruptionError):
         self.path, self.offset, self.why = "", 0, message
 
 
-def error_of(code: str, message: str, retry_after_seconds: float | None = None) -> StoreError:
+def error_of(
+    code: str, message: str, retry_after_seconds: float | None = None, request_id: str | None = None
+) -> StoreError:
     """Return the exception for ``code``. An unknown code becomes an InternalError that names it."""
+    error = _error_of(code, message, retry_after_seconds)
+    error.request_id = request_id
+    return error
+
+
+def _error_of(code: str, message: str, retry_after_seconds: float | None) -> StoreError:
     if code == UnavailableError.code:
         return UnavailableError(message, retry_after_seconds)
     if code == CorruptionError.code:

@@ -19,6 +19,8 @@ class Request:
     """Its origin: limits on what one peer may hold are counted by it."""
     check: Callable[[], None]
     """Raises ``UnavailableError`` if the answer is no longer wanted."""
+    id: Callable[[], str] = str
+    """Returns what identifies it in the log; empty: nothing does."""
 
 
 class _Thread(threading.local):
@@ -53,3 +55,8 @@ def check() -> None:
 def peer() -> str:
     """Return the origin of the request; empty for calls from the store's own process."""
     return _thread.request.peer if _thread.request is not None else ""
+
+
+def identify() -> Callable[[], str]:
+    """Return what returns the id of the request that this thread serves now."""
+    return _thread.request.id if _thread.request is not None else str

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ...schemas.errors import PermissionDeniedError, StoreError, UnauthenticatedError, UnavailableError
-from ..errors import Translator
+from ..errors import Translator, told
 from ..security.identity import Identity
 from .exposition import exposed
 from .state import READY, ServerState
@@ -43,8 +43,7 @@ def application(state: ServerState, check: Check, translator: Translator) -> Sta
             return JSONResponse({"message": error.detail}, error.status_code, {**_HEADERS, **(error.headers or {})})
         shown = translator.public(error, "http")
         more = {"www-authenticate": "Bearer"} if shown.code == UnauthenticatedError.code else {}
-        answer = {"code": shown.code, "message": shown.message}
-        return JSONResponse(answer, _STATUSES.get(shown.code, 500), {**_HEADERS, **more})
+        return JSONResponse(told(shown), _STATUSES.get(shown.code, 500), {**_HEADERS, **more})
 
     return Starlette(
         routes=[Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", metrics)],
