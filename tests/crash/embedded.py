@@ -25,7 +25,7 @@ from nyala.schemas.column import ColumnOptions
 from tests.crash.embedded_process import SCHEMA, open_store, step
 from tests.crash.kill9 import CYCLES_A_STORE, main
 
-_WRITERS = 4
+_WRITERS = 12
 Cells = dict[int, tuple[Any, ...]]
 
 

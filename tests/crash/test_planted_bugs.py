@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
+from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.commit.numbered_writes import NumberedWrites
 from nyala.engine.compaction import merge
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.table.row_writes import PendingRow
-from nyala.schemas.write import WriteResult
+from nyala.engine.table.row_commit import RowWrite
+from nyala.schemas.write import Durability
 from tests.crash.images import LostError, campaign
 from tests.crash.test_numbered_writes import (
     test_every_numbered_write_is_applied_once_wherever_the_power_fails as numbered_writes_and_power_failures,
@@ -40,10 +41,13 @@ def test_a_log_that_is_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_single_row_that_is_acknowledged_before_its_log_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    def result_at_once(pending: PendingRow) -> WriteResult:
-        return WriteResult(timestamp=pending.commit.timestamp, rows=1, applied=1, durability=pending.durability)
+    acknowledge = CommitLog.acknowledge
 
-    monkeypatch.setattr(PendingRow, "result", result_at_once)
+    def acknowledge_others(log: CommitLog, commit: Any, durability: Durability) -> None:
+        if not isinstance(commit, RowWrite):
+            acknowledge(log, commit, durability)
+
+    monkeypatch.setattr(CommitLog, "acknowledge", acknowledge_others)
     assert_caught("single_rows")
 
 

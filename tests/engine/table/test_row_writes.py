@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nyala.clients.api.database import Database
 from nyala.clients.convert.cells import python_rows
+from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -35,7 +36,7 @@ from tests.model.shapes import (
 from tests.model.subjects import crashed
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16)
-FORMS = ["dict", "batch", "numbered", "os"]
+FORMS = ["dict", "queued", "batch", "numbered", "os"]
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 WORK = ["flush", "flush_deltas", "compact", "restart"]
 
@@ -87,9 +88,11 @@ class Way:
     def write(self, form: str, op: str, columns: tuple[str, ...], row: tuple, number: int) -> object:
         batch = self.shape.batch(columns, [dict(zip(columns, row, strict=True))])
         try:
-            if form == "dict":
+            if form in ("dict", "queued"):
                 table = Database(self.store).table(TABLE)
-                return table.write([next(iter(python_rows(batch)))], op, on_error="return")
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(CommitLog, "is_crowded", form == "queued")
+                    return table.write([next(iter(python_rows(batch)))], op, on_error="return")
             durability = "os" if form == "os" else None
             writer = "w" if form == "numbered" else None
             command = WriteCommand(table=TABLE, op=Operation(op), durability=durability, writer=writer)  # pyright: ignore
