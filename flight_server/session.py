@@ -27,7 +27,7 @@ from ..schemas.literal import from_json
 from ..schemas.metrics import Histogram
 from ..schemas.request import Request, serving
 from ..schemas.scan import ScanSpec
-from ..schemas.service import UNDECIDED, PendingResult, RowReader, StoreService, Undecided
+from ..schemas.service import UNDECIDED, PendingResult, RowReader, RowRelay, StoreService, Undecided
 from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
 from ..schemas.verb import Kind
 from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
@@ -142,6 +142,7 @@ class _Session:
     def __init__(self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers) -> None:
         self.store = store
         self.rows = store if isinstance(store, RowReader) else None
+        self.relay = store if isinstance(store, RowRelay) else None
         self.admission = calls.admission
         self.call = call
         self.answers = answers
@@ -294,6 +295,8 @@ class _Get:
 
     def _row(self, key: list[Any]) -> bytes:
         session, words = self._session, self._known
+        if session.relay is not None and (told := session.relay.told_row(self._table, key)) is not UNDECIDED:
+            return to_json(told)
         about = session.store.describe_table(self._table)
         if words is None or words.about is not about:
             words = self._known = _RowWords(about)

@@ -89,6 +89,19 @@ class RowReader(Protocol):
 
 
 @runtime_checkable
+class RowRelay(Protocol):
+    """A store whose rows are on other servers, and whose answers a server passes on."""
+
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+        """Return what the server that has a row answers to a get in a session, with the ``table_id`` of this store's
+        description. ``key`` is as sessions write it.
+
+        UNDECIDED: it is not known where the row is, or of which version of the table. Ask the methods of the store.
+        """
+        ...
+
+
+@runtime_checkable
 class RowWriter(Protocol):
     """A store that writes single rows without Arrow."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from ...schemas.metrics import Metrics, joined
 from ...schemas.moving import MoveProgress
 from ...schemas.placement import Placement
 from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, RowReader, RowWriter, ScanStream, Undecided
+from ...schemas.service import UNDECIDED, PendingResult, RowReader, RowWriter, ScanStream, Undecided
 from ...schemas.sorting import skipped, sorted_stream
 from ...schemas.statement import Statement
 from ...schemas.table import TableDefinition
@@ -39,6 +40,8 @@ from .planning import ServersPlan, now, planned
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 from .writing import PlacedWrite, numbered_by
+
+Answer = TypeVar("Answer")
 
 _ATTEMPTS = 8
 """Of a scan, when tablets move during it."""
@@ -148,7 +151,7 @@ class PlacedStore(Verbs):
             return None
         server, tablet = found
         if command.writer is not None and seq is not None:
-            command = command.model_copy(update={"writer": numbered_by(command.writer, tablet)})
+            command = _numbered(command, tablet)
         try:
             return self.servers.store(server).write(command, batch, seq)
         except WrongServerError:
@@ -157,18 +160,34 @@ class PlacedStore(Verbs):
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
         """See RowWriter."""
-        server = self._cache.of(command.table).routed.of_row(row)
-        store = None if server is None else self.servers.store(server)
+        return self._by_owner(command, row, None, lambda owner, own: owner.write_row(own, row))
+
+    def begin_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> PendingResult | Undecided:
+        """See RowWriter. Waits for the answer."""
+        return self._by_owner(command, row, seq, lambda owner, own: owner.begin_row(own, row, seq))
+
+    def _by_owner(
+        self,
+        command: WriteCommand,
+        row: Mapping[str, Any],
+        seq: int | None,
+        write: Callable[[RowWriter, WriteCommand], Answer | Undecided],
+    ) -> Answer | Undecided:
+        """Let the server of a row write it. A numbered write is numbered by tablet, since answers move with it."""
+        found = self._cache.of(command.table).routed.of_row(row)
+        if found is None:
+            return UNDECIDED
+        server, tablet = found
+        owner = self.servers.store(server)
+        if command.writer is not None and seq is not None:
+            command = _numbered(command, tablet)
         try:
-            return store.write_row(command, row) if isinstance(store, RowWriter) else UNDECIDED
+            return write(owner, command) if isinstance(owner, RowWriter) else UNDECIDED
         except WrongServerError:
             self._cache.forget(command.table)
             return UNDECIDED
-
-    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
-        """See RowWriter. Waits for the answer."""
-        found = self.write_row(command, row) if seq is None else UNDECIDED
-        return UNDECIDED if found is UNDECIDED else Answered(found)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer."""
@@ -373,6 +392,13 @@ class PlacedStore(Verbs):
 
     def __repr__(self) -> str:
         return f"PlacedStore({', '.join(self.servers.names)})"
+
+
+@lru_cache(maxsize=1024)
+def _numbered(command: WriteCommand, tablet: str) -> WriteCommand:
+    """Return a command with a writer for one tablet."""
+    assert command.writer is not None
+    return command.model_copy(update={"writer": numbered_by(command.writer, tablet)})
 
 
 _HOW_BAD = ("ok", "degraded", "read_only")

@@ -97,12 +97,11 @@ class RoutedRows:
         found = self._placed([key[place] for place in self._key_places])
         return None if found is None else found[0]
 
-    def of_row(self, row: Mapping[str, Any]) -> str | None:
-        """Return the server of a row, as Python values by column; None if only the general way can tell."""
+    def of_row(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the server of a row, as Python values by column, and its tablet's name; as ``of_batch``."""
         if any(name not in row for name in self._columns):
             return None
-        found = self._placed([row[name] for name in self._columns])
-        return None if found is None else found[0]
+        return self._placed([row[name] for name in self._columns])
 
     def of_batch(self, rows: pa.RecordBatch) -> tuple[str, str] | None:
         """Return the server of the only row of a batch and its tablet's name, as ``by_tablet`` does; None if only the
@@ -141,6 +140,10 @@ class TabletLocationsCache:
             with self._lock:
                 self._known[table] = found
         return found
+
+    def known(self, table: str) -> TabletLocations | None:
+        """Return the locations of a table's tablets if they are known: no server is asked."""
+        return self._known.get(table)
 
     def forget(self, table: str) -> None:
         """Ask the servers again next time."""

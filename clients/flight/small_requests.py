@@ -38,7 +38,9 @@ class SmallRequests:
     def __init__(self, sessions: Sessions, describe: Callable[[str], TableDescription]) -> None:
         self._sessions = sessions
         self._describe = describe
-        self._cells: dict[tuple[int, int], RowCells] = {}
+        self._cells: dict[tuple[int, int, int], RowCells] = {}
+        """By table, version and number of columns: while an alteration has reached only some of several servers, rows
+        may lack columns of their version."""
         self._lines = _FirstLines()
         self._results = _Results()
         self._long_scans = _LongScans()
@@ -50,6 +52,21 @@ class SmallRequests:
             second = json_of({"key": list(key) if plain else [to_json(value) for value in key]})
         except (InvalidArgumentError, ValueError, TypeError):  # the general way raises the right error
             return UNDECIDED
+        found = self._told_row(table, second)
+        if found is UNDECIDED:
+            return UNDECIDED
+        row = found["row"]
+        if row is None:
+            return None
+        version = found["table_id"], found["schema_version"], len(row)
+        cells = self._cells.get(version) or self._cells_of(table, version, row)
+        return UNDECIDED if cells is None else cells.to_python(row)
+
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+        """Return the server's answer for a row, whose key is as the answer is: in the form of sessions."""
+        return self._told_row(table, json_of({"key": list(key)}))
+
+    def _told_row(self, table: str, second: bytes) -> dict[str, Any] | Undecided:
         if len(second) > _BYTES_MAX:
             return UNDECIDED
         first = self._lines.gets.get(table) or self._lines.get(table)
@@ -59,17 +76,13 @@ class SmallRequests:
         found = from_json(answer)
         if "error" in found:
             _raise(found["error"])
-        row = found["row"]
-        if row is None:
-            return None
-        version = found["table_id"], found["schema_version"]
-        cells = self._cells.get(version) or self._cells_of(table, version)
-        return UNDECIDED if cells is None else cells.to_python(row)
+        return found
 
-    def _cells_of(self, table: str, version: tuple[int, int]) -> RowCells | None:
-        """Find out how to read rows of a version of a table; return None if it has another one by now."""
+    def _cells_of(self, table: str, version: tuple[int, int, int], row: dict[str, Any]) -> RowCells | None:
+        """Find out how to read rows of a version of a table, such as ``row``; return None if it has another one by
+        now."""
         about = self._describe(table)
-        if (about.table_id, about.schema_version) != version:
+        if (about.table_id, about.schema_version) != version[:2] or list(row) != [each.name for each in about.columns]:
             return None
         if len(self._cells) >= _REMEMBERED:
             self._cells.clear()

@@ -126,22 +126,30 @@ class FlightStore(Verbs):
         if not self._small.takes_rows:  # the general way finds out, and repeats under one number whatever it finds
             return UNDECIDED
         writer = self._writers.borrow()
-        name, number = writer.name, writer.next_number()
-        assert name is not None, "borrowed writers have names"
+        assert writer.name is not None, "borrowed writers have names"
+        found = self._write_row(command, writer.name, row, writer.next_number())
+        self._writers.give_back(writer)
+        return found
+
+    def _write_row(
+        self, command: WriteCommand, writer: str, row: Mapping[str, Any], number: int
+    ) -> WriteResult | Undecided:
         wait: ServerWait | None = None
         while True:
             try:
-                found = self._small.write_row(command, name, row, number)
+                return self._small.write_row(command, writer, row, number)
             except UnavailableError as error:
                 wait = wait or self._write_wait()
                 wait.wait(error)
-            else:
-                self._writers.give_back(writer)
-                return found
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
         """See RowWriter. Waits for the answer, as ``begin_write`` does."""
-        found = self.write_row(command, row) if seq is None else UNDECIDED
+        if command.writer is None or seq is None:
+            found = self.write_row(command, row) if seq is None else UNDECIDED
+        elif command.commit is CommitMode.BATCH and self._small.takes_rows:
+            found = self._write_row(command, command.writer, row, seq)
+        else:
+            found = UNDECIDED
         return UNDECIDED if found is UNDECIDED else Answered(found)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
@@ -292,6 +300,10 @@ class FlightStore(Verbs):
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""
         return self._patiently(self._small.row, table.name, key)
+
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+        """Return the server's answer to a get in a session, as JSON; ``key`` is as sessions write it."""
+        return self._patiently(self._small.told_row, table, key)
 
     # The store
 

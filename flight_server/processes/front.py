@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from ...clients.cluster import reading
 from ...clients.cluster.servers import Servers
 from ...clients.cluster.store import PlacedStore, worst
+from ...clients.flight.store import FlightStore
 from ...schemas.description import Health, ScanPlan
+from ...schemas.errors import WrongServerError
 from ...schemas.metrics import Metrics, each_of, gauge, joined, merged
 from ...schemas.partition_schema import TabletPartition
 from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.service import UNDECIDED, ScanStream, Undecided
 
 
 class Front(PlacedStore):
@@ -38,6 +42,27 @@ class Front(PlacedStore):
         plan = super().plan(spec)
         here = {"server": None, "locations": []}
         return plan.model_copy(update={"splits": [split.model_copy(update=here) for split in plan.splits]})
+
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+        """See RowRelay. The process that has the row is asked, and no other: its answer shows whether what is known
+        here of the table is still true."""
+        known = self._cache.known(table)
+        if known is None or len(key) != len(known.description.primary_key):
+            return UNDECIDED
+        server = known.routed.of_key(key)
+        store = None if server is None else self.servers.store(server)
+        if not isinstance(store, FlightStore):
+            return UNDECIDED
+        about = known.description
+        own_id = next((each.table_id for each in about.stores if each.server == server), None)
+        with suppress(WrongServerError):
+            told = store.told_row(table, key)
+            if told is UNDECIDED:
+                return UNDECIDED
+            if (told["table_id"], told["schema_version"]) == (own_id, about.schema_version):
+                return {**told, "table_id": about.table_id}
+        self._cache.forget(table)
+        return UNDECIDED
 
     def health(self) -> Health:
         """See StoreService. Lists the processes; degraded while one of them is down. Does not wait for any."""
