@@ -19,6 +19,7 @@ from ..schemas.placement import Placement
 from ..schemas.service import MaintenanceKind
 from ..schemas.table import TableDefinition
 from ..schemas.write import WriteCommand, WriteResult
+from .catalog.grants import Grants
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate
 from .commit.room import Room
@@ -147,22 +148,15 @@ class Store:
         options, now = self.options, self._clock.physical_microseconds
         self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
         self._log_freeing = LogFreeing(
-            wal=self._wal,
-            log=self._log,
-            environment=self._environment,
-            tables=self._catalog.tables,
-            writers=self._writers,
-            transaction_memory=self._transaction_memory,
+            self._wal, self._log, self._environment, self._catalog.tables, self._writers, self._transaction_memory
         )
         self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=release_unused)
         self._gate = MemoryGate(
-            options,
-            tablets=self._catalog.tablets,
-            maintained=self._maintained_tablets,
-            flush=self._maintenance.notify,
+            options, self._catalog.tablets, maintained=self._maintained_tablets, flush=self._maintenance.notify
         )
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
         self._room = Room(self._fs, options)
+        self._grants = Grants(self._catalog, self._environment.manifest)
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room)
 
     def _make_row_parts(self) -> None:
@@ -314,6 +308,11 @@ class Store:
         """See StoreService."""
         return table_stats(self._catalog.table(name)).model_copy(update={"memory": self._gate.state()})
 
+    grant = _of(lambda store: store._grants.grant)
+    revoke = _of(lambda store: store._grants.revoke)
+    grants = _of(lambda store: store._grants.listed)
+    grants_version = _of(lambda store: store._grants.version)
+
     # Rows
 
     write = _of(lambda store: store._writes.write)
@@ -331,6 +330,7 @@ class Store:
     last_change = _of(lambda store: store._reads.last_change)
     stage = _of(lambda store: store._transactions.stage)
     commit_transaction = _of(lambda store: store._transactions.commit)
+    staged_parts = _of(lambda store: store._transactions.staged_parts)
     abort_transaction = _of(lambda store: store._transactions.abort)
     execute = _of(lambda store: store._statements.execute)
 

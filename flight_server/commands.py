@@ -189,7 +189,7 @@ def _http(options: ServeOptions, security: Security | None, private_paths: tuple
 
 def _security(options: ServeOptions) -> Security | None:
     """Return what the server listens with; None if nothing of it is asked for, and then nothing is imported."""
-    if not options.has_tls and not options.has_authentication:
+    if not (options.has_tls or options.has_authentication or options.audit_log or options.admins):
         return None
     from .security.security import Security
 

@@ -34,12 +34,12 @@ from ..schemas.moving import (
 )
 from ..schemas.placement import ServerIdentity
 from ..schemas.scan import ScanSpec
-from ..schemas.service import RowReader, RowWriter, ScanStream, StoreService
+from ..schemas.service import GrantKeeper, RowReader, RowWriter, ScanStream, StoreService
 from ..schemas.verb import Verb
 from ..schemas.verbs import Verbs
 
 
-class _LocalStore(StoreService, RowReader, RowWriter, Protocol):
+class _LocalStore(StoreService, RowReader, RowWriter, GrantKeeper, Protocol):
     """The local store behind a gateway, which takes the files that the gateway fetches."""
 
     def move_write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
@@ -62,6 +62,7 @@ class Gateway(Verbs):
         self.get_row, self.write_row, self.begin_row = local.get_row, local.write_row, local.begin_row
         self.write, self.begin_write = local.write, local.begin_write
         self.write_all, self.stage = local.write_all, local.stage
+        self.grants_version = local.grants_version
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
         """Pass the verb to the local store."""

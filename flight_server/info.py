@@ -7,7 +7,7 @@ import pyarrow.flight as fl
 
 from ..schemas.command import InfoMetadata, table_of
 from ..schemas.description import ScanPlan, ScanSplit
-from ..schemas.errors import InvalidArgumentError, NotFoundError
+from ..schemas.errors import InvalidArgumentError, NotFoundError, PermissionDeniedError
 from ..schemas.scan import ScanSpec
 from ..schemas.service import StoreService
 from .config import ServerConfig
@@ -49,8 +49,8 @@ def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
     for name in store.tables():
         try:
             infos.append(_info(store, ScanSpec(table=name), fl.FlightDescriptor.for_path(name)))
-        except NotFoundError:
-            continue  # dropped meanwhile
+        except (NotFoundError, PermissionDeniedError):
+            continue  # dropped meanwhile; or not for the caller, or not all of it
     return infos
 
 

@@ -20,6 +20,7 @@ from .errors import Translator, hide_tracebacks, verb
 from .native import message_hook
 
 if TYPE_CHECKING:
+    from .security.identity import Identity
     from .security.security import Security
 
 
@@ -46,6 +47,7 @@ class FlightServer(fl.FlightServerBase):
         self.config = config or ServerConfig()
         self._security = security
         self._authentication = security.authentication if security else None
+        self._guard = security.guard(store) if security else None
         self.calls = Calls(self.config, self._authentication)
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths, self.calls.failed)
@@ -67,27 +69,27 @@ class FlightServer(fl.FlightServerBase):
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
         """One info for each table."""
         with self.calls.begin(context, "list_flights", Kind.PLAN) as call, call.working():
-            return info.list_flights(self.store, criteria)
+            return info.list_flights(self._callers_store, criteria)
 
     @verb
     def get_flight_info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """Schema, size and tickets of a scan."""
         with self.calls.begin(context, "get_flight_info", Kind.PLAN, _size(descriptor)) as call, call.working():
-            return info.flight_info(self.store, descriptor, self.config)
+            return info.flight_info(self._callers_store, descriptor, self.config)
 
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
         """The schema of a scan."""
         try:
             self.check_caller(context, "get_schema")
             with self.calls.begin(context, "get_schema", Kind.PLAN, _size(descriptor)) as call, call.working():
-                return fl.SchemaResult(info.schema(self.store, descriptor, self.config))
+                return fl.SchemaResult(info.schema(self._callers_store, descriptor, self.config))
         except BaseException as error:
             raise self.translator.for_get_schema(error, "get_schema") from None
 
     @verb
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
         """The batches of a scan."""
-        return get.stream(self.store, context, ticket.ticket, self.calls, self.translator)
+        return get.stream(self._callers_store, context, ticket.ticket, self.calls, self.translator)
 
     @verb
     def do_put(
@@ -100,7 +102,7 @@ class FlightServer(fl.FlightServerBase):
         """Writes, each batch a commit."""
         message_hook.check_first_message()
         with self.calls.begin(context, "do_put", Kind.PUT) as call, call.working():
-            put.write_stream(self.store, context, descriptor, reader, writer, self.calls, call)
+            put.write_stream(self._callers_store, context, descriptor, reader, writer, self.calls, call)
 
     @verb
     def do_exchange(
@@ -113,7 +115,7 @@ class FlightServer(fl.FlightServerBase):
         """A session, or point reads: keys in, rows out."""
         message_hook.check_first_message()
         with self.calls.begin(context, "do_exchange", Kind.EXCHANGE) as call, call.working():
-            exchange.exchange(self.store, descriptor, reader, writer, self.calls, call, self.translator)
+            exchange.exchange(self._callers_store, descriptor, reader, writer, self.calls, call, self.translator)
 
     @verb
     def list_actions(self, context: fl.ServerCallContext) -> list[fl.ActionType]:
@@ -126,7 +128,15 @@ class FlightServer(fl.FlightServerBase):
         is_anyone = self._authentication is not None and self._authentication.caller is None
         if self._authentication and is_anyone and action.type != actions.FOR_ANYONE:
             self._authentication.require()
-        return actions.run(self.store, context, action, self.calls, self.translator, is_anyone)
+        return actions.run(self._callers_store, context, action, self.calls, self.translator, is_anyone)
+
+    @property
+    def _callers_store(self) -> StoreService:
+        """The store as far as the caller of this thread's call may use it."""
+        return self._store_of(self._authentication.caller if self._authentication else None)
+
+    def _store_of(self, caller: Identity | None) -> StoreService:
+        return self._guard.store_of(caller) if self._guard else self.store
 
     def check_caller(self, context: fl.ServerCallContext, verb: str) -> None:
         """Check who makes a call, before anything else is done for it.
@@ -140,9 +150,13 @@ class FlightServer(fl.FlightServerBase):
             if verb != "do_action":
                 self._authentication.require()
 
-    def metrics(self) -> Metrics:
-        """Return what the server and its store have counted."""
-        return self.calls.metrics.now(self.store, self.admission, self._authentication)
+    def metrics(self, caller: Identity | None) -> Metrics:
+        """Return what the server and its store have counted; ``caller`` is not asked for without authentication.
+
+        Raises:
+            PermissionDeniedError: it is not for this caller.
+        """
+        return self.calls.metrics.now(self._store_of(caller), self.admission, self._authentication)
 
     def shutdown(self) -> None:
         """Take no more calls, and wait for running ones."""

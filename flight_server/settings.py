@@ -38,6 +38,7 @@ _OTHER_VARIABLES = (
 SECURITY_OPTIONS = (
     *("tls_cert", "tls_key", "tls_client_ca", "tls_client_certs"),
     *("tokens", "jwks", "jwt_issuer", "jwt_audience", "jwt_algorithms"),
+    *("admins", "audit_log", "audit_log_bytes", "audit_log_files"),
 )
 """The options of TLS and authentication."""
 _NEAR = 0.8
@@ -97,6 +98,14 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The audience (aud) of JWTs: this server's name at the provider."""
     jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_listed)] = ("RS256", "ES256", "EdDSA")
     """The algorithms of JWTs that are accepted, separated by commas."""
+    admins: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    """Users who may do everything without any grant, separated by commas; so may tokens with the role admin."""
+    audit_log: Path | None = None
+    """A file for JSON lines of changes to tables and grants, administration, and denials."""
+    audit_log_bytes: int = Field(default=16 << 20, ge=4096)
+    """The size at which the audit log becomes PATH.1, and a new one begins."""
+    audit_log_files: int = Field(default=10, ge=1, le=1000)
+    """How many files of the audit log are kept, the current one included."""
     cluster_token_file: Path | None = None
     """A file with the token that this server shows the others of its placement."""
     cluster_tls_roots: Path | None = None

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from nyala.schemas.errors import UnavailableError as UnavailableError
     from nyala.schemas.errors import UnreadableFileError as UnreadableFileError
     from nyala.schemas.errors import WrongServerError as WrongServerError
+    from nyala.schemas.grants import Grant as Grant
+    from nyala.schemas.grants import Privilege as Privilege
     from nyala.schemas.limits import Limits as Limits
     from nyala.schemas.operation import Operation as Operation
     from nyala.schemas.order import OrderTerm as OrderTerm
@@ -86,6 +88,7 @@ _LAZY = {
     ".schemas.errors": "AlreadyPresentError ConflictError CorruptionError InternalError InvalidArgumentError "
     "NotFoundError PermissionDeniedError RowErrors SnapshotTooOldError StorageFullError StoreError "
     "UnauthenticatedError UnavailableError UnreadableFileError WrongServerError",
+    ".schemas.grants": "Grant Privilege",
     ".schemas.limits": "Limits",
     ".schemas.operation": "Operation",
     ".schemas.order": "OrderTerm",

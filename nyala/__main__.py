@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nyala.clients.cli import job, spark, table, tablet
+from nyala.clients.cli import grant, job, spark, table, tablet
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
@@ -44,6 +44,7 @@ def make_app() -> typer.Typer:
     app.add_typer(job.app, name="job")
     app.add_typer(spark.app, name="spark")
     app.add_typer(token_commands.app, name="token")
+    app.add_typer(grant.app, name="grant")
     return app
 
 

@@ -119,6 +119,15 @@ class RowWriter(Protocol):
         ...
 
 
+@runtime_checkable
+class GrantKeeper(Protocol):
+    """A store in this process, which tells at once whether grants have changed."""
+
+    def grants_version(self) -> object:
+        """Return what differs after each change of what ``grants`` returns."""
+        ...
+
+
 class PendingResult(Protocol):
     """A write in flight."""
 

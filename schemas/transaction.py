@@ -105,9 +105,25 @@ class TransactionCommit(Message, frozen=True, extra="forbid"):
 
 
 class TransactionAbort(Message, frozen=True, extra="forbid"):
-    """The body of ``abort_transaction``."""
+    """The body of ``abort_transaction`` and ``staged_parts``."""
 
     transaction: TransactionName
+
+
+class StagedShape(Message, frozen=True):
+    """What rows a staged part has: one for each operation and set of columns."""
+
+    part: str
+    table: str
+    """Its name now; empty if it was dropped."""
+    operation: Operation
+    columns: list[str]
+
+
+class StagedParts(Message, frozen=True):
+    """The answer of ``staged_parts``."""
+
+    parts: list[StagedShape]
 
 
 class StagedRowError(RowError, frozen=True):

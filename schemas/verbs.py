@@ -23,6 +23,7 @@ from .description import (
     TabletMap,
 )
 from .direct import PinName, PinnedTable, PinSnapshot
+from .grant_verbs import GrantVerbs
 from .metrics import Metrics
 from .moving import (
     HandedOver,
@@ -49,7 +50,7 @@ _READ = "files cannot be read directly"
 _MERGED = "files cannot be merged outside"
 
 
-class Verbs(Protocol):
+class Verbs(GrantVerbs, Protocol):
     """The verbs of a store. A class that inherits them implements ``perform(verb, *arguments)``, which they call.
 
     Every method may raise ``StoreError``; all may be called from many threads at once.
@@ -469,5 +470,10 @@ class Verbs(Protocol):
         return ANSWER
 
 
-VERBS: dict[str, Verb] = {method.verb.name: method.verb for method in vars(Verbs).values() if hasattr(method, "verb")}
+VERBS: dict[str, Verb] = {
+    method.verb.name: method.verb
+    for kind in (Verbs, GrantVerbs)
+    for method in vars(kind).values()
+    if hasattr(method, "verb")
+}
 """By action name, in the order of ListActions."""

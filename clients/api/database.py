@@ -12,9 +12,10 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from ...schemas.column import ColumnOptions
-from ...schemas.command import explain
+from ...schemas.command import built, explain
 from ...schemas.description import DroppedTable, Health
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors, StoreError
+from ...schemas.grants import Grant, GrantChange
 from ...schemas.moving import MoveProgress
 from ...schemas.partition import HashLevel, RangeLevel
 from ...schemas.service import StoreService
@@ -185,6 +186,49 @@ class Database:
         """
         return Transaction(self._store, id, app_id, app_version)
 
+    def grant(
+        self,
+        privileges: str | Sequence[str],
+        on: str | Table,
+        to: str | None = None,
+        role: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> list[Grant]:
+        """Grant privileges on a table to the user ``to``, or to all with a ``role``; return all grants of these.
+
+        ``privileges`` are read, insert, update, delete, alter, maintain and admin, which has all of them. ``on`` is a
+        table, or "*" for all tables, those to come included. With ``columns``, read, insert and update hold for these
+        only. Only servers that ask who calls enforce grants; see docs/security.md.
+
+        Raises:
+            NotFoundError: there is no such table.
+            InvalidArgumentError: a privilege or column does not exist, or not exactly one of user and role is named.
+            PermissionDeniedError: the caller does not administer the table.
+        """
+        return self._store.grant(_grant_change(privileges, on, to, role, columns))
+
+    def revoke(
+        self,
+        privileges: str | Sequence[str],
+        on: str | Table,
+        to: str | None = None,
+        role: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> list[Grant]:
+        """Take privileges back, as they were granted; return what the user or role still has.
+
+        What it never had is no error. Scans, sessions and staged writes that need what is gone end.
+
+        Raises:
+            InvalidArgumentError: as ``grant``; or ``columns`` are named, and the privilege is granted on all.
+            NotFoundError, PermissionDeniedError: as ``grant``.
+        """
+        return self._store.revoke(_grant_change(privileges, on, to, role, columns))
+
+    def grants(self) -> list[Grant]:
+        """Return all grants: to an administrator, those of everybody; to others, their own."""
+        return self._store.grants()
+
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
@@ -224,6 +268,17 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self._store!r})"
+
+
+def _grant_change(
+    privileges: str | Sequence[str],
+    on: str | Table,
+    user: str | None,
+    role: str | None,
+    columns: Sequence[str] | None,
+) -> GrantChange:
+    given = {"user": user, "role": role, "columns": columns, "table": on.name if isinstance(on, Table) else on}
+    return built(GrantChange, "the grant", privileges=privileges, **given).checked()
 
 
 def _columns_and_rows(

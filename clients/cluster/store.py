@@ -22,6 +22,7 @@ from ...schemas.description import (
     TabletPlace,
 )
 from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
+from ...schemas.grants import Grant, GrantChange
 from ...schemas.metrics import Metrics, joined
 from ...schemas.moving import MoveProgress
 from ...schemas.placement import Placement
@@ -30,7 +31,7 @@ from ...schemas.service import UNDECIDED, PendingResult, RowReader, RowWriter, S
 from ...schemas.sorting import skipped, sorted_stream
 from ...schemas.statement import Statement
 from ...schemas.table import TableDefinition
-from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
@@ -134,6 +135,18 @@ class PlacedStore(Verbs):
             columns=list(columns.values()),
         )
 
+    def grant(self, change: GrantChange) -> list[Grant]:
+        """See StoreService. On every server that has the table."""
+        return next(iter(self.servers.each_with(lambda store: store.grant(change)).values()))
+
+    def revoke(self, change: GrantChange) -> list[Grant]:
+        """See StoreService. On every server that has the table."""
+        return next(iter(self.servers.each_with(lambda store: store.revoke(change)).values()))
+
+    def grants(self) -> list[Grant]:
+        """See StoreService. As the first server lists them."""
+        return self.servers.store(self.servers.names[0]).grants()
+
     # Rows
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
@@ -209,6 +222,11 @@ class PlacedStore(Verbs):
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """See StoreService. One commit on each server: docs/servers.md explains the consequences."""
         return transactions.commit(self.servers, commit)
+
+    def staged_parts(self, transaction: str) -> list[StagedShape]:
+        """See StoreService. Those of all servers, once each."""
+        found = self.servers.each(lambda store: store.staged_parts(transaction)).values()
+        return list({each.model_dump_json(): each for each in chain.from_iterable(found)}.values())
 
     def abort_transaction(self, transaction: str) -> None:
         """See StoreService."""

@@ -11,6 +11,7 @@ from ...schemas.alter import Alteration
 from ...schemas.altered import TableState, altered
 from ...schemas.description import DroppedTable
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.grants import no_table
 from ...schemas.limits import Limits
 from ...schemas.names import check_identifier
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
@@ -58,6 +59,8 @@ class Catalog:
         self._dropped: dict[int, Table] = {}
         """By id. Read like ``_tables``. A table on its way is in both for a moment, never in neither."""
         self._lock = threading.Lock()
+        self.names_version = 0
+        """Grows whenever a table or column gets, changes or loses its name."""
 
     def load(self) -> None:
         """Open every table of the manifest; tablets with damaged files go into quarantine."""
@@ -90,6 +93,7 @@ class Catalog:
             elsewhere = here.elsewhere(definition.name, partitions) if here else {}
             table = self._make(definition.name, schema, definition.options, partitions, elsewhere)
             self._tables[table.name] = table
+            self.names_version += 1
             return table
 
     def adopt(
@@ -106,6 +110,7 @@ class Catalog:
                 return found
             elsewhere = dict.fromkeys(partitions.tablets(), server)
             table = self._tables[name] = self._make(name, schema, options, partitions, elsewhere)
+            self.names_version += 1
             return table
 
     def alter(self, alteration: Alteration) -> Table:
@@ -149,6 +154,7 @@ class Catalog:
         old_name = table.name
         gone = put_in_place(table, state, self._environment)
         self._tables[state.name] = table
+        self.names_version += 1
         if state.name != old_name:
             del self._tables[old_name]
         return gone
@@ -164,6 +170,7 @@ class Catalog:
                 self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
                 table.dropped_until = 0
                 del self._tables[name]
+                self.names_version += 1
         retire(self._environment, table.tablets, "the table was dropped")
         return table
 
@@ -182,6 +189,7 @@ class Catalog:
                 self._commit(table, name, until)
                 self._dropped[table.table_id] = table
                 del self._tables[name]
+                self.names_version += 1
 
     def recall(self, name_or_id: str | int, new_name: str | None) -> Table:
         """Bring back a table that was set aside, under ``new_name`` if given, and return it.
@@ -205,6 +213,7 @@ class Catalog:
             with write_locks(table.tablets):
                 self._commit(table, name, None)
                 self._tables[name] = table
+                self.names_version += 1
                 del self._dropped[table.table_id]
         return table
 
@@ -265,8 +274,7 @@ class Catalog:
         """Return a table. Raises NotFoundError with the names of all tables."""
         if found := self._tables.get(name):
             return found
-        known = ", ".join(self.names()[:20]) or "none"
-        raise NotFoundError(f"there is no table {name!r}; the tables are: {known}")
+        raise no_table(name, self.names())
 
     def names(self) -> list[str]:
         """Return the names of all tables, sorted."""

@@ -36,6 +36,21 @@ def parse(text: str, schema: TableSchema) -> Expression:
     Raises:
         InvalidArgumentError: it is invalid, too long or too deep, or names a missing column.
     """
+    tree = _tree(text)
+    named = frozenset(_column(node, schema, text) for node in tree.find_all(exp.Column))
+    return Expression(text, tree, named)
+
+
+def columns_of(text: str) -> frozenset[str]:
+    """Return the columns that an expression names, whether a table has them or not.
+
+    Raises:
+        InvalidArgumentError: it is invalid, too long or too deep.
+    """
+    return frozenset(node.name for node in _tree(text).find_all(exp.Column))
+
+
+def _tree(text: str) -> exp.Expr:
     if len(text) > TEXT_MAX:
         raise InvalidArgumentError(f"the expression has {len(text):,} characters; at most {TEXT_MAX:,} are allowed")
     try:
@@ -46,8 +61,7 @@ def parse(text: str, schema: TableSchema) -> Expression:
         raise _too_deep(text) from None
     if _depth(tree) > DEPTH_MAX:
         raise _too_deep(text)
-    named = frozenset(_column(node, schema, text) for node in tree.find_all(exp.Column))
-    return Expression(text, tree, named)
+    return tree
 
 
 def _column(node: exp.Column, schema: TableSchema, text: str) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
-from ...schemas.predicate import Predicate, parse_tree
+from ...schemas.predicate import Junction, Not, Predicate, parse_tree, walk
 from .sql import parse_sql
 
 
@@ -23,3 +23,11 @@ def parse_where(where: str | dict[str, Any] | None, limits: Limits) -> Predicate
     if isinstance(where, dict):
         return parse_tree(where, limits)
     raise InvalidArgumentError(f"where must be SQL text or a filter tree, not {type(where).__name__}")
+
+
+def columns_of(where: str | dict[str, Any] | None, limits: Limits) -> frozenset[str]:
+    """Return the columns that a filter names, whether a table has them or not. Raises as ``parse_where``."""
+    predicate = parse_where(where, limits)
+    if predicate is None:
+        return frozenset()
+    return frozenset(node.column for node in walk(predicate) if not isinstance(node, Junction | Not))

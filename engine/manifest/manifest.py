@@ -16,10 +16,19 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+from ...schemas.grants import Grantee, Privilege
 from ...schemas.message import Message, new_dict
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
@@ -161,6 +170,15 @@ class TableEntry(Message, frozen=True, extra="forbid"):
     """The newest commit that changed rows, unless the log has a newer one."""
 
 
+class GrantEntry(Grantee, frozen=True):
+    """What a user or role may do with one table, or with all."""
+
+    table: PositiveInt | None = None
+    """The table's number; None: all tables."""
+    privileges: dict[Privilege, tuple[int, ...] | None]
+    """Each with the ids of its columns, ascending; None: all columns."""
+
+
 class CleanStopEntry(Message, frozen=True, extra="forbid"):
     """The end of the log when the store was closed; removed while it is open."""
 
@@ -180,6 +198,16 @@ class Manifest(Message, frozen=True, extra="forbid"):
     last_timestamp: NonNegativeInt = 0
     """The clock starts above this."""
     clean_stop: CleanStopEntry | None = None
+    grants: tuple[GrantEntry, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``grants`` if there are none: version 0.1 rejects members that it does not know, and so a store
+        whose grants it would not enforce."""
+        parts = written(self)
+        if not self.grants:
+            parts.pop("grants")
+        return parts
 
     def with_table(self, table: TableEntry) -> Manifest:
         """Return the manifest with one more table."""

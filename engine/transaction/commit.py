@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
-from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import Durability, WriteCommand
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
@@ -110,6 +110,17 @@ class Transactions:
     def abort(self, transaction: str) -> None:
         """Discard the staged parts. Raises ConflictError while a part is being staged or committed."""
         self._area.drop(transaction)
+
+    def staged_parts(self, transaction: str) -> list[StagedShape]:
+        """See ``StoreService.staged_parts``. Raises CorruptionError, UnreadableFileError: a part cannot be read."""
+        names = {table.table_id: table.name for table in self._tables() if table.dropped_until is None}
+        return [
+            StagedShape(
+                part=part.info.part, table=names.get(part.info.table_id, ""), operation=operation, columns=columns
+            )
+            for part in self._area.parts(transaction)
+            for operation, *columns in sorted(part.shapes())
+        ]
 
     def _known(self, asked: TransactionCommit) -> TransactionResult | None:
         """Return the answer if the transaction was committed before, or its application has a newer version."""

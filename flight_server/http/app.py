@@ -34,8 +34,7 @@ def application(state: ServerState, check: Check, translator: Translator) -> Sta
         return JSONResponse({"status": status}, 200 if status == READY else 503, _HEADERS)
 
     def metrics(request: Request) -> Response:
-        check(request)
-        text, content_type = exposed(state.metrics(), request.headers.get("accept", ""))
+        text, content_type = exposed(state.metrics(check(request)), request.headers.get("accept", ""))
         return Response(text, headers={**_HEADERS, "content-type": content_type})
 
     def failed(request: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from ...schemas.errors import StoreError, UnavailableError
 from ...schemas.metrics import Metrics
 
 if TYPE_CHECKING:
+    from ..security.identity import Identity
     from ..server import FlightServer
 
 READY = "ready"
@@ -42,15 +43,16 @@ class ServerState:
         except StoreError:
             return "failed"
 
-    def metrics(self) -> Metrics:
-        """Return what the server and its store have counted; one caller at a time.
+    def metrics(self, caller: Identity | None) -> Metrics:
+        """Return what the server and its store have counted, if it is for this caller; one caller at a time.
 
         Raises:
             UnavailableError: the store is not open.
-            StoreError: its error.
+            PermissionDeniedError: it is not for this caller.
+            StoreError: the store's error.
         """
         server = self._server
         if server is None or self._is_closed:
             raise UnavailableError("the store is not open", 1.0)
         with self._asking:
-            return server.metrics()
+            return server.metrics(caller)

@@ -7,10 +7,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.service import StoreService
 from ..native.tls_credentials import ClientCertificates, TlsCredentials
+from .audit import AuditLog
 from .authentication import Authentication, Tokens
 from .certificates import Certificates, read_certificates
 from .file_watch import FileWatch, WatchedFiles
+from .guard import Guard
 
 if TYPE_CHECKING:
     from ..settings import ServeOptions
@@ -73,6 +76,8 @@ class Security:
         jwts = _jwts(options) if options.jwks else None
         has_authentication = options.has_authentication
         self.authentication = Authentication(tokens, jwts, trusts_certificates) if has_authentication else None
+        self._admins = options.admins
+        self._audit = _audit(options)
         watched = [each.files for each in (self.tls, tokens, jwts) if each]
         self._watch = FileWatch(watched)
 
@@ -84,6 +89,10 @@ class Security:
         else:
             begin(location, **more)
 
+    def guard(self, store: StoreService) -> Guard | None:
+        """Return what gives each caller the store as far as grants allow; None if nobody is asked who calls."""
+        return Guard(store, self._admins, self._audit) if self.authentication else None
+
     def load_again(self) -> None:
         """Load certificates and tokens again, changed or not."""
         self._watch.load_all()
@@ -91,6 +100,8 @@ class Security:
     def close(self) -> None:
         """Stop looking at the files."""
         self._watch.stop()
+        if self._audit:
+            self._audit.close()
 
 
 def _jwts(options: ServeOptions) -> JwtTokens:
@@ -100,3 +111,11 @@ def _jwts(options: ServeOptions) -> JwtTokens:
     if not options.jwt_issuer or not options.jwt_audience:
         raise InvalidArgumentError("JWTs need jwt_issuer and jwt_audience: one for another service must not be valid")
     return JwtTokens(options.jwks, options.jwt_issuer, options.jwt_audience, options.jwt_algorithms)
+
+
+def _audit(options: ServeOptions) -> AuditLog | None:
+    if not options.has_authentication and (options.audit_log or options.admins):
+        raise InvalidArgumentError("audit_log and admins need authentication: tokens, jwks or tls_client_ca")
+    if options.audit_log is None:
+        return None
+    return AuditLog(options.audit_log, options.audit_log_bytes, options.audit_log_files)

@@ -29,7 +29,7 @@ Start = Callable[[Credentials], str]
 
 @pytest.fixture
 def token(tmp_path: Path) -> str:
-    return create_token(tmp_path / "tokens.json", "alice")[0]
+    return create_token(tmp_path / "tokens.json", "alice", ("admin",))[0]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def fill(location: str, token: str) -> None:
 
 
 def test_servers_show_each_other_their_token(start: Start, token: str, tmp_path: Path) -> None:
-    own, _ = create_token(tmp_path / "tokens.json", "server")
+    own, _ = create_token(tmp_path / "tokens.json", "server", ("admin",))
     (tmp_path / "secret").write_text(own)
     location = start(Credentials.of(TokenFile(tmp_path / "secret")))
     fill(location, token)

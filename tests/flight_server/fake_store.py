@@ -29,6 +29,7 @@ from nyala.schemas.description import (
     TabletStats,
 )
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.grants import Grant
 from nyala.schemas.limits import Limits
 from nyala.schemas.literal import from_json
 from nyala.schemas.operation import Operation
@@ -38,7 +39,7 @@ from nyala.schemas.service import PendingResult, ScanStream
 from nyala.schemas.statement import Statement
 from nyala.schemas.table import TableDefinition, TableSchema
 from nyala.schemas.timestamp import parse_moment
-from nyala.schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from nyala.schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from nyala.schemas.verb import Verb
 from nyala.schemas.verbs import Verbs
 from nyala.schemas.write import Durability, RowError, WriteCommand, WriteResult
@@ -272,6 +273,12 @@ class FakeStore(Verbs):
         column = table.schema.column(where["column"])
         cell, value = row[column.name], from_json(where["value"], column.logical)
         return cell is not None and OPERATORS[where["op"]](cell, value)
+
+    def grants(self) -> list[Grant]:
+        return []
+
+    def staged_parts(self, transaction: str) -> list[StagedShape]:
+        return []
 
     def perform(self, verb: Verb, *_: Any, **__: Any) -> Any:
         raise UnavailableError("this store has no files")

@@ -54,7 +54,7 @@ def token(tokens: Path) -> str:
 def guarded(serve: Callable[..., Served], tokens: Path, token: str) -> Served:
     store = FakeStore()
     store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
-    return serve(store, None, Security(ServeOptions(tokens=tokens)))
+    return serve(store, None, Security(ServeOptions(tokens=tokens, admins=("alice", "bob", "carol"))))
 
 
 def shown(token: str, scheme: str = "Bearer") -> fl.FlightCallOptions:

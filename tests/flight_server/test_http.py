@@ -35,6 +35,7 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import UnavailableError
+from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.table import TableDefinition
 from tests.doubles.certificates import Authority
 
@@ -218,7 +219,7 @@ def test_names_follow_the_conventions(port: Callable[..., Port]) -> None:
 def test_metrics_ask_who_calls_and_health_does_not(port: Callable[..., Port], tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     token, entry = create_token(tokens, "alice")
-    one = port(ServeOptions(tokens=tokens))
+    one = port(ServeOptions(tokens=tokens, admins=("alice",)))
     assert one.ask("/healthz")[0] == one.ask("/readyz")[0] == 200
     for wrong in (None, token[:-1] + ("A" if token[-1] != "A" else "B"), "x" * 9000, ""):
         status, text = one.ask("/metrics", wrong)
@@ -235,6 +236,16 @@ def test_metrics_ask_who_calls_and_health_does_not(port: Callable[..., Port], tm
     while one.ask("/metrics", token)[0] != 401:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_metrics_need_a_grant(port: Callable[..., Port], tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    token, _ = create_token(tokens, "prometheus")
+    one = port(ServeOptions(tokens=tokens))
+    status, text = one.ask("/metrics", token)
+    assert status == 403 and "no grant to maintain on all tables" in json.loads(text)["message"]
+    one.served.store.grant(GrantChange(user="prometheus", table="*", privileges=[Privilege.MAINTAIN]))
+    assert one.ask("/metrics", token)[0] == 200
 
 
 def test_certificates_are_those_of_the_server(port: Callable[..., Port], tmp_path: Path) -> None:
@@ -268,7 +279,9 @@ def test_a_client_certificate_says_who_calls(port: Callable[..., Port], tmp_path
     authority = Authority(tmp_path)
     pair = authority.server()
     trusting = ssl.create_default_context(cafile=authority.roots)
-    options = ServeOptions(tls_cert=pair.certificate, tls_key=pair.key, tls_client_ca=authority.roots)
+    options = ServeOptions(
+        tls_cert=pair.certificate, tls_key=pair.key, tls_client_ca=authority.roots, admins=("alice",)
+    )
     one = port(options, trusting)
     with pytest.raises((urllib.error.URLError, OSError)):
         one.ask("/healthz")

@@ -185,7 +185,7 @@ def test_a_wrong_file_is_rejected(tmp_path: Path, content: str) -> None:
 def test_a_server_takes_them(serve: Callable[..., Served], jwks: Path) -> None:
     store = FakeStore()
     store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
-    options = ServeOptions(jwks=jwks, jwt_issuer=ISSUER, jwt_audience=AUDIENCE)
+    options = ServeOptions(jwks=jwks, jwt_issuer=ISSUER, jwt_audience=AUDIENCE, admins=("alice",))
     served = serve(store, None, Security(options))
     with nyala.connect(served.url, token=signed) as db:
         assert db.tables() == ["homes"]

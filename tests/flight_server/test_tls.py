@@ -48,7 +48,10 @@ def serve_tls(serve: Callable[..., Served], pair: Pair) -> Callable[..., Served]
     def start(**options: Any) -> Served:
         store = FakeStore()
         store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
-        return serve(store, None, Security(ServeOptions(tls_cert=pair.certificate, tls_key=pair.key, **options)))
+        asked: dict[str, Any] = options | (
+            {"admins": ("alice", "bob")} if {"tls_client_ca", "tokens"} & options.keys() else {}
+        )
+        return serve(store, None, Security(ServeOptions(tls_cert=pair.certificate, tls_key=pair.key, **asked)))
 
     return start
 

@@ -9,6 +9,7 @@ import zlib
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import (
     ArrivingEntry,
+    GrantEntry,
     Manifest,
     MovedEntry,
     RowsetEntry,
@@ -18,6 +19,7 @@ from nyala.engine.manifest.manifest import (
     read_manifest,
 )
 from nyala.schemas.column import ColumnDefinition, ColumnSchema
+from nyala.schemas.grants import Privilege
 from nyala.schemas.table import TableOptions, TableSchema
 
 SCHEMA = TableSchema(
@@ -160,3 +162,18 @@ def read(packed: bytes) -> Manifest:
     fs = MemoryFileSystem()
     fs.create("manifest").append(packed)
     return read_manifest(fs)
+
+
+def test_grants_in_a_manifest() -> None:
+    grants = (
+        GrantEntry(user="alice", table=2, privileges={Privilege.READ: (1,), Privilege.DELETE: None}),
+        GrantEntry(role="team", privileges={Privilege.ADMIN: None}),
+    )
+    granted = MANIFEST.model_copy(update={"grants": grants})
+    packed = pack_manifest(granted)
+    assert (
+        '"clean_stop":null,"grants":[{"user":"alice","role":null,"table":2,"privileges":{"read":[1],"delete":null}},'
+        '{"user":null,"role":"team","table":null,"privileges":{"admin":null}}]}' in packed[24:].decode()
+    )
+    assert read(packed) == granted
+    assert b"grants" not in pack_manifest(MANIFEST)

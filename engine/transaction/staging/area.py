@@ -21,7 +21,7 @@ from ....schemas.write import Stage
 from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem
-from .file import PartInfo, PartWriter, read_info, read_rows
+from .file import PartInfo, PartWriter, Shape, read_info, read_rows
 
 ROOT = "staging"
 _SUFFIX = ".stage"
@@ -41,6 +41,14 @@ class StagedPart:
     info: PartInfo
     rows: int
     size_bytes: int
+    known_shapes: frozenset[Shape] | None = None
+    """Of the batches; None if another process wrote them."""
+
+    def shapes(self) -> frozenset[Shape]:
+        """Return the operations and columns of the batches. Raises as ``batches``, which it may have to read."""
+        if self.known_shapes is not None:
+            return self.known_shapes
+        return frozenset((operation, *batch.schema.names) for operation, batch in self.batches())
 
     def batches(self) -> Iterator[tuple[Operation, pa.RecordBatch]]:
         """Yield the rows in order. Raises CorruptionError when the file is not what was written."""
@@ -141,7 +149,7 @@ class StagingArea:
             finally:
                 writer.close()
             self._fs.sync_directory(ROOT)
-            return StagedPart(self._fs, path, info, writer.rows, self._fs.size(path))
+            return StagedPart(self._fs, path, info, writer.rows, self._fs.size(path), frozenset(writer.shapes))
 
     @contextmanager
     def taken(self, transaction: str, names: Sequence[str]) -> Iterator[list[StagedPart]]:
@@ -161,6 +169,12 @@ class StagingArea:
                     f"removed after {self.seconds_to_live:,.0f} seconds without another part"
                 )
             yield parts
+
+    def parts(self, transaction: str) -> list[StagedPart]:
+        """Return the complete parts of a transaction; none if nothing is staged."""
+        with self._lock:
+            found = self._transactions.get(transaction)
+            return list(found.parts.values()) if found else []
 
     def holds(self, table_id: int) -> bool:
         """Whether rows of a table may be staged; true while any transaction is being staged or committed."""

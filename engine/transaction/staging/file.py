@@ -45,6 +45,8 @@ _OPERATIONS: dict[Operation, int] = {
     Operation.DELETE_IGNORE: 8,
 }
 """In files: never reuse or renumber."""
+Shape = tuple[Operation, *tuple[str, ...]]
+"""The operation and the columns of a batch."""
 _BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
 
 
@@ -64,6 +66,7 @@ class PartWriter:
     def __init__(self, fs: FileSystem, path: str, info: PartInfo) -> None:
         self._file: WritableFile = fs.create(path)
         self.rows = 0
+        self.shapes: set[Shape] = set()
         body = info.model_dump_json().encode()
         body += b" " * (-len(body) % 8)
         head = _HEAD.pack(_MAGIC, _VERSION, len(body), 0, 0)
@@ -74,6 +77,7 @@ class PartWriter:
         parts = [memoryview(part) for part in stream_of(batch)]
         self._append(_ROWS, _OPERATIONS[operation], batch.num_rows, parts)
         self.rows += batch.num_rows
+        self.shapes.add((operation, *batch.schema.names))
 
     def finish(self) -> None:
         """Append the end block and make the content durable."""

@@ -1,0 +1,141 @@
+"""Grants: kept in the manifest, by the numbers of tables and columns, so that a renamed one keeps them and a new one of
+the same name has none. The engine keeps them only; a server enforces them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.grants import ALL_TABLES, GRANTS_MAX, Grant, GrantChange, Privilege
+from ...schemas.table import TableSchema
+from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
+from .catalog import Catalog
+
+Columns = tuple[int, ...] | None
+Change = Callable[[dict[Privilege, Columns]], dict[Privilege, Columns]]
+
+
+class Grants:
+    """The grants of a store. Thread safe."""
+
+    def __init__(self, catalog: Catalog, manifest: ManifestFile) -> None:
+        self._catalog = catalog
+        self._manifest = manifest
+        self._changes = 0
+
+    def version(self) -> tuple[int, int]:
+        """Return what differs after each change of what ``listed`` returns."""
+        return self._changes, self._catalog.names_version
+
+    def grant(self, change: GrantChange) -> list[Grant]:
+        """See ``StoreService.grant``.
+
+        Raises:
+            NotFoundError: there is no such table.
+            InvalidArgumentError: the change is invalid, there is no such column, or there are too many grants.
+            StorageFullError, UnavailableError: nothing changed.
+        """
+        asked = self._columns(change)
+
+        def more(before: dict[Privilege, Columns]) -> dict[Privilege, Columns]:
+            return before | {each: _union(before.get(each, ()), asked) for each in change.privileges}
+
+        return self._changed(change, more)
+
+    def revoke(self, change: GrantChange) -> list[Grant]:
+        """See ``StoreService.revoke``.
+
+        Raises:
+            NotFoundError: there is no such table.
+            InvalidArgumentError: as ``grant``; or columns are named, and all are granted.
+            StorageFullError, UnavailableError: nothing changed.
+        """
+        asked = self._columns(change)
+
+        def fewer(before: dict[Privilege, Columns]) -> dict[Privilege, Columns]:
+            left = {each: _without(before.get(each, ()), asked, change, each) for each in change.privileges}
+            return {each: columns for each, columns in (before | left).items() if columns != ()}
+
+        return self._changed(change, fewer)
+
+    def listed(self) -> list[Grant]:
+        """Return all grants on tables that are in use."""
+        return self._of(lambda _: True)
+
+    def _columns(self, change: GrantChange) -> Columns:
+        change.checked()
+        if change.columns is None:
+            return None
+        return tuple(sorted({_column_id(name, change.table, self._schema(change.table)) for name in change.columns}))
+
+    def _schema(self, table: str) -> TableSchema:
+        return self._catalog.table(table).version.schema
+
+    def _changed(self, change: GrantChange, edit: Change) -> list[Grant]:
+        table = None if change.table == ALL_TABLES else self._catalog.table(change.table).table_id
+        whose = change.user, change.role, table
+
+        def edited(manifest: Manifest) -> Manifest:
+            there = {each.id for each in manifest.tables} | {None}
+            old = next((each for each in manifest.grants if _whose(each) == whose), None)
+            privileges = edit(old.privileges if old else {})
+            new = GrantEntry(user=change.user, role=change.role, table=table, privileges=privileges)
+            others = [each for each in manifest.grants if _whose(each) != whose and each.table in there]
+            entries = (*others, new) if privileges else tuple(others)
+            if len(entries) > max(GRANTS_MAX, len(manifest.grants)):
+                raise InvalidArgumentError(
+                    f"a store has at most {GRANTS_MAX:,} grants: grant to roles, or on all tables"
+                )
+            return manifest.model_copy(update={"grants": entries})
+
+        self._manifest.commit(edited)
+        self._changes += 1
+        return self._of(lambda each: (each.user, each.role) == whose[:2])
+
+    def _of(self, is_wanted: Callable[[GrantEntry], bool]) -> list[Grant]:
+        tables = {table.table_id: table for table in self._catalog.tables() if table.dropped_until is None}
+        found: list[Grant] = []
+        for entry in filter(is_wanted, self._manifest.current.grants):
+            if entry.table is not None and entry.table not in tables:
+                continue
+            table = None if entry.table is None else tables[entry.table]
+            name = ALL_TABLES if table is None else table.name
+            by_id = {} if table is None else {column.id: column.name for column in table.version.schema.columns}
+            for privilege in sorted(entry.privileges, key=list(Privilege).index):
+                ids = entry.privileges[privilege]
+                columns = None if ids is None else [by_id[each] for each in ids if each in by_id]
+                found.append(
+                    Grant(
+                        user=entry.user,
+                        role=entry.role,
+                        table=name,
+                        table_id=entry.table,
+                        privilege=privilege,
+                        columns=columns,
+                    )
+                )
+        return sorted(found, key=lambda each: (each.role or "", each.user or "", each.table))
+
+
+def _whose(entry: GrantEntry) -> tuple[str | None, str | None, int | None]:
+    return entry.user, entry.role, entry.table
+
+
+def _column_id(name: str, table: str, schema: TableSchema) -> int:
+    if column := schema.by_name.get(name):
+        return column.id
+    raise InvalidArgumentError(f"table {table!r} has no column {name!r}; it has {', '.join(schema.by_name)}")
+
+
+def _union(before: Columns, more: Columns) -> Columns:
+    return None if before is None or more is None else tuple(sorted({*before, *more}))
+
+
+def _without(before: Columns, gone: Columns, change: GrantChange, privilege: Privilege) -> Columns:
+    if gone is None:
+        return ()
+    if before is None:
+        raise InvalidArgumentError(
+            f"{change.grantee} has {privilege} on all columns of {change.table!r}: revoke that, and grant the others"
+        )
+    return tuple(each for each in before if each not in gone)

@@ -1,0 +1,39 @@
+"""Guard: gives each caller of a server the store as far as it may use it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import cast
+
+from ...schemas.service import StoreService
+from .audit import AuditLog
+from .guarded_store import GuardedStore
+from .identity import Identity
+from .rights import Caller, GrantBook
+
+_KNOWN_MAX = 4096
+_NOBODY = Caller("")
+
+
+class Guard:
+    """The grants of a store, enforced. Thread safe."""
+
+    def __init__(self, store: StoreService, admins: Iterable[str], audit: AuditLog | None) -> None:
+        """``admins`` are users who may do everything."""
+        self._store = store
+        self._book = GrantBook(store, admins)
+        self._audit = audit
+        self._known: dict[Caller, GuardedStore] = {}
+        self._lock = threading.Lock()
+
+    def store_of(self, identity: Identity | None) -> StoreService:
+        """Return the store for a caller; None has no rights."""
+        caller = _NOBODY if identity is None else Caller(identity.user, identity.roles)
+        found = self._known.get(caller)
+        if found is None:
+            with self._lock:
+                if len(self._known) >= _KNOWN_MAX:
+                    self._known.clear()
+                found = self._known.setdefault(caller, GuardedStore(self._store, caller, self._book, self._audit))
+        return cast(StoreService, found)  # the server closes its own store

@@ -1,0 +1,310 @@
+"""GuardedStore: a store as one caller may use it.
+
+Every request passes through here, whichever way it came: so each kind is checked at one place, and one that no rule
+knows is for administrators only. A request is checked when it is made, and a running scan whenever the grants have
+changed since; so tickets, sessions and staged parts end with the grants that they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ...schemas.description import Health, ScanPlan, TableDescription
+from ...schemas.errors import PermissionDeniedError, StoreError
+from ...schemas.grants import ALL_TABLES, Grant, Privilege, no_table
+from ...schemas.operation import Operation
+from ...schemas.scan import ScanSpec
+from ...schemas.service import UNDECIDED, PendingResult, RowReader, RowWriter, ScanStream, StoreService, Undecided
+from ...schemas.statement import Statement, StatementKind
+from ...schemas.transaction import (
+    StagedBatch,
+    StagedShape,
+    StageResult,
+    TransactionCommit,
+    TransactionResult,
+)
+from ...schemas.verb import Verb
+from ...schemas.verbs import Verbs
+from ...schemas.write import WriteCommand, WriteResult
+from .audit import AuditLog
+from .needs import WRITTEN, has_keys, read_by_scan, read_by_statement, written
+from .rights import NONE, Caller, GrantBook, Rights, TableRights
+from .rules import AUDITED, FOR_ADMINS, RULES, told_of
+
+Item = TypeVar("Item")
+_SHOWN = 5
+
+
+class GuardedStore(Verbs):
+    """A ``StoreService`` for one caller, without ``close``. Thread safe."""
+
+    def __init__(self, store: StoreService, caller: Caller, book: GrantBook, audit: AuditLog | None) -> None:
+        self._store = store
+        self._caller = caller
+        self._book = book
+        self._audit = audit
+        self._known: tuple[object, Rights] | None = None
+        self._rows = store if isinstance(store, RowReader) else None
+        self._row_writer = store if isinstance(store, RowWriter) else None
+
+    @property
+    def rights(self) -> Rights:
+        """What the caller may do now."""
+        known, version = self._known, self._book.version()
+        if known is None or known[0] != version:
+            known = self._known = version, self._book.rights(self._caller, version)
+        return known[1]
+
+    # Actions
+
+    def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
+        """Check an action by its rule, and let the store perform it."""
+        action, asked = verb.method, args[0] if args else next(iter(named.values()), None)
+        RULES.get(action, FOR_ADMINS)(self, action, asked)
+        if action not in AUDITED:
+            return getattr(self._store, action)(*args, **named)
+        outcome = "INTERNAL"
+        try:
+            answer = getattr(self._store, action)(*args, **named)
+            outcome = "ok"
+            return answer
+        except StoreError as error:
+            outcome = error.code
+            raise
+        finally:
+            self._book.changed()
+            if self._audit is not None:
+                self._audit.note(self._caller.user, action, outcome, **told_of(action, asked))
+
+    def tables(self) -> list[str]:
+        """See StoreService. Those on which the caller has any grant."""
+        rights = self.rights
+        names = self._store.tables()
+        return names if rights.everywhere else [name for name in names if name in rights.tables]
+
+    def health(self) -> Health:
+        """See StoreService. Only administrators learn how to reach the processes, that the audit log fails, and of
+        damage outside of the tables that they see."""
+        found, rights = self._store.health(), self.rights
+        if rights.is_admin:
+            lost = self._audit.failure if self._audit else ""
+            return _degraded(found, lost) if lost else found
+        seen = [each for each in found.damaged if each.table is not None and rights.of(each.table).privileges]
+        return found.model_copy(update={"damaged": seen, "processes": {}})
+
+    def grants(self) -> list[Grant]:
+        """See StoreService. To others than administrators: their own, and all on tables that they administer."""
+        rights = self.rights
+        found = self._store.grants()
+        if rights.is_admin:
+            return found
+        return [each for each in found if each in rights.own or rights.of(each.table).has(Privilege.ADMIN)]
+
+    def staged_parts(self, transaction: str) -> list[StagedShape]:
+        """See StoreService. Of the tables that the caller sees."""
+        return [each for each in self._store.staged_parts(transaction) if self.rights.of(each.table).privileges]
+
+    def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
+        """See StoreService. The caller must be allowed to write all of its parts now."""
+        for table in commit.truncate:
+            self.need(table, Privilege.DELETE, "commit_transaction")
+        self._check_parts(commit.transaction, "commit_transaction")
+        return self._store.commit_transaction(commit)
+
+    def abort_transaction(self, transaction: str) -> None:
+        """See StoreService. Who may commit a transaction may abort it."""
+        self._check_parts(transaction, "abort_transaction")
+        self._store.abort_transaction(transaction)
+
+    def _check_parts(self, transaction: str, action: str) -> None:
+        if not self.rights.is_admin:
+            for each in self._store.staged_parts(transaction):
+                if each.table:
+                    self._check_write(each.table, each.operation, each.columns, action)
+
+    def execute(self, statement: Statement) -> WriteResult:
+        """See StoreService. A condition or an expression reads the columns that it names."""
+        table = self.seen(statement.table, "execute")
+        if statement.kind is StatementKind.UPDATE:
+            self.check(table, Privilege.UPDATE, "execute", lambda _: {*statement.set})
+        else:
+            self.check(table, Privilege.DELETE, "execute")
+        if statement.kind is StatementKind.RESTORE:
+            for privilege in (Privilege.INSERT, Privilege.UPDATE, Privilege.READ):
+                self.check(table, privilege, "execute", _all_columns)
+        elif table.of(Privilege.READ) is not None and (names := read_by_statement(statement)):
+            self.check(table, Privilege.READ, "execute", lambda _: names)
+        return self._store.execute(statement)
+
+    # Reads
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService. Checks all columns that the scan reads."""
+        asked = self._allowed(spec, "scan")
+        known, found = self._known, self._store.scan(asked)
+
+        def check() -> None:
+            nonlocal known
+            _ = self.rights
+            if self._known is not known:
+                self._allowed(asked, "scan")
+                known = self._known
+
+        marked = None if found.marked is None else _Watched(found.marked, check)
+        return replace(found, batches=_Watched(found.batches, check), marked=marked)
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        return self._store.plan(self._allowed(spec, "plan"))
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService. It returns all columns, and so needs all."""
+        self._check_get(table)
+        found = self._store.get(table, keys)
+        self._check_get(table)  # a column may have come meanwhile
+        return found
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """See RowReader."""
+        self._check_get(table.name)
+        return UNDECIDED if self._rows is None else self._rows.get_row(table, key)
+
+    def _check_get(self, name: str) -> None:
+        self.check(self.seen(name, "get"), Privilege.READ, "get", _all_columns)
+
+    def _allowed(self, spec: ScanSpec, action: str) -> ScanSpec:
+        """Return a scan without what would show keys that the caller may not read.
+
+        Raises:
+            NotFoundError: the caller does not see the table.
+            PermissionDeniedError: the caller may not read a column that it reads.
+        """
+        table = self.seen(spec.table, action)
+        if (readable := table.of(Privilege.READ)) is None:
+            return spec
+        about = self.check(table, Privilege.READ, action, lambda about: read_by_scan(spec, about))
+        if about is None or readable.issuperset(about.primary_key) or has_keys(spec):
+            return spec
+        return spec.model_copy(update={"marks": False, "split_bytes": None})
+
+    # Writes
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
+        """See StoreService."""
+        self._check_write(command.table, command.op, batch.schema.names)
+        return self._store.begin_write(command, batch, seq)
+
+    def begin_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> PendingResult | Undecided:
+        """See RowWriter."""
+        self._check_write(command.table, command.op, row)
+        return UNDECIDED if self._row_writer is None else self._row_writer.begin_row(command, row, seq)
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService. Each batch has an operation of its own."""
+        table = self.seen(command.table, "stage")
+        for privilege in WRITTEN[command.op.base]:
+            self.check(table, privilege, "stage")
+        return self._store.stage(command, self._stageable(command, batches))
+
+    def _stageable(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> Iterator[StagedBatch]:
+        for each in batches:
+            self._check_write(command.table, each.op or command.op, each.batch.schema.names, "stage")
+            yield each
+
+    def _check_write(self, name: str, op: Operation, columns: Iterable[str], action: str = "write") -> None:
+        table = self.seen(name, action)
+        for privilege in WRITTEN[op.base]:
+            if table.privileges.get(privilege, NONE) is not None:
+                self.check(table, privilege, action, lambda about, of=privilege: written(of, columns, about))
+
+    # Checks
+
+    def seen(self, name: str, action: str) -> TableRights:
+        """Return the rights on a table. Raises NotFoundError, as for a missing one, if there are none."""
+        rights = self.rights
+        table = rights.of(name)
+        if not table.privileges:
+            self._note_denial(action, name)
+            raise no_table(name, sorted(rights.tables))
+        return table
+
+    def need(self, name: str, privilege: Privilege, action: str) -> None:
+        """Raise unless the caller has a privilege on the whole of a table, or on ``ALL_TABLES``."""
+        table = TableRights(name, self.rights.everywhere) if name == ALL_TABLES else self.seen(name, action)
+        self.check(table, privilege, action, _all_columns)
+
+    def need_by_id(self, name: str, privilege: Privilege, action: str) -> None:
+        """Raise unless the caller has a privilege on the whole table of an import, a pin or a compaction."""
+        self.check(self.rights.by_id(name), privilege, action, _all_columns)
+
+    def check(
+        self,
+        table: TableRights,
+        privilege: Privilege,
+        action: str,
+        needed: Callable[[TableDescription], set[str]] | None = None,
+    ) -> TableDescription | None:
+        """Check a privilege on the columns that ``needed`` tells of the table's; None: on any column. Return the
+        table's description if it was asked for.
+
+        Raises:
+            PermissionDeniedError: it is lacking; the message names the columns.
+        """
+        granted = table.of(privilege)
+        if granted is None:
+            return None
+        if not table.has(privilege) or (needed is not None and table.table == ALL_TABLES):
+            raise self._denied(table.table, privilege, action)
+        if needed is None:
+            return None
+        about = self._store.describe_table(table.table)
+        there = {column.name for column in about.columns}
+        if lacking := sorted((needed(about) & there) - granted):  # one that is not there is the store's to tell
+            raise self._denied(table.table, privilege, action, lacking)
+        return about
+
+    def _denied(self, table: str, privilege: Privilege, action: str, columns: Sequence[str] = ()) -> StoreError:
+        self._note_denial(action, table)
+        what = "all tables" if table == ALL_TABLES else f"table {table!r}"
+        if columns:
+            names = ", ".join(map(repr, columns[:_SHOWN])) + (" ..." if len(columns) > _SHOWN else "")
+            what = f"column{'s' if len(columns) > 1 else ''} {names} of {what}"
+        return PermissionDeniedError(
+            f"user {self._caller.user!r} has no grant to {privilege} on {what}: ask an administrator for it"
+        )
+
+    def _note_denial(self, action: str, table: str) -> None:
+        if self._audit is not None:
+            self._audit.note(self._caller.user, action, "denied", table=table)
+
+
+def _all_columns(table: TableDescription) -> set[str]:
+    return {column.name for column in table.columns}
+
+
+def _degraded(found: Health, why: str) -> Health:
+    status = "degraded" if found.status == "ok" else found.status
+    return found.model_copy(update={"status": status, "reason": found.reason or why})
+
+
+class _Watched(Iterator[Item]):
+    """Items, each after a check. Closing it closes them, begun or not."""
+
+    def __init__(self, items: Iterator[Item], check: Callable[[], None]) -> None:
+        self._items = items
+        self._check = check
+
+    def __next__(self) -> Item:
+        self._check()
+        return next(self._items)
+
+    def close(self) -> None:
+        """Release what the items hold."""
+        if close := getattr(self._items, "close", None):
+            close()

@@ -1,0 +1,78 @@
+"""Needs: the columns that a request reads or writes, by name. Asked only for callers with grants on some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from ...schemas.aggregate import ALL_ROWS
+from ...schemas.description import TableDescription
+from ...schemas.grants import Privilege
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ...schemas.scan import ScanSpec
+from ...schemas.statement import Statement
+
+_REMEMBERED_MAX = 1024
+"""Longer filters are parsed each time."""
+WRITTEN: dict[Operation, tuple[Privilege, ...]] = {
+    Operation.INSERT: (Privilege.INSERT,),
+    Operation.UPSERT: (Privilege.INSERT, Privilege.UPDATE),
+    Operation.UPDATE: (Privilege.UPDATE,),
+    Operation.DELETE: (Privilege.DELETE,),
+}
+"""What an operation needs, by its base."""
+
+
+def read_by_scan(spec: ScanSpec, table: TableDescription) -> set[str]:
+    """Return the columns that a scan reads: those that it returns, computes with, tests, sorts or groups by."""
+    if spec.aggregate is not None:
+        names = {column for column, _ in spec.aggregate.values() if column != ALL_ROWS} | {*(spec.group_by or ())}
+    else:
+        names = {*(_all(table) if spec.columns is None else spec.columns)}
+    names |= tested(spec.where)
+    names.update(term.column for term in spec.order_by or ())
+    if spec.ordered or has_keys(spec):
+        names.update(table.primary_key)
+    return names
+
+
+def has_keys(spec: ScanSpec) -> bool:
+    """Whether a scan is limited to some encoded keys, which compares key columns."""
+    return spec.key_lower is not None or spec.key_upper is not None
+
+
+def read_by_statement(statement: Statement) -> set[str]:
+    """Return the columns that the condition and the expressions of a statement read."""
+    from ...engine.expression.parse import columns_of
+
+    return tested(statement.where).union(*map(columns_of, statement.set.values()))
+
+
+def written(privilege: Privilege, columns: Iterable[str], table: TableDescription) -> set[str]:
+    """Return the columns for which a write needs a privilege. An update names its rows by their keys."""
+    names = {*columns}
+    return names - {*table.primary_key} if privilege is Privilege.UPDATE else names
+
+
+def tested(where: str | dict[str, Any] | None) -> set[str]:
+    """Return the columns of a filter. Raises InvalidArgumentError: it is invalid."""
+    if where is None:
+        return set()
+    if isinstance(where, str) and len(where) <= _REMEMBERED_MAX:
+        return set(_tested(where))
+    from ...engine.filter.where import columns_of
+
+    return set(columns_of(where, Limits()))
+
+
+@lru_cache(1024)
+def _tested(where: str) -> frozenset[str]:
+    from ...engine.filter.where import columns_of
+
+    return columns_of(where, Limits())
+
+
+def _all(table: TableDescription) -> set[str]:
+    return {column.name for column in table.columns}

@@ -1,0 +1,140 @@
+"""Rights: what one caller may do with each table, by the grants of a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...schemas.errors import StoreError
+from ...schemas.grants import ADMIN_ROLE, ALL_TABLES, Grant, Privilege
+from ...schemas.service import GrantKeeper, StoreService
+
+Columns = frozenset[str] | None
+"""Some columns of a table; None: all, those to come included."""
+NONE: Columns = frozenset()
+_ALL: dict[Privilege, Columns] = dict.fromkeys(Privilege)
+_LOOK_SECONDS = 1.0
+
+
+class Caller(NamedTuple):
+    """A user with the roles that the proof of identity names; users with the same ones have the same rights."""
+
+    user: str
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TableRights:
+    """What a caller may do with one table. Without any privilege the table is hidden."""
+
+    table: str
+    privileges: dict[Privilege, Columns]
+
+    def of(self, privilege: Privilege) -> Columns:
+        """Return the columns that the privilege covers."""
+        return self.privileges.get(privilege, NONE)
+
+    def has(self, privilege: Privilege) -> bool:
+        """Whether the privilege covers anything."""
+        return privilege in self.privileges
+
+
+class Rights:
+    """What one caller may do, at one version of the grants. Thread safe."""
+
+    def __init__(self, caller: Caller, grants: Iterable[Grant], admins: frozenset[str]) -> None:
+        """``admins`` are users who may do everything."""
+        self.everywhere: dict[Privilege, Columns] = {}
+        self.tables: dict[str, TableRights] = {}
+        """The tables with grants of their own to the caller."""
+        self.own: list[Grant] = []
+        """The grants to the caller."""
+        self._names: dict[int, str] = {}
+        found: dict[str, dict[Privilege, Columns]] = {}
+        if ADMIN_ROLE in caller.roles or caller.user in admins:
+            found[ALL_TABLES] = _ALL
+        for each in grants:
+            if each.table_id is not None:
+                self._names[each.table_id] = each.table
+            if each.user == caller.user if each.user is not None else each.role in caller.roles:
+                self.own.append(each)
+                _add(found.setdefault(each.table, {}), each)
+        self.everywhere = _whole(found.pop(ALL_TABLES, {}))
+        self.is_admin = Privilege.ADMIN in self.everywhere
+        self._everywhere = TableRights(ALL_TABLES, self.everywhere)
+        for name, privileges in found.items():
+            self.tables[name] = TableRights(name, _whole(privileges | self.everywhere))
+
+    def of(self, table: str) -> TableRights:
+        """Return what the caller may do with a table, whether it exists or not."""
+        return self.tables.get(table, self._everywhere)
+
+    def by_id(self, name: str) -> TableRights:
+        """Return what the caller may do with the table of an import, a pin or a compaction: their names begin with the
+        table's number."""
+        number = name.partition("-")[0]
+        known = self._names.get(int(number)) if number.isdecimal() and len(number) < 20 else None
+        return self._everywhere if known is None else self.of(known)
+
+
+def _add(privileges: dict[Privilege, Columns], grant: Grant) -> None:
+    before = privileges.get(grant.privilege, NONE)
+    is_all = before is None or grant.columns is None
+    privileges[grant.privilege] = None if is_all else before | frozenset(grant.columns or ())  # type: ignore[operator]
+
+
+def _whole(privileges: dict[Privilege, Columns]) -> dict[Privilege, Columns]:
+    return _ALL if Privilege.ADMIN in privileges else privileges
+
+
+class GrantBook:
+    """The grants of a store, read again when they change. Thread safe.
+
+    A store of another process does not tell that they have: they are read again after each change made here, and after
+    a second.
+    """
+
+    def __init__(self, store: StoreService, admins: Iterable[str]) -> None:
+        self.admins = frozenset(admins)
+        self._store = store
+        self._version: Callable[[], object] = store.grants_version if isinstance(store, GrantKeeper) else self._looked
+        self._grants: tuple[object, list[Grant]] = (None, [])
+        self._number = 0
+        self._look_from = 0.0
+        self._lock = threading.Lock()
+
+    def version(self) -> object:
+        """Return what differs after each change."""
+        return self._version()
+
+    def rights(self, caller: Caller, version: object) -> Rights:
+        """Return what a caller may do, at ``version`` or later. Raises StoreError: the grants cannot be read."""
+        with self._lock:
+            if self._grants[0] != version:
+                self._grants = version, self._store.grants()
+            return Rights(caller, self._grants[1], self.admins)
+
+    def changed(self) -> None:
+        """Read the grants again: a call that may have changed them, or a name, has ended."""
+        self._look_from = 0.0
+
+    def _looked(self) -> object:
+        now = time.monotonic()
+        if now < self._look_from:
+            return self._number
+        with self._lock:
+            self._look_from = now + _LOOK_SECONDS
+            try:
+                found = self._store.grants()
+            except StoreError:
+                if self._number:
+                    return self._number  # nobody can change them there either
+                self._look_from = 0.0
+                raise
+            if not self._number or found != self._grants[1]:
+                self._number += 1
+                self._grants = self._number, found
+            return self._number

@@ -1,0 +1,116 @@
+"""Rules: the privilege that each action needs. What is not here is for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...schemas.alter import Alteration, RenameTable
+from ...schemas.bulk import ImportCommit, ImportMode
+from ...schemas.grants import ALL_TABLES, GrantChange, Privilege
+
+if TYPE_CHECKING:
+    from .guarded_store import GuardedStore
+
+Rule = Callable[["GuardedStore", str, Any], None]
+"""Raises unless a caller may do an action with this first argument."""
+
+
+def _anyone(guard: GuardedStore, action: str, asked: Any) -> None:
+    """What every caller may do."""
+
+
+def _sees(guard: GuardedStore, action: str, table: str) -> None:
+    guard.seen(table, action)
+
+
+def _reads(guard: GuardedStore, action: str, table: str) -> None:
+    guard.check(guard.seen(table, action), Privilege.READ, action)
+
+
+def _on_table(privilege: Privilege) -> Rule:
+    return lambda guard, action, asked: guard.need(_table(asked), privilege, action)
+
+
+def _on_all(privilege: Privilege) -> Rule:
+    return lambda guard, action, _: guard.need(ALL_TABLES, privilege, action)
+
+
+def _of_id(privilege: Privilege) -> Rule:
+    return lambda guard, action, asked: guard.need_by_id(_id(asked), privilege, action)
+
+
+def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
+    """A new name may be that of a hidden table, which the error would tell."""
+    guard.need(asked.table, Privilege.ALTER, action)
+    if any(isinstance(step, RenameTable) for step in asked.steps):
+        guard.need(ALL_TABLES, Privilege.ALTER, action)
+
+
+def _import_commit(guard: GuardedStore, action: str, asked: ImportCommit) -> None:
+    guard.need_by_id(asked.import_id, Privilege.INSERT, action)
+    if asked.mode is ImportMode.UPSERT:
+        guard.need_by_id(asked.import_id, Privilege.UPDATE, action)
+
+
+def _table(asked: Any) -> str:
+    return asked if isinstance(asked, str) else asked.table
+
+
+def _id(asked: Any) -> str:
+    return asked if isinstance(asked, str) else asked.compaction_id
+
+
+FOR_ADMINS = _on_all(Privilege.ADMIN)
+RULES: dict[str, Rule] = {
+    "create_table": _on_all(Privilege.ALTER),
+    "alter_table": _alter,
+    "drop_table": _on_table(Privilege.ALTER),
+    "recall_table": _on_all(Privilege.ALTER),
+    "dropped_tables": _on_all(Privilege.ALTER),
+    "describe_table": _sees,
+    "table_stats": _sees,
+    "tablets": _sees,
+    "last_change": _reads,
+    "commits": _reads,
+    "maintain": _on_table(Privilege.MAINTAIN),
+    "grant": _on_table(Privilege.ADMIN),
+    "revoke": _on_table(Privilege.ADMIN),
+    "import_begin": _on_table(Privilege.INSERT),
+    "import_commit": _import_commit,
+    "import_abort": lambda guard, action, asked: guard.need_by_id(asked, Privilege.INSERT, action),
+    "pin_snapshot": _on_table(Privilege.READ),
+    "renew_pin": _of_id(Privilege.READ),
+    "release_pin": _of_id(Privilege.READ),
+    # Who merges rows outside may bring back others.
+    "compaction_begin": _on_table(Privilege.ADMIN),
+    "compaction_commit": _of_id(Privilege.ADMIN),
+    "compaction_renew": _of_id(Privilege.ADMIN),
+    "compaction_abort": _of_id(Privilege.ADMIN),
+    "metrics": _on_all(Privilege.MAINTAIN),
+    "placement": _anyone,
+    "now": _anyone,
+    "release_scan": _anyone,
+}
+"""By the method of the verb."""
+_BY_ID = frozenset({"import_abort", "release_pin", "compaction_abort", "move_forget", "move_abort"})
+AUDITED = _BY_ID | {
+    *("create_table", "alter_table", "drop_table", "recall_table", "grant", "revoke", "maintain"),
+    *("import_begin", "import_commit", "pin_snapshot", "compaction_begin", "compaction_commit"),
+    *("move_begin", "move_receive", "move_prepare", "move_hand_over", "move_take_over"),
+}
+"""The actions whose outcome goes to the audit log."""
+
+
+def told_of(action: str, asked: Any) -> dict[str, Any]:
+    """Return what the audit log tells of an action with this first argument: names, and no values."""
+    if isinstance(asked, str | int):
+        return {"id" if action in _BY_ID else "table": str(asked)}
+    if isinstance(asked, GrantChange):
+        told = {"table": asked.table, "grantee": asked.user, "grantee_role": asked.role, "columns": asked.columns}
+        return {"privileges": list(asked.privileges)} | {name: each for name, each in told.items() if each is not None}
+    if isinstance(asked, Alteration):
+        return {"table": asked.table, "steps": [step.op for step in asked.steps]}
+    table = getattr(asked, "table", None) or getattr(asked, "name", None)
+    known = {"table": table} | {name: getattr(asked, name, None) for name in ("import_id", "compaction_id", "move")}
+    return {name: each for name, each in known.items() if each is not None}

@@ -1,0 +1,133 @@
+"""The audit log: what is in it, what is in no log, and what happens when it cannot be written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guarded import Guarded
+
+from nyala.flight_server.security.audit import AuditLog
+from nyala.flight_server.security.security import Security
+from nyala.flight_server.settings import ServeOptions
+from nyala.schemas.errors import InvalidArgumentError
+from tests.doubles.grant_statements import REQUESTS, SECRET, outcome
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    made = Guarded(tmp_path)
+    made.make_table()
+    yield made
+    made.close()
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def told(path: Path) -> list[tuple[str, str, str, str | None]]:
+    return [(each["user"], each["action"], each["outcome"], each.get("table")) for each in entries(path)]
+
+
+def test_changes_denials_and_administration(guarded: Guarded) -> None:
+    guarded.admin.action("grant", role="team", table="t", privileges=["read", "insert"], columns=["a", "k"])
+    guarded.admin.action("alter_table", table="t", steps=[{"op": "set_comment", "name": "a", "comment": SECRET}])
+    assert outcome(REQUESTS["scan of a column"], guarded.user) == "ok"
+    assert outcome(REQUESTS["filter"], guarded.user) == "denied"
+    assert outcome(REQUESTS["session get"], guarded.user) == "denied"
+    with suppress(Exception):
+        guarded.user.scan(table="hidden")
+    with suppress(Exception):
+        guarded.admin.action("drop_table", table="missing")
+    assert told(guarded.audit) == [
+        ("root", "create_table", "ok", "t"),
+        ("root", "maintain", "ok", "t"),
+        ("root", "grant", "ok", "t"),
+        ("root", "alter_table", "ok", "t"),
+        ("alice", "scan", "denied", "t"),
+        ("alice", "get", "denied", "t"),
+        ("alice", "scan", "denied", "hidden"),
+        ("root", "drop_table", "NOT_FOUND", "missing"),
+    ]
+    grant = entries(guarded.audit)[2]
+    assert (grant["grantee_role"], grant["columns"]) == ("team", ["a", "k"])
+    assert grant["privileges"] == ["read", "insert"] and grant["time"].endswith("+00:00")
+    assert stat.S_IMODE(guarded.audit.stat().st_mode) == 0o600
+
+
+def test_no_log_has_cells_or_secrets(guarded: Guarded, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
+    caplog.set_level(logging.DEBUG)
+    for has in ({}, {"read": frozenset("a")}, {"insert": frozenset(["k", "b"]), "delete": frozenset()}):
+        guarded.set_grants(has)
+        for asked in REQUESTS.values():
+            if outcome(asked, guarded.user) == "ok" and asked.after:
+                asked.after(guarded.admin)
+            with suppress(Exception):
+                guarded.user.scan(columns=["a"], where=f"b = '{SECRET}'")
+            with suppress(Exception):
+                guarded.user.action("execute", table="t", kind="update", set={"b": f"'{SECRET}'"})
+    written = guarded.audit.read_text() + caplog.text + "".join(capfd.readouterr())
+    assert '"denied"' in written
+    for secret in (SECRET, guarded.user_token, guarded.admin_token, guarded.user_token.split("_", 2)[2]):
+        assert secret not in written
+
+
+def test_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    log = AuditLog(path, 4096, 3)
+    for number in range(200):
+        log.note("alice", "scan", "denied", table=f"t{number}")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["audit.log", "audit.log.1", "audit.log.2"]
+    assert all(each.stat().st_size <= 4096 for each in tmp_path.iterdir())
+    kept = [each["table"] for name in (".2", ".1", "") for each in entries(tmp_path / f"audit.log{name}")]
+    assert kept == [f"t{number}" for number in range(200 - len(kept), 200)]
+    log.close()
+    log = AuditLog(path, 4096, 1)
+    for _ in range(100):
+        log.note("a\nb", "scan", "denied")
+    assert path.stat().st_size <= 4096 and {each["user"] for each in entries(path)} == {"a\nb"}
+    log.close()
+
+
+def test_a_full_disk_stops_nothing_and_is_seen(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write, is_full = os.write, True
+
+    def full(file: int, data: bytes) -> int:
+        return write(file, data[:10]) if is_full else write(file, data)
+
+    before = len(entries(guarded.audit))
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(3):
+        assert outcome(REQUESTS["scan of all"], guarded.user) == "hidden"
+    assert outcome(REQUESTS["alter"], guarded.admin) == "ok"
+    assert caplog.text.count("cannot be written") == 1
+    health = guarded.admin.action("health")
+    assert (health["status"], health["reason"]) == (
+        "degraded",
+        "the audit log cannot be written (No space left on device)",
+    )
+    assert guarded.user.action("health")["status"] == "ok"
+    is_full = False
+    assert outcome(REQUESTS["alter"], guarded.admin) == "ok"
+    assert guarded.admin.action("health")["status"] == "ok"
+    assert "4 entries were lost" in caplog.text
+    *_, last = entries(guarded.audit)
+    assert last["lost_before"] == 4 and len(entries(guarded.audit)) == before + 1
+
+
+def test_what_an_audit_log_needs(tmp_path: Path) -> None:
+    for wrong in (ServeOptions(audit_log=tmp_path / "audit.log"), ServeOptions(admins=("root",))):
+        with pytest.raises(InvalidArgumentError, match="need authentication"):
+            Security(wrong)
+    with pytest.raises(InvalidArgumentError, match="cannot be written: No such file"):
+        AuditLog(tmp_path / "missing" / "audit.log", 4096, 1)
