@@ -63,8 +63,12 @@ class Merger:
             (name, how) for state in plan.states for name, how in zip(plan.part_names(state), _hows(state), strict=True)
         ]
         keys = plan.names[: len(plan.group_by)]
-        merged = whole.group_by(keys, use_threads=False).aggregate(functions)
-        merged = merged.select([*keys, *(f"{name}_{how}" for name, how in functions)]).rename_columns(plan.names)
+        if keys:
+            merged = whole.group_by(keys, use_threads=False).aggregate(functions)
+            merged = merged.select([*keys, *(f"{name}_{how}" for name, how in functions)]).rename_columns(plan.names)
+        else:
+            cells = [pc.call_function(how, [whole[name]]) for name, how in functions]
+            merged = pa.Table.from_arrays([pa.repeat(cell, 1) for cell in cells], names=plan.names)
         self._merged = merged
         if merged.nbytes > self._bytes_max:
             raise InvalidArgumentError(

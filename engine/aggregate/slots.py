@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..vectors.memory import address_of
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
 from .groups import DENSE, Coded, Groups
-from .plan import AggregatePlan
+from .plan import ROWS, AggregatePlan
 from .states import (
     FLOATS,
     GREATEST,
@@ -83,8 +83,11 @@ def has_slots(plan: AggregatePlan) -> bool:
 class StateSlots:
     """The states of a plan for the groups of some key columns."""
 
-    def __init__(self, plan: AggregatePlan, keys: list[Key], number_of: Callable[[int], int]) -> None:
-        """``number_of`` gives the number of a column in the kernel's call, by its id; the plan `has_slots`.
+    def __init__(
+        self, plan: AggregatePlan, keys: list[Key], numbers: Mapping[int, int], without_null: Collection[int]
+    ) -> None:
+        """``numbers`` has the number of each column in the kernel's call, by its id, ``without_null`` the ids of those
+        without NULL; the plan `has_slots`.
 
         Raises NoSlotsError if the groups are many."""
         self._plan, self._keys = plan, keys
@@ -94,8 +97,13 @@ class StateSlots:
             if not 0 < self.group_count <= DENSE:
                 raise NoSlotsError
         self.tables = tables_for(self.group_count)
-        self._slots = [_Slot(state, self.group_count, self.tables, bool(keys)) for state in plan.states]
-        fields = [slot.fields(number_of) for slot in self._slots]
+        self._slots: dict[State, _Slot] = {}
+        for state in plan.states:
+            counted = _counted(state, without_null)
+            if counted not in self._slots:
+                self._slots[counted] = _Slot(counted, self.group_count, self.tables, bool(keys))
+            self._slots[state] = self._slots[counted]
+        fields = [slot.fields(numbers) for slot in dict.fromkeys(self._slots.values())]
         self._states = np.array(fields, np.int64)
         self._key_fields = np.array([key.fields for key in keys], np.int64)
 
@@ -107,14 +115,20 @@ class StateSlots:
 
     def partial(self) -> pa.Table:
         """Return the partial answer."""
-        parts = [part for slot in self._slots for part in slot.arrays()]
+        parts = [part for state in self._plan.states for part in self._slots[state].arrays()]
         if not self._keys:
             return pa.Table.from_arrays(parts, names=self._plan.names)
-        (rows,) = (slot for slot in self._slots if slot.state.kind is StateKind.ROWS)
-        present = np.flatnonzero(rows.arrays()[0].to_numpy())
+        present = np.flatnonzero(self._slots[ROWS].arrays()[0].to_numpy())
         groups = Groups(_NO_CODES, self.group_count, tuple(key.coded for key in self._keys), None)
         chosen = [part.take(pa.array(present)) for part in parts]
         return pa.Table.from_arrays([*groups.keys(present), *chosen], names=self._plan.names)
+
+
+def _counted(state: State, without_null: Collection[int]) -> State:
+    """Return the state that has the same results: cells of a column without NULL are as many as rows."""
+    assert state.column is not None or state is ROWS
+    is_rows = state.kind is StateKind.VALID and state.column is not None and state.column.id in without_null
+    return ROWS if is_rows else state
 
 
 class _Slot:
@@ -126,11 +140,11 @@ class _Slot:
         shape = (tables, group_count) if self.fold in _IN_TABLES else (1, group_count)
         self._results = [np.full(shape, start, dtype) for start, dtype in results]
 
-    def fields(self, number_of: Callable[[int], int]) -> tuple[int, ...]:
+    def fields(self, numbers: Mapping[int, int]) -> tuple[int, ...]:
         """The state as the kernel takes it."""
         column = self.state.column
         places = [address_of(result) for result in self._results]
-        number = -1 if column is None else number_of(column.id)
+        number = -1 if column is None else numbers[column.id]
         return (self.fold, number, *places, *[0] * (3 - len(places)))
 
     def arrays(self) -> list[pa.Array]:

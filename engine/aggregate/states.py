@@ -26,8 +26,7 @@ from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector,
 from .groups import Groups, code_cells
 
 FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
-_TABLES = 4
-_FEW = 4096
+_FEW = 1024
 """More groups are counted in a single table, which takes more of the cache; rows of one group are rarely neighbours."""
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 """The bounds of no integers: the greatest and the least of none."""
@@ -97,7 +96,7 @@ def _tables(groups: Groups) -> int:
 
 def tables_for(group_count: int) -> int:
     """Return in how many tables to add up the rows of groups (`kernels.count_rows`)."""
-    return _TABLES if 1 < group_count <= _FEW else 1
+    return kernels.TABLES if 1 < group_count <= _FEW else 1
 
 
 def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list[pa.Array]:
@@ -108,13 +107,13 @@ def _totals(groups: Groups, vector: FixedVector, physical: PhysicalType) -> list
             lanes = np.empty(kernels.SUM_LANES)
             kernels.sum_floats(*_only(cells, vector.valid), address_of(totals), address_of(lanes))
         else:
-            kernels.add_floats(*_rows(groups, cells, vector.valid), address_of(totals), len(totals))
+            cells = _known(cells, vector.valid)
+            kernels.add_floats(*_places(groups, cells), address_of(totals), len(totals))
         return [pa.array(totals.sum(axis=0))]
     if groups.count > 1 and vector.values.dtype == np.int32:
         sums = np.zeros((_tables(groups), groups.count), np.int64)
-        kernels.add_words(
-            *_rows(groups, np.ascontiguousarray(vector.values), vector.valid), address_of(sums), len(sums)
-        )
+        words = _known(np.ascontiguousarray(vector.values), vector.valid)
+        kernels.add_words(*_places(groups, words), address_of(sums), len(sums))
         return halves_of(sums.sum(axis=0))
     if physical is not PhysicalType.INT128:
         return _halves(groups, vector.values, vector.valid)
@@ -134,7 +133,8 @@ def _halves(groups: Groups, values: np.ndarray, valid: np.ndarray | None) -> lis
     if groups.count == 1:
         kernels.sum_integers(*_only(cells, valid), address_of(lows), address_of(highs))
     else:
-        kernels.add_integers(*_rows(groups, cells, valid), address_of(lows), address_of(highs))
+        cells = _known(cells, valid)
+        kernels.add_integers(*_places(groups, cells), address_of(lows), address_of(highs))
     return [pa.array(lows), pa.array(highs)]
 
 
@@ -199,6 +199,19 @@ def _ranked_bounds(groups: Groups, vector: Vector, kind: pa.DataType) -> list[pa
 def _without_nulls(vector: FixedVector | BytesVector) -> FixedVector | BytesVector:
     """Return all cells without validity; those under NULL are zero or empty."""
     return FixedVector(vector.values) if isinstance(vector, FixedVector) else BytesVector(vector.offsets, vector.data)
+
+
+def _known(cells: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
+    """Return cells of 4 or 8 bytes, zero where they are NULL."""
+    if valid is None:
+        return cells
+    known = np.empty_like(cells)
+    kernels.keep_known(address_of(cells), address_of(valid), len(cells), cells.itemsize, address_of(known))
+    return known
+
+
+def _places(groups: Groups, cells: np.ndarray) -> tuple[int, int, int, int]:
+    return address_of(groups.numbers), address_of(cells), len(cells), groups.count
 
 
 def _rows(groups: Groups, cells: np.ndarray, valid: np.ndarray | None) -> tuple[int, int, int, int, int]:

@@ -10,8 +10,8 @@ of those evicted from there, once the other half is full, only one page in eight
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Protocol, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
@@ -93,6 +93,14 @@ class PageCache:
         self.put(address, loaded, is_closed)
         return loaded
 
+    def get_many(self, addresses: Sequence[PageAddress]) -> list[Any]:
+        """Return the payloads at ``addresses`` as far as they are kept, None for others; see ``get``."""
+        kept, recent = self._kept, self._recent
+        with self._lock:
+            found = [kept.use(address) or recent.use(address) for address in addresses]
+            self.hits += len(found) - found.count(None)
+        return found
+
     def has_room(self, size_bytes: int) -> bool:
         """Return whether a payload of this size can be kept, and evicts no other."""
         return size_bytes <= self.capacity_bytes // 2 and self.size_bytes + size_bytes < self.capacity_bytes * _FULL
@@ -166,6 +174,10 @@ class FilePages:
     ) -> Payload:
         """See ``PageCache``."""
         return self._cache.get(address, load, load_once, lambda: self._is_closed)
+
+    def get_many(self, addresses: Sequence[PageAddress]) -> list[Any]:
+        """See ``PageCache``."""
+        return self._cache.get_many(addresses)
 
     def has_room(self, size_bytes: int) -> bool:
         """See ``PageCache``."""

@@ -4,7 +4,7 @@ A page stores which cells are NULL apart from the cells themselves: the codec se
 NULL cell is zero or empty. A page with only NULLs is just a header.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -99,6 +99,8 @@ class Page:
     crc: int
     """Its checksum in the file, which identifies its content."""
     padding: np.ndarray
+    part: tuple[int, int, int, int] | None = field(default=None, init=False)
+    """What `page_kind.part_of` found."""
 
     @property
     def row_count(self) -> int:

@@ -12,7 +12,7 @@ from ..kernels.point_read import (
     STRINGS,
     SYMBOLS,
 )
-from ..vectors.memory import address_of
+from ..vectors.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType
 from .page import Page
 
@@ -26,6 +26,15 @@ def kind_of(page: Page, physical: PhysicalType) -> tuple[int, int]:
     if kind == RUNS and not page.stored[:4].any():  # plain cells, after the number of runs
         return _plain(physical), payload + 4
     return (_plain(physical) if kind == FIXED else kind), payload
+
+
+def part_of(page: Page, physical: PhysicalType) -> tuple[int, int, int, int]:
+    """Return what `kind_of` does, the rows of the page, and the address of its bitmap, 0 without one; found once."""
+    part = page.part
+    if part is None:
+        part = (*kind_of(page, physical), page.row_count, address_or_0(page.bitmap))
+        object.__setattr__(page, "part", part)
+    return part
 
 
 def _plain(physical: PhysicalType) -> int:

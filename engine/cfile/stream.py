@@ -120,13 +120,17 @@ class StreamReader:
     def parts(self, first: int, last: int) -> list[tuple[Page, int, int]]:
         """Return the pages that hold rows [first, last), at least one, and for each the range of these rows, counted
         from the page's first. For those who decode pages themselves, and drop them then."""
-        pages = range(self.page_of(first), self.page_of(last - 1) + 1)
-        ranges = [(number, *self._part(number, first, last)) for number in pages]
-        rows = [self.entry.pages[number].row_count for number in pages]
-        return [
-            (self.page(number, is_taken_whole=stop - start == count), start, stop)
-            for (number, start, stop), count in zip(ranges, rows, strict=True)
-        ]
+        numbers = range(self.page_of(first), self.page_of(last - 1) + 1)
+        entries, file_id = self.entry.pages, self._image.file_id
+        kept: list[Page | None] = self._cache.get_many([(file_id, entries[number].offset) for number in numbers])
+        found: list[tuple[Page, int, int]] = []
+        row = self.first_row(numbers[0])
+        for number, page in zip(numbers, kept, strict=True):
+            count = entries[number].row_count
+            start, stop = max(first - row, 0), min(last - row, count)
+            found.append((page or self.page(number, is_taken_whole=stop - start == count), start, stop))
+            row += count
+        return found
 
     @property
     def page_shift(self) -> int | None:

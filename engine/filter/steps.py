@@ -68,13 +68,22 @@ class Steps:
         self._bound, self._places, self._dictionary_of, self._rows = bound, places, dictionary_of, rows
         self._held: list[np.ndarray] = []
         self._steps: list[Step] = []
-        self._add(bound.root)
+        self._add_parts(bound)
         self._table = np.array(self._steps, np.int64)
 
     @property
     def addresses(self) -> tuple[int, int]:
         """The steps, and how many."""
         return address_of(self._table), len(self._table)
+
+    def _add_parts(self, bound: BoundFilter) -> None:
+        """Add the parts of a filter, which end with the first that leaves no row."""
+        for number, part in enumerate(bound.conjuncts):
+            if number:
+                self._steps.append(_of_flags(kernels.CUT))
+            self._add(part.root)
+            if number:
+                self._steps.append(_of_flags(kernels.ALL))
 
     def _add(self, node: Node) -> None:
         if not isinstance(node, And | Or):
@@ -85,7 +94,7 @@ class Steps:
         for number, part in enumerate(node.parts):
             self._add(part)
             if number:
-                self._steps.append((kernels.ALL if isinstance(node, And) else kernels.ANY, 0, 0, 0, 0, 0))
+                self._steps.append(_of_flags(kernels.ALL if isinstance(node, And) else kernels.ANY))
 
     def _test(self, leaf: Leaf) -> Step:
         column = self._places[leaf.column_id]
@@ -119,6 +128,10 @@ class Steps:
             return kernels.BETWEEN, column, kernels.INT32, 0, low, high
         self._held.append(found)
         return kernels.CODED, column, kernels.INT32, 0, address_of(found), 0
+
+
+def _of_flags(what: int) -> Step:
+    return what, 0, 0, 0, 0, 0
 
 
 def _is_float(physical: PhysicalType) -> bool:

@@ -1,7 +1,8 @@
 """Evaluate a part of a filter on the rows of a morsel, window by window (see `windows`), and count the matches.
 
 The filter is a list of steps in postfix order: those that test a column leave flags, one byte a row, ALL and ANY
-combine those of the two steps before. Cells that are NULL match nothing but UNKNOWN.
+combine those of the two steps before, and CUT leaves out what follows if no flag is set, so that its columns are not
+read. Cells that are NULL match nothing but UNKNOWN.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ from .windows import begin_windows, field_of, read_window, window_end
 
 # What a step does. BETWEEN: LOW <= cell <= HIGH. LISTED: the cell is one of HIGH cells (int64 or float64) at LOW.
 # CODED: the byte of the code (int32) at LOW is 1. KNOWN and UNKNOWN: the cell is not NULL, or it is.
-BETWEEN, LISTED, CODED, KNOWN, UNKNOWN, ALL, ANY = range(7)
+BETWEEN, LISTED, CODED, KNOWN, UNKNOWN, ALL, ANY, CUT = range(8)
 
 # The type of the cells that a step tests.
 INT8, INT16, INT32, INT64, FLOAT32, FLOAT64 = range(6)
@@ -37,8 +38,9 @@ STEP_FIELDS = 6
 DEPTH_MAX = 8
 """The most flags that wait for ALL and ANY."""
 
-_FLAGS = WINDOWS_SCRATCH_BYTES
-SCRATCH_BYTES = _FLAGS + DEPTH_MAX * BLOCK_ROWS
+FLAGS = WINDOWS_SCRATCH_BYTES
+"""Where in the scratch memory the flags of a window are left."""
+SCRATCH_BYTES = FLAGS + DEPTH_MAX * BLOCK_ROWS
 """Room that `choose_rows` needs."""
 
 
@@ -67,15 +69,31 @@ def choose_rows(
         stop = window_end(row, last)
         target = chosen + (row - first)
         source = np.int64(0) if among == 0 else among + (row - first)
-        if among != 0 and not _has_any(source, stop - row):
-            flags = view_u8(target, stop - row)
-            flags[:] = np.uint8(0)
-        else:
-            if _test_window(steps, step_count, columns, row, stop, scratch) < 0:
-                return DAMAGED
-            total += _keep(scratch + _FLAGS, source, target, stop - row)
+        found = choose_window(steps, step_count, columns, row, stop, source, target, scratch)
+        if found < 0:
+            return DAMAGED
+        total += found
         row = stop
     return total
+
+
+@kernel
+def choose_window(
+    steps: int, step_count: int, columns: int, row: int, stop: int, among: int, target: int, scratch: int
+) -> int:
+    """Do what `choose_rows` does for the rows of one window, [row, stop), with the flags of that window alone. Without
+    steps all rows match."""
+    count = stop - row
+    if among != 0 and not _has_any(among, count):
+        flags = view_u8(target, count)
+        flags[:] = np.uint8(0)
+        return np.int64(0)
+    if step_count == 0:
+        flags = view_u8(scratch + FLAGS, count)
+        flags[:] = np.uint8(1)
+    elif _test_window(steps, step_count, columns, row, stop, scratch) < 0:
+        return DAMAGED
+    return _keep(scratch + FLAGS, among, target, count)
 
 
 @kernel
@@ -107,15 +125,18 @@ def _keep(flags: int, among: int, target: int, count: int) -> int:
 
 @kernel
 def _test_window(steps: int, step_count: int, columns: int, row: int, stop: int, scratch: int) -> int:
-    """Leave the flags of a window at _FLAGS; return 0, or DAMAGED."""
+    """Leave the flags of a window at FLAGS; return 0, or DAMAGED. CUT only follows flags that wait alone."""
     depth, count = np.int64(0), stop - row
     for number in range(step_count):
         step = steps + number * (8 * STEP_FIELDS)
         what = field_of(step, WHAT)
-        if what in (ALL, ANY):
+        if what == CUT:
+            if not _has_any(scratch + FLAGS + (depth - 1) * BLOCK_ROWS, count):
+                return 0
+        elif what in (ALL, ANY):
             depth -= 1
-            flag = view_u8(scratch + _FLAGS + (depth - 1) * BLOCK_ROWS, count)
-            other = view_u8(scratch + _FLAGS + depth * BLOCK_ROWS, count)
+            flag = view_u8(scratch + FLAGS + (depth - 1) * BLOCK_ROWS, count)
+            other = view_u8(scratch + FLAGS + depth * BLOCK_ROWS, count)
             if what == ALL:
                 for i in range(count):
                     flag[i] &= other[i]
@@ -126,7 +147,7 @@ def _test_window(steps: int, step_count: int, columns: int, row: int, stop: int,
             if read_window(columns, field_of(step, COLUMN), row, stop, scratch) < 0:
                 return DAMAGED
             column = columns + field_of(step, COLUMN) * (8 * COLUMN_FIELDS)
-            _test_cells(step, column, scratch + _FLAGS + depth * BLOCK_ROWS, count)
+            _test_cells(step, column, scratch + FLAGS + depth * BLOCK_ROWS, count)
             depth += 1
     return 0
 

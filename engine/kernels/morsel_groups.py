@@ -15,7 +15,9 @@ from .aggregate import (
     bound_floats_of_one,
     bound_integers,
     bound_integers_of_one,
+    count_and_add,
     count_rows,
+    keep_known,
     sum_floats,
     sum_integers,
 )
@@ -23,8 +25,9 @@ from .blocks import BLOCK_ROWS
 from .frames import load_cells
 from .kernel import inline, kernel
 from .morsel import AS_CODES, COLUMN_FIELDS, DAMAGED, FORM, TARGET, VALID, WIDTH
+from .morsel_filter import SCRATCH_BYTES as FILTER_SCRATCH_BYTES
+from .morsel_filter import choose_window
 from .simd.simd import copy_bytes, load_u64, view_f32, view_f64, view_i32, view_i64, view_u8, view_u16, view_u64
-from .windows import SCRATCH_BYTES as WINDOWS_SCRATCH_BYTES
 from .windows import begin_windows, field_of, read_window, window_end
 
 # What a state is (`FOLD`), and its results (FIRST to THIRD): a count; low and high halves of a sum of integers; the sum
@@ -42,9 +45,17 @@ KEY_FIELDS = 4
 
 UNDECIDED = -2
 
-_GROUPS = WINDOWS_SCRATCH_BYTES
+# A window with at least one in so many rows chosen is folded whole, the others passed over like NULL; of one with fewer
+# the cells are moved together first.
+_DENSE = 16
+_DENSE_GROUPS = 8
+
+_VALID = FILTER_SCRATCH_BYTES
+_GROUPS = _VALID + BLOCK_ROWS
 _CELLS = _GROUPS + 4 * BLOCK_ROWS
-_ROWS = _CELLS + 8 * BLOCK_ROWS
+_KNOWN = _CELLS + 8 * BLOCK_ROWS
+_CHOSEN = _KNOWN + 8 * BLOCK_ROWS
+_ROWS = _CHOSEN + BLOCK_ROWS
 _LANES = _ROWS + 4 * (BLOCK_ROWS + 1)
 SCRATCH_BYTES = _LANES + 8 * SUM_LANES
 """Room that `fold_morsel` needs."""
@@ -52,12 +63,15 @@ SCRATCH_BYTES = _LANES + 8 * SUM_LANES
 
 @kernel
 def fold_morsel(
+    steps: int,
+    step_count: int,
     states: int,
     state_count: int,
     keys: int,
     key_count: int,
     group_count: int,
     tables: int,
+    needed: int,
     columns: int,
     count: int,
     parts: int,
@@ -67,29 +81,49 @@ def fold_morsel(
     among: int,
     scratch: int,
 ) -> int:
-    """Fold the rows of [first, last) with a 1 in ``among`` (0: all); return 0; or DAMAGED or UNDECIDED, if they must be
-    folded in another way."""
+    """Fold the rows of [first, last) with a 1 in ``among`` (0: all) that match the filter, if it has steps; return how
+    many they are; or DAMAGED or UNDECIDED, if they must be folded in another way.
+
+    The states and keys refer to the first ``needed`` of the columns, the filter to any.
+    """
     begin_windows(columns, count, parts, patches, first, scratch)
+    total = np.int64(0)
     row = first
     while row < last:
         stop = window_end(row, last)
-        chosen = stop - row
-        if among != 0:
-            chosen = _list_rows(among + (row - first), stop - row, scratch + _ROWS)
-        if chosen > 0:
-            for number in range(count):
+        rows = stop - row
+        found = rows
+        if step_count > 0 or among != 0:
+            source = np.int64(0) if among == 0 else among + (row - first)
+            found = choose_window(steps, step_count, columns, row, stop, source, scratch + _CHOSEN, scratch)
+        if found < 0:
+            return DAMAGED
+        if found > 0:
+            for number in range(needed):
                 if read_window(columns, number, row, stop, scratch) < 0:
                     return DAMAGED
-                if chosen < stop - row:
-                    _keep_rows(columns + number * (8 * COLUMN_FIELDS), scratch + _ROWS, chosen)
+            flags = np.int64(0) if found == rows else scratch + _CHOSEN
+            if flags != 0 and found * (_DENSE if key_count == 0 else _DENSE_GROUPS) < rows:
+                rows = _list_rows(flags, rows, scratch + _ROWS)
+                for number in range(needed):
+                    _keep_rows(columns + number * (8 * COLUMN_FIELDS), scratch + _ROWS, rows)
+                flags = np.int64(0)
             for number in range(key_count):
-                if _number_rows(keys + number * (8 * KEY_FIELDS), columns, number == 0, chosen, scratch) < 0:
+                if _number_rows(keys + number * (8 * KEY_FIELDS), columns, number == 0, rows, scratch) < 0:
                     return UNDECIDED
-            for number in range(state_count):
+            number = np.int64(0)
+            while number < state_count:
                 state = states + number * (8 * STATE_FIELDS)
-                _fold(state, columns, chosen, key_count, group_count, tables, scratch)
+                folded = np.int64(0)
+                if key_count > 0 and flags == 0 and number + 1 < state_count:
+                    folded = _fold_two(state, columns, rows, group_count, tables, scratch)
+                if folded == 0:
+                    _fold(state, columns, rows, flags, key_count, group_count, tables, scratch)
+                    folded = np.int64(1)
+                number += folded
+            total += found
         row = stop
-    return 0
+    return total
 
 
 @kernel
@@ -163,13 +197,15 @@ def _number_rows(key: int, columns: int, is_first: bool, count: int, scratch: in
 
 
 @kernel
-def _fold(state: int, columns: int, count: int, key_count: int, group_count: int, tables: int, scratch: int) -> None:
-    """Fold the first cells of a window into a state; their groups are known."""
+def _fold(
+    state: int, columns: int, count: int, flags: int, key_count: int, group_count: int, tables: int, scratch: int
+) -> None:
+    """Fold the first cells of a window, those with a 1 in ``flags`` (0: all), into a state; their groups are known."""
     fold, number = field_of(state, FOLD), field_of(state, COLUMN)
-    cells = valid = np.int64(0)
+    cells, valid = np.int64(0), flags
     if number >= 0:
         column = columns + number * (8 * COLUMN_FIELDS)
-        valid = field_of(column, VALID)
+        valid = _both(field_of(column, VALID), flags, count, scratch + _VALID)
         cells = _widened(fold, column, count, scratch + _CELLS)
     first, second, third = field_of(state, FIRST), field_of(state, SECOND), field_of(state, THIRD)
     if key_count == 0:
@@ -178,12 +214,16 @@ def _fold(state: int, columns: int, count: int, key_count: int, group_count: int
     groups = scratch + _GROUPS
     if fold == COUNT:
         count_rows(groups, valid, count, group_count, first, tables)
-    elif fold == ADD_WORDS:
-        add_words(groups, cells, valid, count, group_count, first, tables)
-    elif fold == ADD_FLOATS:
-        add_floats(groups, cells, valid, count, group_count, first, tables)
-    elif fold == ADD_INTEGERS:
-        add_integers(groups, cells, valid, count, group_count, first, second)
+    elif fold in (ADD_WORDS, ADD_FLOATS, ADD_INTEGERS):
+        if valid != 0:
+            keep_known(cells, valid, count, np.int64(4 if fold == ADD_WORDS else 8), scratch + _KNOWN)
+            cells = scratch + _KNOWN
+        if fold == ADD_WORDS:
+            add_words(groups, cells, count, group_count, first, tables)
+        elif fold == ADD_FLOATS:
+            add_floats(groups, cells, count, group_count, first, tables)
+        else:
+            add_integers(groups, cells, count, group_count, first, second)
     elif fold == BOUND_INTEGERS:
         bound_integers(groups, cells, valid, count, group_count, first, second)
     else:
@@ -211,6 +251,32 @@ def _fold_into_one(
         bound_floats_of_one(cells, valid, count, first, second, third)
     else:
         sum_integers(cells, valid, count, first, second)
+
+
+@kernel
+def _fold_two(state: int, columns: int, count: int, group_count: int, tables: int, scratch: int) -> int:
+    """Fold cells into two states at once if the first counts the rows and the second sums floats without NULL; return
+    how many states that were, 2 or 0."""
+    other = state + 8 * STATE_FIELDS
+    if field_of(state, FOLD) != COUNT or field_of(state, COLUMN) >= 0 or field_of(other, FOLD) != ADD_FLOATS:
+        return 0
+    column = columns + field_of(other, COLUMN) * (8 * COLUMN_FIELDS)
+    if field_of(column, VALID) != 0:
+        return 0
+    cells = _widened(ADD_FLOATS, column, count, scratch + _CELLS)
+    count_and_add(scratch + _GROUPS, cells, count, group_count, field_of(state, FIRST), field_of(other, FIRST), tables)
+    return 2
+
+
+@kernel
+def _both(valid: int, flags: int, count: int, target: int) -> int:
+    """Return the address of flags that are set where both are; 0 stands for flags that are all set."""
+    if valid == 0 or flags == 0:
+        return valid + flags
+    known, flag, both = view_u8(valid, count), view_u8(flags, count), view_u8(target, count)
+    for i in range(count):
+        both[i] = known[i] & flag[i]
+    return target
 
 
 @kernel

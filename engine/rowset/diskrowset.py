@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 
 import numpy as np
-import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
@@ -38,7 +37,7 @@ from .liveness import LiveRows
 from .morsel import read_morsel
 from .morsel_column import ColumnBase
 from .morsel_filter import Chosen, choose_rows
-from .morsel_groups import fold_rows
+from .morsel_groups import Folded, fold_rows
 from .page_rows import PageRows
 from .row_columns import RowColumns
 from .rowset import RowSet
@@ -256,14 +255,22 @@ class DiskRowSet(RowSet):
         return choose_rows(bound, self._bases(columns, first, last, snapshot), first, last, among)
 
     def fold(
-        self, plan: AggregatePlan, first: int, last: int, snapshot: int, among: np.ndarray | None
-    ) -> pa.Table | None:
+        self,
+        plan: AggregatePlan,
+        where: BoundFilter | None,
+        columns: Sequence[ColumnSchema],
+        first: int,
+        last: int,
+        snapshot: int,
+        among: np.ndarray | None,
+    ) -> Folded | None:
         def zones_of(column_id: int) -> list[ZoneMap]:
             return self.zone_maps(column_id, first, last)
 
-        return fold_rows(plan, self._bases(plan.columns, first, last, snapshot), zones_of, first, last, among)
+        bases = self._bases({column.id: column for column in (*plan.columns, *columns)}.values(), first, last, snapshot)
+        return fold_rows(plan, where, bases, zones_of, first, last, among)
 
-    def _bases(self, columns: Sequence[ColumnSchema], first: int, last: int, snapshot: int) -> list[ColumnBase]:
+    def _bases(self, columns: Iterable[ColumnSchema], first: int, last: int, snapshot: int) -> list[ColumnBase]:
         """Return columns with their bases and what brings these to a snapshot."""
         return [
             (

@@ -10,12 +10,12 @@ import numpy as np
 
 from ...schemas.column import ColumnSchema
 from ..cfile.page import Page
-from ..cfile.page_kind import kind_of
+from ..cfile.page_kind import part_of
 from ..cfile.stream import StreamReader
 from ..codecs.codec import BLOCK_ROWS
 from ..delta.patch import Patch, apply_all
 from ..kernels import morsel as kernels
-from ..kernels.point_read import CODES
+from ..kernels.point_read import CODES, NULLS
 from ..vectors.gather import check_data_bytes
 from ..vectors.huge_pages import RESULTS
 from ..vectors.memory import address_of, address_or_0, allocate
@@ -67,12 +67,13 @@ class MorselColumn:
 
     def _add_page(self, stream: StreamReader, page: Page, start: int, stop: int) -> int:
         """Add rows of a page; return its kind."""
-        kind, payload = kind_of(page, stream.physical)
+        kind, payload, rows, bitmap = part_of(page, stream.physical)
         self._pages.append(page)
-        self.parts.append((kind, payload, page.row_count, start, stop, address_or_0(page.bitmap)))
-        self._has_nulls |= page.is_all_null or page.bitmap is not None
+        self.parts.append((kind, payload, rows, start, stop, bitmap))
+        if bitmap or kind == NULLS:
+            self._has_nulls = True
         if kind in kernels.TEXT_KINDS:
-            self._strings_bytes += kernels.strings_bytes(kind, payload, page.row_count, start, stop)
+            self._strings_bytes += kernels.strings_bytes(kind, payload, rows, start, stop)
         return kind
 
     def _plan_numbers(self, physical: PhysicalType, patches: Sequence[Patch]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from ...schemas.column import ColumnSchema
 from ..aggregate.plan import AggregatePlan
 from ..aggregate.slots import Key, NoSlotsError, StateSlots, has_slots
 from ..cfile.zone_map import ZoneMap
+from ..filter.bound import BoundFilter
+from ..filter.steps import NoStepsError, Steps, has_steps
 from ..kernels import morsel_groups as kernels
 from ..kernels.windows import COLUMNS_MAX
 from ..vectors.memory import Scratch, address_or_0
@@ -22,36 +25,60 @@ _SPAN_MAX = 4096
 """The most integers, from the least to the greatest, that are numbers of groups without a search."""
 
 
+class Folded(NamedTuple):
+    """The partial answer of some rows, None of none, and how many they are."""
+
+    partial: pa.Table | None
+    row_count: int
+
+
 _SCRATCH = Scratch(kernels.SCRATCH_BYTES)
 
 
 def fold_rows(
     plan: AggregatePlan,
+    where: BoundFilter | None,
     columns: Sequence[ColumnBase],
     zones_of: Callable[[int], Sequence[ZoneMap]],
     first: int,
     last: int,
     among: np.ndarray | None,
-) -> pa.Table | None:
-    """Return the partial answer of the rows [first, last), at least one, that are True in ``among`` (None: all); None
+) -> Folded | None:
+    """Fold the rows [first, last), at least one, that match a filter and are True in ``among`` (None: all); return None
     if they have to be folded the general way.
 
-    ``columns`` are those of the plan; ``zones_of`` gives the zone maps of the pages that hold a column's base.
+    ``columns`` are those of the plan, then what else the filter reads; ``zones_of`` gives the zone maps of the pages
+    that hold a column's base.
     """
-    if len(columns) > COLUMNS_MAX or not has_slots(plan):
+    if len(columns) > COLUMNS_MAX or not has_slots(plan) or not (where is None or has_steps(where)):
         return None
     numbers = {column.id: number for number, (column, _, _) in enumerate(columns)}
     try:
         planned = [MorselColumn(base, first, last, in_windows=True) for base in columns]
         keys = [_key(column, numbers[column.id], planned[numbers[column.id]], zones_of) for column in plan.group_by]
-        slots = StateSlots(plan, keys, numbers.__getitem__)
-    except (CannotReadError, NoSlotsError):
+        slots = StateSlots(
+            plan,
+            keys,
+            numbers,
+            {column.id for column, one in zip(plan.columns, planned, strict=False) if one.valid is None},
+        )
+        steps = where and Steps(where, numbers, lambda column_id: planned[numbers[column_id]].dictionary, last - first)
+    except (CannotReadError, NoSlotsError, NoStepsError):
         return None
     tables = MorselTables(planned)
-    unfolded = kernels.fold_morsel(
-        *slots.addresses, *tables.addresses, first, last, address_or_0(among), _SCRATCH.address
+    found = kernels.fold_morsel(
+        *(steps.addresses if steps else (0, 0)),
+        *slots.addresses,
+        len(plan.columns),
+        *tables.addresses,
+        first,
+        last,
+        address_or_0(among),
+        _SCRATCH.address,
     )
-    return None if unfolded else slots.partial()
+    if found < 0:
+        return None
+    return Folded(slots.partial() if found else None, int(found))
 
 
 def _key(column: ColumnSchema, number: int, planned: MorselColumn, zones_of: Callable[[int], Sequence[ZoneMap]]) -> Key:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ..aggregate.plan import AggregatePlan
@@ -29,6 +28,7 @@ from ..vectors.vector import FixedVector, Vector, zeros
 from .cell_table import CellTable
 from .liveness import LiveRows
 from .morsel_filter import Chosen
+from .morsel_groups import Folded
 from .row_columns import RowColumns
 
 _GATHER_BELOW = 1 / 8
@@ -151,11 +151,18 @@ class RowSet(ABC):
         del bound, columns, first, last, snapshot, among
 
     def fold(
-        self, plan: AggregatePlan, first: int, last: int, snapshot: int, among: np.ndarray | None
-    ) -> pa.Table | None:
-        """Return the partial answer of the rows [first, last), at least one, that are True in ``among`` (None: all);
-        None if only `read` and `gather` tell."""
-        del plan, first, last, snapshot, among
+        self,
+        plan: AggregatePlan,
+        where: BoundFilter | None,
+        columns: Sequence[ColumnSchema],
+        first: int,
+        last: int,
+        snapshot: int,
+        among: np.ndarray | None,
+    ) -> Folded | None:
+        """Return the partial answer of the rows [first, last), at least one, that match a filter (None: all) of
+        ``columns`` and are True in ``among`` (None: all); None if only `read` and `gather` tell."""
+        del plan, where, columns, first, last, snapshot, among
 
     def gather(self, column: ColumnSchema, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -10,19 +12,65 @@ from ..aggregate.plan import AggregatePlan
 from ..aggregate.states import State, StateKind
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS
+from ..filter.bound import BoundFilter
+from ..filter.steps import has_steps
+from ..rowset.morsel_groups import Folded
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import INT128_DTYPE, PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
-from .chunk import Chunk, ScanRequest, joined
+from .chunk import Chunk, ScanRequest, joined, pieces
 from .selection import ChunkCells, Selection, select_rows, wanted_rows
 
 
-def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
+@dataclass(slots=True)
+class Tally:
+    """How many rows a scan has looked at, and how many its filter left; about, if several threads count."""
+
+    rows: int = 0
+    left: int = 0
+
+    def add(self, rows: int, left: int) -> None:
+        self.rows += rows
+        self.left += left
+
+    @property
+    def are_few(self) -> bool:
+        """Whether most mini-blocks have no row that matches."""
+        return self.left * BLOCK_ROWS < self.rows
+
+
+def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, tally: Tally) -> pa.Table | None:
     """Return the partial answer of a chunk; None if no row is selected."""
+    where = None if chunk.all_match else request.where
+    at_once = chunk.rows is None and not chunk.touched_only
+    if where:
+        at_once = at_once and has_steps(where) and not tally.are_few
+    folded = _folded_at_once(chunk, request, plan, where) if at_once else None
+    if folded:
+        if where:
+            tally.add(chunk.last - chunk.first, folded.row_count)
+        return folded.partial
+    found = [_of_piece(piece, request, plan, tally, may_fold=not at_once) for piece in pieces(chunk, request)]
+    partials = [partial for partial in found if partial is not None]
+    return pa.concat_tables(partials) if partials else None
+
+
+def _folded_at_once(
+    chunk: Chunk, request: ScanRequest, plan: AggregatePlan, where: BoundFilter | None
+) -> Folded | None:
+    """Filter and fold a chunk in one pass, which reads all columns; None if that is not possible."""
+    rows = chunk.first, chunk.last, request.snapshot
+    alive = chunk.rowset.live_in(*rows)
+    return chunk.rowset.fold(plan, where, request.filter_columns if where else (), *rows, alive)
+
+
+def _of_piece(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, tally: Tally, may_fold: bool) -> pa.Table | None:
+    """Return the partial answer of a chunk that is no longer than vectors should be; None if no row is selected."""
     selection = select_rows(chunk, request)
-    folded = _folded(chunk, request, plan, selection) if selection and not selection.rest else None
-    if folded is not None:
-        return folded
+    if selection and not selection.rest:
+        tally.add(chunk.last - chunk.first, selection.count)
+        if may_fold and (partial := _folded(chunk, request, plan, selection)) is not None:
+            return partial
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells, selection)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
@@ -38,9 +86,8 @@ def _folded(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, selection: 
         return partial_of(plan, {state: [_count(selection.count)] for state in plan.states})
     if selection.count * BLOCK_ROWS < chunk.last - chunk.first:
         return None
-    if plan.group_by and selection.mask is None:
-        return None  # measured: whole columns are grouped faster as vectors
-    return chunk.rowset.fold(plan, chunk.first, chunk.last, request.snapshot, selection.mask)
+    folded = chunk.rowset.fold(plan, None, (), chunk.first, chunk.last, request.snapshot, selection.mask)
+    return folded.partial if folded else None
 
 
 def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:

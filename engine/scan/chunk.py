@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -23,8 +23,13 @@ from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
 
 _PAGES_AT_ONCE = 4
-"""The most pages of narrow columns to aggregate at once; and how far decoding may exceed ``chunk_bytes`` in columns
-beside the filter's, if all rows match. Both save calls, whose number is the same for one page or a few rows."""
+"""The most pages of narrow columns to aggregate at once as vectors; and how far decoding may exceed ``chunk_bytes`` in
+columns beside the filter's, if all rows match. Both save calls, whose number is the same for one page or a few rows."""
+_PAGES_OF_RUN = 16
+_BYTES_OF_RUN = 4
+"""The most pages of a run, and how far their cells may exceed ``chunk_bytes``: kernels fold them window by window."""
+_RUNS_OF_READER = 8
+"""Runs for each of those who read at once, so that they end at about the same time."""
 _ROWS_A_LOOK_UP = 64
 """Rows that are scanned in the time of one key look-up."""
 
@@ -165,30 +170,39 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, rows, all_match)
 
 
-def in_runs(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
-    """Join adjacent similar whole chunks, to a few pages of at most ``chunk_bytes``."""
-    run: Chunk | None = None
-    most = 0.0
-    for chunk in wanted:
-        if run is None or run.rowset is not chunk.rowset:
-            most = request.chunk_bytes / _row_bytes(chunk.rowset, request)
-        if run is not None and _are_one(run, chunk, most):
-            run = replace(run, last=chunk.last)
-            continue
-        if run is not None:
-            yield run
-        run = chunk
-    if run is not None:
+def in_runs(wanted: Sequence[Chunk], request: ScanRequest, readers: int) -> Iterator[Chunk]:
+    """Join adjacent similar whole chunks, to runs of some pages; ``readers`` read at once."""
+    rows = _PAGES_OF_RUN * PAGE_ROWS
+    if readers > 1:
+        share = sum(chunk.last - chunk.first for chunk in wanted) // (_RUNS_OF_READER * readers)
+        rows = min(rows, max(share, _PAGES_AT_ONCE * PAGE_ROWS))
+    place = 0
+    while place < len(wanted):
+        run = wanted[place]
+        most = min(rows, _BYTES_OF_RUN * request.chunk_bytes / _row_bytes(run.rowset, request))
+        last, place = run.last, place + 1
+        while place < len(wanted) and _continues(run, last, wanted[place]) and wanted[place].last - run.first <= most:
+            last, place = wanted[place].last, place + 1
+        yield run if last == run.last else replace(run, last=last)
+
+
+def _continues(run: Chunk, last: int, chunk: Chunk) -> bool:
+    """Whether a chunk is like a run of others that ends with row ``last``, and comes next."""
+    if run.rowset is not chunk.rowset or last != chunk.first or run.rows is not None or chunk.rows is not None:
+        return False
+    return (run.touched_only, run.all_match) == (chunk.touched_only, chunk.all_match)
+
+
+def pieces(run: Chunk, request: ScanRequest) -> Iterator[Chunk]:
+    """Cut a run into pieces of a few pages of at most ``chunk_bytes``, if it is whole."""
+    if run.rows is not None:
         yield run
-
-
-def _are_one(run: Chunk, chunk: Chunk, most: float) -> bool:
-    if run.rowset is not chunk.rowset or run.last != chunk.first or run.rows is not None or chunk.rows is not None:
-        return False
-    if (run.touched_only, run.all_match) != (chunk.touched_only, chunk.all_match):
-        return False
-    rows = chunk.last - run.first
-    return rows <= min(_PAGES_AT_ONCE * PAGE_ROWS, most)
+        return
+    size = _PAGES_AT_ONCE * PAGE_ROWS
+    while size > BLOCK_ROWS and size * _row_bytes(run.rowset, request) > request.chunk_bytes:
+        size //= 2
+    for first, last in _ranges(run.first, run.last, size):
+        yield replace(run, first=first, last=last)
 
 
 def _exact(rowset: RowSet, first: int, last: int, keys: KeyRange) -> tuple[int, int]:
@@ -274,11 +288,11 @@ def _by_zone_maps(rowset: RowSet, first: int, last: int, request: ScanRequest) -
     if request.where is None:
         return True, False
     known: dict[int, ZoneMap | None] = {}
-    columns = {column.id: column for column in request.filter_columns}
 
     def zone_map_of(column_id: int) -> ZoneMap | None:
         if column_id not in known:
-            known[column_id] = _zone_map(rowset, columns[column_id], first, last)
+            (column,) = (column for column in request.filter_columns if column.id == column_id)
+            known[column_id] = _zone_map(rowset, column, first, last)
         return known[column_id]
 
     if not may_match(request.where, zone_map_of, last - first):

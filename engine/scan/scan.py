@@ -13,7 +13,7 @@ from ...schemas.errors import UnavailableError
 from ...schemas.request import check
 from ..aggregate.plan import AggregatePlan
 from ..tablet.version import Version
-from .aggregate import aggregate_chunk, known_partial
+from .aggregate import Tally, aggregate_chunk, known_partial
 from .chunk import Chunk, PruneCount, ScanRequest, chunks, in_runs
 from .read import read_chunk
 
@@ -45,8 +45,8 @@ def aggregate(
                 yield known
             else:
                 unknown.append(chunk)
-    work = partial(aggregate_chunk, request=request, plan=plan)
-    yield from read_ahead(in_runs(unknown, request), work, pool, ahead)
+    work = partial(aggregate_chunk, request=request, plan=plan, tally=Tally())
+    yield from read_ahead(in_runs(unknown, request, max(ahead // 2, 1)), work, pool, ahead)
 
 
 def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:

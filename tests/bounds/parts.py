@@ -9,7 +9,7 @@ import numpy as np
 
 from nyala.engine.codecs.frames import AlpCodec, FrameOfReferenceCodec
 from nyala.engine.codecs.registry import codec_by_name
-from nyala.engine.kernels import merge_vectors
+from nyala.engine.kernels import aggregate, merge_vectors
 from nyala.engine.kernels.simd import simd
 from nyala.engine.rowset.key_index import KeyIndex
 from nyala.engine.vectors.gather_many import take_from
@@ -31,12 +31,23 @@ def run_parts() -> None:
     _exceptions()
     _noise()
     _pages_of_strings()
+    _sums_by_group()
 
 
 def _bytes(strings: list[bytes]) -> BytesVector:
     data = allocate(sum(map(len, strings)), np.uint8)
     data[:] = np.frombuffer(b"".join(strings), np.uint8)
     return BytesVector(np.cumsum([0, *map(len, strings)]).astype(np.int32), data)
+
+
+def _sums_by_group() -> None:
+    """Counts and sums of floats without NULL, in tables that take turns."""
+    groups, cells = np.arange(10, dtype=np.int32) % 3, np.arange(10.0)
+    counts, totals = np.zeros((aggregate.TABLES, 3), np.int64), np.zeros((aggregate.TABLES, 3))
+    places = address_of(groups), address_of(cells), 10, 3
+    aggregate.count_and_add(*places, address_of(counts), address_of(totals), aggregate.TABLES)
+    assert counts.sum(axis=0).tolist() == [4, 3, 3]
+    assert totals.sum(axis=0).tolist() == [18.0, 12.0, 15.0]
 
 
 def _look_alike_keys() -> None:
