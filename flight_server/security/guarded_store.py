@@ -109,10 +109,14 @@ class GuardedStore(Verbs):
         return [each for each in self._store.staged_parts(transaction) if self.rights.of(each.table).privileges]
 
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
-        """See StoreService. The caller must be allowed to write all of its parts now."""
+        """See StoreService. The caller must be allowed to write all of its parts now; for one without any, to write
+        something: others with the same name, or an older version of the application, would not be applied any more."""
+        action = "commit_transaction"
         for table in commit.truncate:
-            self.need(table, Privilege.DELETE, "commit_transaction")
-        self._check_parts(commit.transaction, "commit_transaction")
+            self.need(table, Privilege.DELETE, action)
+        self._check_parts(commit.transaction, action)
+        if not self.rights.may_write:
+            raise self._denied("", Privilege.INSERT, action)
         return self._store.commit_transaction(commit)
 
     def abort_transaction(self, transaction: str) -> None:
@@ -271,7 +275,7 @@ class GuardedStore(Verbs):
 
     def _denied(self, table: str, privilege: Privilege, action: str, columns: Sequence[str] = ()) -> StoreError:
         self._note_denial(action, table)
-        what = "all tables" if table == ALL_TABLES else f"table {table!r}"
+        what = {ALL_TABLES: "all tables", "": "any table"}.get(table, f"table {table!r}")
         if columns:
             names = ", ".join(map(repr, columns[:_SHOWN])) + (" ..." if len(columns) > _SHOWN else "")
             what = f"column{'s' if len(columns) > 1 else ''} {names} of {what}"

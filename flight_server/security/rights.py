@@ -16,6 +16,7 @@ Columns = frozenset[str] | None
 """Some columns of a table; None: all, those to come included."""
 NONE: Columns = frozenset()
 _ALL: dict[Privilege, Columns] = dict.fromkeys(Privilege)
+WRITES = frozenset({Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE})
 _LOOK_SECONDS = 1.0
 
 
@@ -67,6 +68,11 @@ class Rights:
         self._everywhere = TableRights(ALL_TABLES, self.everywhere)
         for name, privileges in found.items():
             self.tables[name] = TableRights(name, _whole(privileges | self.everywhere))
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the caller may write rows of any table."""
+        return any(WRITES & each.privileges.keys() for each in (self._everywhere, *self.tables.values()))
 
     def of(self, table: str) -> TableRights:
         """Return what the caller may do with a table, whether it exists or not."""

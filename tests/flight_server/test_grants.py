@@ -236,6 +236,17 @@ def test_staged_parts_of_others_are_not_committed(guarded: Guarded) -> None:
             act()
 
 
+def test_who_may_write_nothing_commits_nothing(guarded: Guarded) -> None:
+    """The name of a transaction, or the version of an application, would be taken."""
+    for has in ({}, {"read": frozenset(ALL)}):
+        guarded.set_grants(has)
+        with pytest.raises(fl.FlightUnauthorizedError):
+            guarded.user.commit(app_id="job", app_version=1 << 60)
+    guarded.set_grants({"insert": frozenset(["k", "a"])})
+    guarded.user.stage("insert_ignore", "k a")
+    assert not guarded.user.commit(parts=["p"], app_id="job", app_version=1)["skipped"]
+
+
 @pytest.mark.parametrize(
     "ids", [("import_begin", "import_abort", "import_id"), ("pin_snapshot", "release_pin", "pin_id")]
 )
