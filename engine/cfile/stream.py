@@ -66,7 +66,8 @@ class StreamReader:
         self._sound: list[int | None] = [None] * self.page_count
         """The crc of each page that its codec has checked: the same bytes need no second check."""
         self._asked = [0] * self.page_count
-        """Rows read one by one from each page; approximate, and counted anew after a while."""
+        """Rows read one by one from each page, and half of OFTEN for each time that all were read at once; approximate,
+        and counted anew after a while."""
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
         self._longest: int | None = None
@@ -148,13 +149,19 @@ class StreamReader:
         """
         address = self._image.file_id, self.entry.pages[number].offset
         load_once = partial(self._load_page, number, is_kept=False) if is_taken_whole else None
-        return self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
+        page = self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
+        if is_taken_whole and page.is_restored:
+            self._asked[number] += OFTEN // 2
+            if self._asked[number] >= OFTEN:
+                return self.loosen(number, page)
+        return page
 
     def loosen(self, number: int, page: Page) -> Page:
         """Replace page ``number`` in the page cache, if that has room, by one with its mini-blocks uncompressed
         (`Page.loosened`); return the page to use. For pages that are read often row by row."""
         self._asked[number] = 0
-        if not self._cache.has_room(page.row_count * max(self.physical.width, 4)):
+        cell_bytes = max(self.physical.width, 4) + (self.raw_bytes // self.row_count if page.is_restored else 0)
+        if not self._cache.has_room(page.row_count * cell_bytes):
             return page
         try:
             loose = page.loosened(self.physical)

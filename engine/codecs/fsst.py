@@ -19,6 +19,8 @@ from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, require
 
 _SAMPLE_BYTES = 24 << 10
+_SAMPLED_SHARE = 12
+"""Of short pages one string in so many is looked at, but never less than a page of memory."""
 _TAIL_BYTES = 8
 
 
@@ -41,7 +43,8 @@ class FsstCodec:
         offsets = np.ascontiguousarray(vector.offsets, np.int32)
         where = address_of(offsets), address_of(vector.data), address_of(vector.data) + len(vector.data)
         coder = allocate_zeroed(kernels.CODER_BYTES, np.uint8)
-        step = max(1, vector.data_bytes // _SAMPLE_BYTES)
+        sample = min(_SAMPLE_BYTES, max(vector.data_bytes // _SAMPLED_SHARE, 4096))
+        step = max(1, vector.data_bytes // sample)
         symbols = kernels.train(address_of(coder), *where, rows, step) if vector.data_bytes else 0
         head = 1 + (1 + kernels.SYMBOL_BYTES) * symbols
         start = head + END.itemsize * block_count(rows)

@@ -44,6 +44,8 @@ def stream_of(cells: Vector, physical: PhysicalType, encoding: str, cache: PageC
 CASES = [
     *((numbers(kind), kind, "bitshuffle") for kind in PhysicalType if kind not in (PhysicalType.BYTES,)),
     (texts(), PhysicalType.BYTES, "dictionary"),
+    (texts(), PhysicalType.BYTES, "prefix"),
+    (texts(), PhysicalType.BYTES, "fsst"),
 ]
 
 
@@ -55,7 +57,7 @@ def as_python(cells: Vector) -> tuple[list, list | None]:
     return [plain.data[a:z].tobytes() for a, z in zip(plain.offsets, plain.offsets[1:], strict=False)], valid
 
 
-@pytest.mark.parametrize(("cells", "physical", "encoding"), CASES, ids=[f"{case[1]}" for case in CASES])
+@pytest.mark.parametrize(("cells", "physical", "encoding"), CASES, ids=[f"{case[1]}, {case[2]}" for case in CASES])
 def test_cells_stay_the_same(cells: Vector, physical: PhysicalType, encoding: str) -> None:
     cache = PageCache()
     stream = stream_of(cells, physical, encoding, cache)
@@ -85,3 +87,22 @@ def test_a_pass_over_all_rows_changes_nothing() -> None:
     for _ in range(3):
         stream.gather(np.arange(0, ROWS, 5))
     assert stream.page(0).nbytes < 4096 * 8
+
+
+@pytest.mark.parametrize("encoding", ["prefix", "fsst"])
+def test_strings_that_are_read_as_a_whole_again_become_plain(encoding: str) -> None:
+    cache = PageCache()
+    stream = stream_of(texts(), PhysicalType.BYTES, encoding, cache)
+    assert stream.page(0, is_taken_whole=True).codec.name == encoding
+    assert [stream.page(0, is_taken_whole=True).codec.name for _ in range(2)] == ["plain", "plain"]
+    assert stream.page(0).codec.name == "plain" and stream.stored_page(0).codec.name == encoding
+    assert stream.page(1, is_taken_whole=True).codec.name == encoding, "each page is counted alone"
+    assert as_python(stream.read(0, ROWS)) == as_python(texts())
+
+
+@pytest.mark.parametrize("encoding", ["prefix", "fsst"])
+def test_strings_stay_as_they_are_where_plain_ones_have_no_room(encoding: str) -> None:
+    cache = PageCache(60_000)
+    stream = stream_of(texts(), PhysicalType.BYTES, encoding, cache)
+    for _ in range(5):
+        assert stream.page(0, is_taken_whole=True).codec.name == encoding
