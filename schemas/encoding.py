@@ -31,8 +31,7 @@ def encodings_for(kind: LogicalType) -> tuple[str, ...]:
     ('auto', 'bitshuffle', 'plain', 'alp')
     """
     known = _encodings_for(kind)
-    has_choice = known[0] == "bitshuffle" and len(known) > 2
-    return (AUTO, *known) if has_choice else (*known, AUTO)
+    return (AUTO, *known) if len(known) > 2 else (*known, AUTO)
 
 
 def _encodings_for(kind: LogicalType) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Dictionary: distinct byte strings once, and a small code for each row. The default of strings.
+"""Dictionary: distinct byte strings once, and a small code for each row.
 
 The dictionary is one for all pages of a column in a file; the file keeps it in a page of its own
 (plain). This codec stores the codes of one page. Payload, little-endian::

@@ -21,9 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nyala
-from nyala.schemas.column import ColumnOptions
 from tests.crash.embedded_process import SCHEMA, open_store, step
-from tests.crash.kill9 import CYCLES_A_STORE, main
+from tests.crash.kill9 import CYCLES_A_STORE, explicit_encodings, main
 
 _WRITERS = 12
 Cells = dict[int, tuple[Any, ...]]
@@ -55,9 +54,8 @@ class EmbeddedCampaign:
         random = Random(self.seed)
         while self.cycles < cycles:
             with tempfile.TemporaryDirectory(prefix="nyala-embedded-") as directory:
-                auto = {name: ColumnOptions(encoding="auto") for name in SCHEMA.names}
                 with open_store(directory) as database:
-                    options = auto if random.random() < 0.5 else None
+                    options = explicit_encodings(SCHEMA) if random.random() < 0.5 else None
                     database.create_table("t", SCHEMA, ["writer", "number"], column_options=options)
                 taken = [0] * _WRITERS
                 for _ in range(min(CYCLES_A_STORE, cycles - self.cycles)):

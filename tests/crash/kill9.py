@@ -29,8 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pyarrow as pa
 
 import nyala
+from nyala.schemas.column import ColumnOptions
+from nyala.schemas.encoding import AUTO, encodings_for
 from nyala.schemas.errors import StoreError
 from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.types import LogicalType
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 SCHEMA = pa.schema(
@@ -49,6 +52,12 @@ FIRST_ANSWER_SECONDS = 30
 MOMENTS_CHECKED = 3
 _WARM = 0.8
 """So many of the kills wait for a first answer: where the machine is busy, many would come before any."""
+
+
+def explicit_encodings(schema: pa.Schema) -> dict[str, ColumnOptions]:
+    """Return for each column one encoding for all of its pages, the first after ``auto``."""
+    kinds = {field.name: encodings_for(LogicalType.from_arrow(field)) for field in schema}
+    return {name: ColumnOptions(encoding=next(each for each in kinds[name] if each != AUTO)) for name in kinds}
 
 
 class Server:

@@ -1,9 +1,8 @@
 """Kill -9 a server again and again under clients of sessions that have several numbered writes in flight.
 
 After each kill they open another session and send again what has no answer, in its order. Beside them clients write
-rows one by one, and flushes and merges run; half of the tables have columns with ``encoding="auto"``. In the end the
-change feed must show each write once, at the moment of its answer, and nothing else. `embedded` has the same in one
-process.
+rows one by one, and flushes and merges run; half of the tables have the default encodings. In the end the change feed
+must show each write once, at the moment of its answer, and nothing else. `embedded` has the same in one process.
 
     python tests/crash/sessions.py --cycles 20 --seed 0
 """
@@ -27,10 +26,9 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 import nyala
-from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import UnavailableError
 from tests.attack.session_attackers import Session
-from tests.crash.kill9 import SCHEMA, Writer, main
+from tests.crash.kill9 import SCHEMA, Writer, explicit_encodings, main
 from tests.crash.retries import PatientWriter, RetryCampaign, maintain_until
 from tests.crash.survivors import Survivor
 from tests.model.oracle import Key, Plan, Row
@@ -148,8 +146,7 @@ class SessionCampaign(RetryCampaign):
         kinds = (PipelinedWriter, PipelinedWriter, LoneRowWriter, LoneRowWriter)
         writers = [kind(number, Random(random.random())) for number, kind in enumerate(kinds)]
         self._writers = writers
-        auto = {name: ColumnOptions(encoding="auto") for name in SCHEMA.names}
-        options = auto if random.random() < 0.5 else None
+        options = explicit_encodings(SCHEMA) if random.random() < 0.5 else None
         database.create_table("t", SCHEMA, ["writer", "number"], column_options=options)
         self._start = database.now()
         work: list[Callable[[], None]] = [partial(each.run_until, location, stop) for each in writers]

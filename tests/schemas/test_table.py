@@ -20,7 +20,7 @@ def test_ids_follow_the_columns_and_survive_json():
     schema = TableSchema.create(definition(ID, ColumnDefinition(name="note", type="string")), Limits())
     assert [(column.id, column.name, column.encoding) for column in schema.columns] == [
         (1, "id", "auto"),
-        (2, "note", "dictionary"),
+        (2, "note", "auto"),
     ]
     assert schema.next_column_id == 3
     assert TableSchema.model_validate_json(schema.model_dump_json()) == schema

@@ -59,7 +59,7 @@ def test_a_type_that_cannot_be_held_is_refused_by_name_with_the_nearest(arrow, a
 def test_the_first_encoding_is_the_documented_default(word):
     kind = LogicalType.parse(word)
     wide = kind.name == "decimal" and kind.precision > 18
-    default = "run_length" if word == "bool" else "dictionary" if kind.is_variable else "bitshuffle" if wide else "auto"
+    default = "run_length" if word == "bool" else "bitshuffle" if wide else "auto"
     assert encodings_for(kind)[0] == default
     assert "plain" in encodings_for(kind)
 
