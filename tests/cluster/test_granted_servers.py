@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -15,8 +16,10 @@ from test_credentials import Start, start  # noqa: F401
 import nyala
 from nyala.clients.flight.credentials import Credentials, TokenFile
 from nyala.flight_server.security.token_file import create_token
+from tests.doubles.certificates import Authority
 from tests.doubles.grant_statements import REQUESTS, SCHEMA, Caller, expected, outcome, privileges
 
+Answer = TypeVar("Answer")
 ALONE = {"import", "pin", "merge outside", "move"}
 """What several servers do not do."""
 USERS = (
@@ -121,11 +124,38 @@ def test_several_processes(processes: ProcessesServer, token: str, tmp_path: Pat
     assert outcome(REQUESTS["scan of a column"], user) == "ok" and outcome(REQUESTS["scan of all"], user) == "denied"
 
 
-def wait(act: Callable[[], pa.Table]) -> pa.Table:
+def wait(act: Callable[[], Answer]) -> Answer:
     """Try for two seconds: a change made at the processes is known after one."""
     for _ in range(20):
         try:
             return act()
-        except pa.ArrowException:
+        except (pa.ArrowException, nyala.StoreError):
             time.sleep(0.1)
     return act()
+
+
+def test_several_processes_behind_tls(processes: ProcessesServer, tmp_path: Path) -> None:
+    """The public address has the TLS and asks who calls; the processes are reached by it alone, or by their owner."""
+    authority = Authority(tmp_path)
+    pair, tokens = authority.server(), tmp_path / "tokens.json"
+    root, alice = (create_token(tokens, user)[0] for user in ("root", "alice"))
+    processes.start(
+        *("--processes", "2", "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key)),
+        *("--tokens", str(tokens), "--set", "admins=root", "--set", f"audit_log={tmp_path / 'audit.log'}"),
+    )
+    assert processes.url.startswith("grpc+tls://")
+    with nyala.connect(processes.url, token=root, tls_roots=authority.roots) as db:
+        make_table(db)
+        db.grant(["read", "insert"], on="t", to="alice", columns=["k", "a"])
+    with nyala.connect(processes.url, token=alice, tls_roots=authority.roots) as mine:
+        table = wait(lambda: mine.table("t"))
+        table.insert([{"k": number, "a": 1} for number in range(100, 120)])
+        assert table.scan(columns=["k"], where="k >= 100").to_arrow().num_rows == 20
+        with pytest.raises(nyala.PermissionDeniedError, match="column 'b'"):
+            table.scan(columns=["b"]).to_arrow()
+    wrongs: list[dict[str, Any]] = [{"tls_roots": authority.roots}, {"token": alice}]
+    for wrong in wrongs:
+        with pytest.raises((nyala.UnauthenticatedError, nyala.UnavailableError)):
+            nyala.connect(processes.url, retries=False, **wrong).tables()
+    assert processes.stop() == 0
+    assert '"user": "alice", "action": "scan", "outcome": "denied"' in (tmp_path / "audit.log").read_text()

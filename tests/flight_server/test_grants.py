@@ -238,7 +238,7 @@ def test_staged_parts_of_others_are_not_committed(guarded: Guarded) -> None:
 
 def test_who_may_write_nothing_commits_nothing(guarded: Guarded) -> None:
     """The name of a transaction, or the version of an application, would be taken."""
-    for has in ({}, {"read": frozenset(ALL)}):
+    for has in (privileges(), privileges(read="k a b")):
         guarded.set_grants(has)
         with pytest.raises(fl.FlightUnauthorizedError):
             guarded.user.commit(app_id="job", app_version=1 << 60)

@@ -21,13 +21,18 @@ from fake_store import FakeStore
 from served import SCHEMA, Served
 
 import nyala
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
 from nyala.flight_server.calls import Call
 from nyala.flight_server.location import check_location, with_tls
 from nyala.flight_server.security import certificates
 from nyala.flight_server.security.file_watch import FileWatch, WatchedFiles
 from nyala.flight_server.security.security import Security
+from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.errors import InvalidArgumentError, UnavailableError
+from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
+from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
 from tests.doubles.certificates import Authority, Pair
@@ -113,6 +118,41 @@ def test_a_client_certificate_is_required_and_verified(
     for wrong in (None, stranger.client("alice"), expired, stranger.server("self")):
         with pytest.raises(UnavailableError, match="client certificate"):
             nyala.connect(served.url, tls_roots=authority.roots, client_cert=wrong, retries=False)
+
+
+def test_a_client_certificate_or_a_token(
+    serve: Callable[..., Served], authority: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    """With optional certificates; each user gets what is granted, and the token counts if both are shown."""
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
+    store.grant(GrantChange(user="alice", table="homes", privileges=[Privilege.READ]))
+    token, _ = create_token(tmp_path / "tokens.json", "bob")
+    options = ServeOptions(
+        tls_cert=pair.certificate,
+        tls_key=pair.key,
+        tls_client_ca=authority.roots,
+        tls_client_certs="optional",
+        tokens=tmp_path / "tokens.json",
+    )
+    url = serve(store, None, Security(options)).url
+    certificate = authority.client("alice")
+    seen: list[tuple[dict[str, Any], list[str]]] = [
+        ({"client_cert": certificate}, ["homes"]),
+        ({"token": token}, []),
+        ({"client_cert": certificate, "token": token}, []),
+    ]
+    for shown, tables in seen:
+        with nyala.connect(url, tls_roots=authority.roots, **shown) as db:
+            assert db.tables() == tables
+    with pytest.raises(UnauthenticatedError, match="neither a token nor a client certificate"):
+        nyala.connect(url, tls_roots=authority.roots).tables()
+    with pytest.raises(UnauthenticatedError, match="not valid"):
+        nyala.connect(url, tls_roots=authority.roots, client_cert=certificate, token=token[:-1] + "_")
+    stranger = Authority(tmp_path, "other").client("alice")
+    with pytest.raises(UnavailableError, match="client certificate"):
+        nyala.connect(url, tls_roots=authority.roots, client_cert=stranger, token=token, retries=False)
+    store.close()
 
 
 def test_the_user_is_the_name_in_the_certificate(serve_tls: Callable[..., Served], authority: Authority) -> None:
