@@ -148,6 +148,10 @@ class Admission:
             Kind.EXCHANGE: _EXCHANGES_A_SCAN * config.scans_max,
             Kind.READ: config.point_reads_max,
         }
+        self._kept = {kind: int(most * config.known_share) for kind, most in self._limits.items()}
+        """The slots reserved for known connections."""
+        self._shares = {kind: math.ceil(most * config.peer_share) for kind, most in self._limits.items()}
+        """The slots that one peer may have."""
         self._running = dict.fromkeys(Kind, 0)
         self._of_peers: dict[tuple[Kind, str], int] = {}
         self._trust: dict[str, int] = {}
@@ -248,32 +252,26 @@ class Admission:
         free = self._limits[kind] - self._running[kind]
         if kind not in _STREAMS or free <= 0:
             return free > 0
-        return (self._is_known(peer) or free > self._kept(kind)) and not self._is_over_share(kind, peer)
+        return (free > self._kept[kind] or self._is_known(peer)) and not self._is_over_share(kind, peer)
 
     def _is_known(self, peer: Peer) -> bool:
         """Return whether a connection's last call ended well. Clients of a Unix socket cannot be told apart."""
         return not peer.connection or self._trust.get(peer.connection, 0) > 0
 
-    def _kept(self, kind: Kind) -> int:
-        """Return the number of slots reserved for known connections."""
-        return int(self._limits[kind] * self._config.known_share)
-
     def _is_over_share(self, kind: Kind, peer: Peer) -> bool:
-        most = self._share(kind)
-        return any(name and self._count_of(kind, name) >= most for name in (peer.connection, peer.address))
+        if self._running[kind] < self._shares[kind]:
+            return False
+        return any(name and self._count_of(kind, name) >= self._shares[kind] for name in peer.names)
 
     def _count_of(self, kind: Kind, name: str) -> int:
         return self._of_peers.get((kind, name), 0)
 
-    def _share(self, kind: Kind) -> int:
-        return math.ceil(self._limits[kind] * self._config.peer_share)
-
     def _full(self, kind: Kind, peer: Peer) -> UnavailableError:
         most, whose = self._limits[kind], "run"
         if kind in _STREAMS and not self._is_known(peer):
-            most -= self._kept(kind)
+            most -= self._kept[kind]
         if kind in _STREAMS and self._is_over_share(kind, peer):
-            most, whose = self._share(kind), "of this client run"
+            most, whose = self._shares[kind], "of this client run"
         return UnavailableError(f"{most} {kind.value} {whose} already; try again in {RETRY_SECONDS:g} s", RETRY_SECONDS)
 
     def _enter(self, kind: Kind, peer: Peer) -> None:

@@ -18,7 +18,16 @@ from ...schemas.errors import PermissionDeniedError, StoreError
 from ...schemas.grants import ALL_TABLES, Grant, Privilege, no_table
 from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, PendingResult, RowReader, RowWriter, ScanStream, StoreService, Undecided
+from ...schemas.service import (
+    UNDECIDED,
+    PendingResult,
+    RowReader,
+    RowRelay,
+    RowWriter,
+    ScanStream,
+    StoreService,
+    Undecided,
+)
 from ...schemas.statement import Statement, StatementKind
 from ...schemas.transaction import (
     StagedBatch,
@@ -49,6 +58,7 @@ class GuardedStore(Verbs):
         self._audit = audit
         self._known: tuple[object, Rights] | None = None
         self._rows = store if isinstance(store, RowReader) else None
+        self._relay = store if isinstance(store, RowRelay) else None
         self._row_writer = store if isinstance(store, RowWriter) else None
 
     @property
@@ -176,6 +186,15 @@ class GuardedStore(Verbs):
         """See RowReader."""
         self._check_get(table.name)
         return UNDECIDED if self._rows is None else self._rows.get_row(table, key)
+
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+        """See RowRelay."""
+        if self._relay is None:
+            return UNDECIDED
+        self._check_get(table)
+        told = self._relay.told_row(table, key)
+        self._check_get(table)  # as in ``get``
+        return told
 
     def _check_get(self, name: str) -> None:
         self.check(self.seen(name, "get"), Privilege.READ, "get", _all_columns)

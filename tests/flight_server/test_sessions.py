@@ -17,6 +17,7 @@ from raw_session import Session, as_base64, error_code, row_line, short_scan, wa
 from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
 
+from nyala.flight_server import session as sessions
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.service import StoreService
 from nyala.schemas.session import parts_of, request
@@ -221,10 +222,9 @@ def test_only_a_known_kind_of_session_begins(served: Served, command: bytes) -> 
 
 
 def test_many_first_lines_are_forgotten(served: Served, session: Session) -> None:
-    served.put("homes", served.rows(3))
     for number in range(300):
-        rows = short_scan(session, {"table": "homes", "limit": number + 1, "ordered": True})[1]
-        assert rows.num_rows == min(number + 1, 3)
+        session.write(served.rows(3), writer=f"w{number}")
+        assert session.answer()[0]["applied"] == 3
 
 
 # Clients that do wrong, beside others
@@ -240,6 +240,24 @@ def start(serve: Callable[..., Served]) -> Callable[..., Served]:
         return serve(store, ServerConfig(**limits))  # pyright: ignore[reportArgumentType]
 
     return run
+
+
+def test_scans_do_not_push_out_first_lines_that_come_again(
+    served: Served, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt: list[bytes] = []
+    learn = sessions._Session._learnt
+
+    def noted(self: Any, first: bytes) -> Any:
+        learnt.append(first)
+        return learn(self, first)
+
+    monkeypatch.setattr(sessions._Session, "_learnt", noted)
+    served.put("homes", served.rows(3))
+    for number in range(100):
+        assert session.ask({"get": "homes"}, {"key": [2]})["row"]["id"] == 2
+        assert short_scan(session, {"table": "homes", "limit": number + 1, "ordered": True})[1].num_rows
+    assert [line for line in learnt if b"get" in line] == [b'{"get": "homes"}']
 
 
 def test_an_idle_session_is_ended_and_nothing_waits_for_it(start: Callable[..., Served]) -> None:
