@@ -36,7 +36,9 @@ Answers = dict[tuple[int, int], tuple[BytesVector, np.ndarray]]
 """See ``BoundFilter.answers``."""
 
 _SMALL = 16
-"""Results for fewer values are not worth keeping: some dictionaries are made for one chunk only."""
+_MANY_ROWS = 1 << 16
+"""Results for fewer values are not worth keeping, unless they are for many rows: some dictionaries are made for one
+chunk only."""
 
 _SPARSE = 4
 """A dictionary with this many values per row is not worth comparing as a whole."""
@@ -128,7 +130,7 @@ def answers_of_values(leaf: Leaf, dictionary: BytesVector, row_count: int, answe
         if len(dictionary) > _SPARSE * row_count:
             return None
         known = (dictionary, _cells(leaf, dictionary))
-        if len(dictionary) > _SMALL:
+        if len(dictionary) > _SMALL or row_count > _MANY_ROWS:
             if len(answers) >= _ANSWERS_MAX:  # files and deltas come and go, with their dictionaries
                 answers.clear()
             answers[place] = known

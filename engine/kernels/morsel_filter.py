@@ -11,7 +11,9 @@ from .blocks import BLOCK_ROWS
 from .kernel import inline, kernel
 from .morsel import COLUMN_FIELDS, DAMAGED, TARGET, VALID
 from .simd.simd import (
+    copy_bytes,
     load_u8,
+    population_count64,
     view_f32,
     view_f64,
     view_i8,
@@ -19,6 +21,7 @@ from .simd.simd import (
     view_i32,
     view_i64,
     view_u8,
+    view_u64,
 )
 from .windows import SCRATCH_BYTES as WINDOWS_SCRATCH_BYTES
 from .windows import begin_windows, field_of, read_window, window_end
@@ -67,33 +70,34 @@ def choose_rows(
     row = first
     while row < last:
         stop = window_end(row, last)
-        target = chosen + (row - first)
         source = np.int64(0) if among == 0 else among + (row - first)
-        found = choose_window(steps, step_count, columns, row, stop, source, target, scratch)
+        found = choose_window(steps, step_count, columns, row, stop, source, scratch)
         if found < 0:
             return DAMAGED
+        copy_bytes(chosen + (row - first), scratch + FLAGS, stop - row)
         total += found
         row = stop
     return total
 
 
 @kernel
-def choose_window(
-    steps: int, step_count: int, columns: int, row: int, stop: int, among: int, target: int, scratch: int
-) -> int:
-    """Do what `choose_rows` does for the rows of one window, [row, stop), with the flags of that window alone. Without
-    steps all rows match."""
+def choose_window(steps: int, step_count: int, columns: int, row: int, stop: int, among: int, scratch: int) -> int:
+    """Do what `choose_rows` does for the rows of one window, [row, stop), and leave their flags at FLAGS; ``among`` has
+    those of that window. Without steps all rows match."""
     count = stop - row
+    flag = view_u8(scratch + FLAGS, count)
     if among != 0 and not _has_any(among, count):
-        flags = view_u8(target, count)
-        flags[:] = np.uint8(0)
+        flag[:] = np.uint8(0)
         return np.int64(0)
     if step_count == 0:
-        flags = view_u8(scratch + FLAGS, count)
-        flags[:] = np.uint8(1)
+        flag[:] = np.uint8(1)
     elif _test_window(steps, step_count, columns, row, stop, scratch) < 0:
         return DAMAGED
-    return _keep(scratch + FLAGS, among, target, count)
+    if among != 0:
+        other = view_u8(among, count)
+        for i in range(count):
+            flag[i] &= other[i]
+    return _count(scratch + FLAGS, count)
 
 
 @kernel
@@ -107,19 +111,14 @@ def _has_any(flags: int, count: int) -> bool:
 
 
 @kernel
-def _keep(flags: int, among: int, target: int, count: int) -> int:
-    """Write the flags that are set in both; return how many."""
-    flag, kept = view_u8(flags, count), view_u8(target, count)
+def _count(flags: int, count: int) -> int:
+    """Return how many flags are set."""
+    words, flag = view_u64(flags, count >> 3), view_u8(flags, count)
     total = np.int64(0)
-    if among == 0:
-        for i in range(count):
-            kept[i] = flag[i]
-            total += np.int64(flag[i])
-    else:
-        other = view_u8(among, count)
-        for i in range(count):
-            kept[i] = flag[i] & other[i]
-            total += np.int64(kept[i])
+    for i in range(count >> 3):
+        total += np.int64(population_count64(words[i]))
+    for i in range(count & ~7, count):
+        total += np.int64(flag[i])
     return total
 
 

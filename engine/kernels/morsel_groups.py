@@ -25,8 +25,8 @@ from .blocks import BLOCK_ROWS
 from .frames import load_cells
 from .kernel import inline, kernel
 from .morsel import AS_CODES, COLUMN_FIELDS, DAMAGED, FORM, TARGET, VALID, WIDTH
+from .morsel_filter import FLAGS, choose_window
 from .morsel_filter import SCRATCH_BYTES as FILTER_SCRATCH_BYTES
-from .morsel_filter import choose_window
 from .simd.simd import copy_bytes, load_u64, view_f32, view_f64, view_i32, view_i64, view_u8, view_u16, view_u64
 from .windows import begin_windows, field_of, read_window, window_end
 
@@ -54,8 +54,7 @@ _VALID = FILTER_SCRATCH_BYTES
 _GROUPS = _VALID + BLOCK_ROWS
 _CELLS = _GROUPS + 4 * BLOCK_ROWS
 _KNOWN = _CELLS + 8 * BLOCK_ROWS
-_CHOSEN = _KNOWN + 8 * BLOCK_ROWS
-_ROWS = _CHOSEN + BLOCK_ROWS
+_ROWS = _KNOWN + 8 * BLOCK_ROWS
 _LANES = _ROWS + 4 * (BLOCK_ROWS + 1)
 SCRATCH_BYTES = _LANES + 8 * SUM_LANES
 """Room that `fold_morsel` needs."""
@@ -95,14 +94,14 @@ def fold_morsel(
         found = rows
         if step_count > 0 or among != 0:
             source = np.int64(0) if among == 0 else among + (row - first)
-            found = choose_window(steps, step_count, columns, row, stop, source, scratch + _CHOSEN, scratch)
+            found = choose_window(steps, step_count, columns, row, stop, source, scratch)
         if found < 0:
             return DAMAGED
         if found > 0:
             for number in range(needed):
                 if read_window(columns, number, row, stop, scratch) < 0:
                     return DAMAGED
-            flags = np.int64(0) if found == rows else scratch + _CHOSEN
+            flags = np.int64(0) if found == rows else scratch + FLAGS
             if flags != 0 and found * (_DENSE if key_count == 0 else _DENSE_GROUPS) < rows:
                 rows = _list_rows(flags, rows, scratch + _ROWS)
                 for number in range(needed):
@@ -115,7 +114,10 @@ def fold_morsel(
             while number < state_count:
                 state = states + number * (8 * STATE_FIELDS)
                 folded = np.int64(0)
-                if key_count > 0 and flags == 0 and number + 1 < state_count:
+                if key_count == 0 and field_of(state, COLUMN) < 0:
+                    view_i64(field_of(state, FIRST), 1)[0] += found
+                    folded = np.int64(1)
+                elif key_count > 0 and flags == 0 and number + 1 < state_count:
                     folded = _fold_two(state, columns, rows, group_count, tables, scratch)
                 if folded == 0:
                     _fold(state, columns, rows, flags, key_count, group_count, tables, scratch)
