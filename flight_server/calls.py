@@ -84,6 +84,11 @@ class Call:
         self._id = ""
 
     @property
+    def began(self) -> float | None:
+        """When it began, on the monotonic clock; None once it is over."""
+        return self._began
+
+    @property
     def user(self) -> str | None:
         """Who calls, for the log; None if that is not known."""
         return self.identity.user if self.identity else None
@@ -260,6 +265,12 @@ class Calls:
             UnavailableError: too many of its kind run.
         """
         return Call(self, context, verb, kind, size)
+
+    def running(self) -> list[tuple[Call, float, bool]]:
+        """Return the running calls, the longest first: each with its seconds, and whether it waits for its client."""
+        now = time.monotonic()
+        found = [(call, now - since, call.stuck_since is not None) for call in self._all() if (since := call.began)]
+        return sorted(found, key=lambda each: -each[1])
 
     def end_all(self) -> None:
         """End all running calls: the server stops."""

@@ -133,9 +133,10 @@ class FlightServer(fl.FlightServerBase):
     @property
     def _callers_store(self) -> StoreService:
         """The store as far as the caller of this thread's call may use it."""
-        return self._store_of(self._authentication.caller if self._authentication else None)
+        return self.store_of(self._authentication.caller if self._authentication else None)
 
-    def _store_of(self, caller: Identity | None) -> StoreService:
+    def store_of(self, caller: Identity | None) -> StoreService:
+        """Return the store as far as a caller may use it; ``caller`` is not asked for without authentication."""
         return self._guard.store_of(caller) if self._guard else self.store
 
     def check_caller(self, context: fl.ServerCallContext, verb: str) -> None:
@@ -156,7 +157,7 @@ class FlightServer(fl.FlightServerBase):
         Raises:
             PermissionDeniedError: it is not for this caller.
         """
-        return self.calls.metrics.now(self._store_of(caller), self.admission, self._authentication)
+        return self.calls.metrics.now(self.store_of(caller), self.admission, self._authentication)
 
     def shutdown(self) -> None:
         """Take no more calls, and wait for running ones."""

@@ -98,6 +98,19 @@ class KeyIndexStats(Message):
     """Whether all rowsets, some, or none are in the index: the others are searched with their Bloom filters."""
 
 
+class RowsetStats(Message):
+    """A rowset on disk. Its keys are told by their place among the first and last keys of all rowsets of the tablet."""
+
+    first_key: int
+    """How many different first and last keys are smaller than its first key."""
+    last_key: int
+    """How many are smaller than its last key."""
+    rows: int
+    bytes_on_disk: int
+    redo_bytes: int = 0
+    undo_bytes: int = 0
+
+
 class TabletStats(Message):
     """The state of one tablet."""
 
@@ -120,6 +133,8 @@ class TabletStats(Message):
     key_index: KeyIndexStats = Field(default_factory=lambda: KeyIndexStats(bytes=0, mode="index"))
     partition: TabletPartition = WHOLE
     """Its partition of the table."""
+    layout: list[RowsetStats] = Field(default_factory=new_list)
+    """Its rowsets on disk, in no order."""
     quarantine: str | None = None
     """Why its rows can be neither read nor written: a file is damaged. The counts above are then 0."""
 

@@ -12,6 +12,7 @@ from ...schemas.description import (
     DamagedFile,
     Health,
     KeyIndexStats,
+    RowsetStats,
     TableDescription,
     TableStats,
     TableStore,
@@ -52,7 +53,11 @@ def described(table: Table, store_uuid: str, server: str | None) -> TableDescrip
 
 def table_stats(table: Table) -> TableStats:
     version = table.version
-    tablets = [tablet_stats(tablet) for tablet in version.tablets if tablet.elsewhere is None]
+    tablets = [
+        tablet_stats(tablet).model_copy(update={"layout": _layout(tablet.version)})
+        for tablet in version.tablets
+        if tablet.elsewhere is None
+    ]
     versions = [tablet.version for tablet in version.tablets]
     return TableStats(
         name=table.name,
@@ -122,7 +127,7 @@ def damaged_files(found: Iterable[Damage], manifest: Manifest, tablets: Iterable
 
 
 def tablet_stats(tablet: Tablet) -> TabletStats:
-    """Return the state of a tablet that is here."""
+    """Return the state of a tablet that is here, without its layout."""
     version = tablet.version
     files = [file for rowset in version.on_disk for file in rowset.deltas.files]
     return TabletStats(
@@ -141,6 +146,23 @@ def tablet_stats(tablet: Tablet) -> TabletStats:
         partition=tablet.partition,
         quarantine=tablet.quarantine.message if tablet.quarantine else None,
     )
+
+
+def _layout(version: Version) -> list[RowsetStats]:
+    """Return the rowsets on disk, by the order of their keys."""
+    bounds = sorted({key for rowset in version.on_disk for key in (rowset.min_key, rowset.max_key)})
+    places = {key: place for place, key in enumerate(bounds)}
+    return [
+        RowsetStats(
+            first_key=places[rowset.min_key],
+            last_key=places[rowset.max_key],
+            rows=rowset.live.live_count,
+            bytes_on_disk=rowset.bytes_on_disk,
+            redo_bytes=sum(file.size_bytes for file in rowset.deltas.stores.redo),
+            undo_bytes=sum(file.size_bytes for file in rowset.deltas.stores.undo),
+        )
+        for rowset in version.on_disk
+    ]
 
 
 def average_height(version: Version) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import socket
 import threading
@@ -77,8 +78,20 @@ class HttpPort:
     def _caller(self, request: Request) -> Identity | None:
         if self._authentication is None:
             return None
-        given = request.headers.getlist("authorization")
+        given = list(map(as_bearer, request.headers.getlist("authorization")))
         return self._authentication.of_request(given, getattr(request.state, CERTIFICATE_NAME, None))
+
+
+def as_bearer(header: str) -> str:
+    """Return a header of authorization. That of a browser, which asks for a name and a password, has the token as the
+    password."""
+    kind, _, encoded = header.partition(" ")
+    if kind.lower() != "basic":
+        return header
+    try:
+        return f"Bearer {base64.b64decode(encoded, validate=True).decode().partition(':')[2]}"
+    except (ValueError, UnicodeDecodeError):
+        return header
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import StoreError, UnavailableError
@@ -44,15 +46,25 @@ class ServerState:
             return "failed"
 
     def metrics(self, caller: Identity | None) -> Metrics:
-        """Return what the server and its store have counted, if it is for this caller; one caller at a time.
+        """Return what the server and its store have counted, if it is for this caller.
 
         Raises:
             UnavailableError: the store is not open.
             PermissionDeniedError: it is not for this caller.
             StoreError: the store's error.
         """
-        server = self._server
-        if server is None or self._is_closed:
-            raise UnavailableError("the store is not open", 1.0)
-        with self._asking:
+        with self.asking() as server:
             return server.metrics(caller)
+
+    @contextmanager
+    def asking(self) -> Iterator[FlightServer]:
+        """Ask the server during the body; one caller at a time, since an answer may take a while.
+
+        Raises:
+            UnavailableError: the store is not open.
+        """
+        with self._asking:
+            server = self._server
+            if server is None or self._is_closed:
+                raise UnavailableError("the store is not open", 1.0)
+            yield server

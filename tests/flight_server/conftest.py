@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the helper modules beside this file
 
 from fake_store import FakeStore
+from http_client import Port
 from raw_session import Session
 from served import SCHEMA, Served
 
@@ -20,7 +23,9 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.security import Security
+from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.service import StoreService
 from nyala.schemas.table import TableDefinition
 
@@ -81,3 +86,24 @@ def ended(serve: Callable[..., Served]) -> Iterator[None]:
 @pytest.fixture
 def session(served: Served) -> Session:
     return Session(served.client)
+
+
+@pytest.fixture
+def port(serve: Callable[..., Served]) -> Iterator[Callable[..., Port]]:
+    """Start servers with an HTTP port."""
+    started: list[tuple[HttpPort, Any]] = []
+
+    def start(options: ServeOptions | None = None, context: ssl.SSLContext | None = None) -> Port:
+        security = Security(options) if options else None
+        http = HttpPort("127.0.0.1", 0, security)
+        store = open_real()
+        started.append((http, store))
+        store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
+        served = serve(store, None, security)
+        http.state.serves(served.server)
+        return Port(served, http, context)
+
+    yield start
+    for http, store in started:
+        http.stop()
+        store.close()

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,82 +22,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from conftest import open_real
+from http_client import Port, ask, of, values_of
 from prometheus_client.openmetrics import parser as openmetrics
-from prometheus_client.parser import text_string_to_metric_families
-from served import SCHEMA, Served
+from served import SCHEMA
 
 import nyala
 from nyala.flight_server.http import connections
 from nyala.flight_server.http.connections import name_in
 from nyala.flight_server.http.port import HttpPort
-from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.table import TableDefinition
 from tests.doubles.certificates import Authority
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
-Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-class Port:
-    """A server in this process with an HTTP port, and a client of that."""
-
-    def __init__(self, served: Served, http: HttpPort, context: ssl.SSLContext | None = None) -> None:
-        self.served, self.http, self.context = served, http, context
-
-    def ask(self, path: str, token: str | None = None, **headers: str) -> tuple[int, str]:
-        """Return the status and the text of a page."""
-        shown = {"authorization": f"Bearer {token}"} if token is not None else {}
-        return ask(self.http.url + path, {**shown, **headers}, self.context)
-
-    def values(self, token: str | None = None) -> Values:
-        status, text = self.ask("/metrics", token)
-        assert status == 200, text
-        return values_of(text)
-
-
-def ask(url: str, headers: dict[str, str] | None = None, context: ssl.SSLContext | None = None) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers or {}), None, 20, context=context
-        ) as got:
-            return got.status, got.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def values_of(text: str) -> Values:
-    families = text_string_to_metric_families(text)
-    return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
-
-
-def of(values: Values, name: str, **labels: str) -> float:
-    return values[name, frozenset(labels.items())]
-
-
-@pytest.fixture
-def port(serve: Callable[..., Served]) -> Iterator[Callable[..., Port]]:
-    """Start servers with an HTTP port."""
-    started: list[tuple[HttpPort, Any]] = []
-
-    def start(options: ServeOptions | None = None, context: ssl.SSLContext | None = None) -> Port:
-        security = Security(options) if options else None
-        http = HttpPort("127.0.0.1", 0, security)
-        store = open_real()
-        started.append((http, store))
-        store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
-        served = serve(store, None, security)
-        http.state.serves(served.server)
-        return Port(served, http, context)
-
-    yield start
-    for http, store in started:
-        http.stop()
-        store.close()
 
 
 def test_a_server_lives_before_it_is_ready() -> None:

@@ -1,0 +1,58 @@
+"""The picture of a tablet: each rowset on disk by its key range and its size, as Kudu draws them.
+
+From left to right are keys: the first and last keys of all rowsets, in order and evenly spaced. The area of a rowset is
+not its size, its height is. Rowsets whose key ranges overlap are drawn above one another: the more there are, the more
+a look-up without an index would search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....schemas.description import RowsetStats
+from .html import Element, tag
+
+_WIDTH, _HEIGHT_MIN, _HEIGHT_MAX = 1000, 6, 60
+_GAP = 2
+
+
+def tablet_picture(rowsets: Sequence[RowsetStats], about: str) -> Element:
+    """Return the rowsets of a tablet as SVG; ``about`` describes it for those who do not see it."""
+    steps = max((rowset.last_key + 1 for rowset in rowsets), default=1)
+    largest = max((rowset.bytes_on_disk for rowset in rowsets), default=1) or 1
+    layers: list[list[RowsetStats]] = []
+    for rowset in sorted(rowsets, key=lambda each: (each.first_key, each.last_key)):
+        layer = next((each for each in layers if each[-1].last_key < rowset.first_key), None)
+        if layer is None:
+            layers.append([rowset])
+        else:
+            layer.append(rowset)
+    bars: list[Element] = []
+    top = _GAP
+    for layer in layers:
+        heights = [_height(rowset.bytes_on_disk, largest) for rowset in layer]
+        bottom = top + max(heights)
+        for rowset, height in zip(layer, heights, strict=True):
+            left = _WIDTH * rowset.first_key / steps
+            width = max(_WIDTH * (rowset.last_key + 1 - rowset.first_key) / steps - 1, 1)
+            bars += _bar(rowset, left, bottom, width, height)
+        top = bottom + _GAP
+    return tag("svg", tag("title", about), *bars, viewBox=f"0 0 {_WIDTH} {top:g}", role="img")
+
+
+def _height(size: int, largest: int) -> float:
+    return _HEIGHT_MIN + (_HEIGHT_MAX - _HEIGHT_MIN) * size / largest
+
+
+def _bar(rowset: RowsetStats, left: float, bottom: float, width: float, height: float) -> list[Element]:
+    """Return columns, changes and old values of a rowset above one another, in proportion."""
+    base = rowset.bytes_on_disk - rowset.redo_bytes - rowset.undo_bytes
+    text = f"{rowset.rows:,} rows, {rowset.bytes_on_disk:,} bytes, {rowset.redo_bytes:,} of them changes"
+    bars: list[Element] = []
+    for part, size in (("base", base), ("redo", rowset.redo_bytes), ("undo", rowset.undo_bytes)):
+        share = height * size / max(rowset.bytes_on_disk, 1)
+        if share:
+            bottom -= share
+            place = {"x": f"{left:.1f}", "y": f"{bottom:.1f}", "width": f"{width:.1f}", "height": f"{share:.1f}"}
+            bars.append(tag("rect", tag("title", text), class_=part, **place))
+    return bars

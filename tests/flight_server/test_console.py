@@ -1,0 +1,175 @@
+"""The console: its pages show what is there, to those who may see it, and change nothing."""
+
+from __future__ import annotations
+
+import base64
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+from http_client import Port
+from served import SCHEMA
+
+import nyala
+from nyala.flight_server.http.console.html import page, tag
+from nyala.flight_server.http.console.pages import size
+from nyala.flight_server.http.console.picture import tablet_picture
+from nyala.flight_server.http.port import as_bearer
+from nyala.flight_server.security.token_file import create_token
+from nyala.flight_server.settings import ServeOptions
+from nyala.schemas.description import RowsetStats
+from nyala.schemas.grants import GrantChange, Privilege
+from nyala.schemas.partition import hash as by_hash
+
+PAGES = ("/console", "/console/table?name=homes", "/console/activity")
+NASTY = '<script>alert("1")</script> & /..'
+
+
+def tree(text: str) -> ElementTree.Element:
+    """The page as XML, which it is but for the elements without an end."""
+    body = re.sub(r"<(meta|link)([^>]*)>", r"<\1\2/>", text.removeprefix("<!doctype html>"))
+    return ElementTree.fromstring(body)
+
+
+def words(text: str) -> str:
+    return " ".join(" ".join(tree(text).itertext()).split())
+
+
+def filled(port: Port) -> None:
+    with nyala.connect(port.served.url) as db:
+        homes = db.table("homes")
+        for start in (0, 5000, 2500):
+            homes.upsert([{"id": start + number, "city": "hunter2", "price": 1.0} for number in range(3000)])
+            homes.maintain("flush")
+
+
+def test_tables_and_their_rowsets_are_shown(port: Callable[..., Port]) -> None:
+    one = port()
+    filled(one)
+    status, text = one.ask("/console")
+    assert status == 200 and "homes 8,000" in words(text)
+    status, text = one.ask("/console/table?name=homes")
+    assert status == 200 and "8,000 rows" in words(text) and "3 rowsets" in words(text)
+    assert "id int64 key" in words(text) and "hunter2" not in text
+    bars = [each for each in tree(text).iter("rect") if each.get("class") == "base"]
+    assert len(bars) == 3
+    status, text = one.ask("/console/activity")
+    assert status == 200 and re.search(r"flush\s+3\s", words(text)) and "page_cache" in words(text)
+
+
+def test_what_users_named_is_only_text(port: Callable[..., Port]) -> None:
+    one = port()
+    with nyala.connect(one.served.url) as db:
+        schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field(NASTY, pa.string())])
+        db.create_table(NASTY, schema, primary_key=["id"])
+    text = one.ask("/console")[1]
+    (link,) = [each.get("href") for each in tree(text).iter("a") if each.text == NASTY]
+    status, table = one.ask(link or "")
+    assert status == 200 and f"{NASTY} string" in words(table)
+    for shown in (text, table):
+        assert "<script" not in shown
+
+
+def test_all_text_and_attributes_are_escaped() -> None:
+    text = page(NASTY, tag("p", NASTY, title=NASTY)).decode()
+    (found,) = tree(text).iter("p")
+    assert (found.text, found.get("title")) == (NASTY, NASTY)
+
+
+def test_pages_ask_who_calls(port: Callable[..., Port], tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    token, _ = create_token(tokens, "alice")
+    one = port(ServeOptions(tokens=tokens, admins=("alice",)))
+    basic = base64.b64encode(f"anyone:{token}".encode()).decode()
+    for path in PAGES:
+        with pytest.raises(urllib.error.HTTPError, match="401") as caught:
+            urllib.request.urlopen(one.http.url + path, timeout=20)
+        assert "Basic" in caught.value.headers["www-authenticate"]
+        assert one.ask(path, authorization=f"Basic {basic[:-6]}AAAA==")[0] == 401
+        assert one.ask(path, authorization="Basic ???")[0] == 401
+        assert one.ask(path, authorization=f"Basic {basic}")[0] == one.ask(path, token)[0] == 200
+
+
+def test_pages_show_what_is_granted(port: Callable[..., Port], tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    token, _ = create_token(tokens, "bob")
+    one = port(ServeOptions(tokens=tokens))
+    assert one.ask("/console/activity", token)[0] == 403
+    assert one.ask("/console/table?name=homes", token)[0] in (403, 404)
+    status, text = one.ask("/console", token)
+    assert status == 200 and "homes" not in text
+    one.served.store.grant(GrantChange(user="bob", table="homes", privileges=[Privilege.READ]))
+    assert "homes" in one.ask("/console", token)[1]
+    assert one.ask("/console/table?name=homes", token)[0] == 200
+    assert one.ask("/console/activity", token)[0] == 403
+
+
+def test_pages_may_load_nothing_and_take_no_changes(port: Callable[..., Port]) -> None:
+    one = port()
+    for path in PAGES:
+        with urllib.request.urlopen(one.http.url + path, timeout=20) as answer:
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert answer.headers["cache-control"] == "no-store"
+        request = urllib.request.Request(one.http.url + path, b"", method="POST")
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            urllib.request.urlopen(request, timeout=20)
+
+
+def test_what_is_not_there_is_an_error(port: Callable[..., Port]) -> None:
+    one = port()
+    assert one.ask("/console/table?name=castles")[0] == 404
+    assert one.ask("/console/table")[0] == 404
+    for wrong in ("-1", "x", "1" * 30, "\u0663"):
+        assert one.ask(f"/console?first={urllib.parse.quote(wrong)}")[0] == 400
+
+
+def test_many_tablets_are_shown_in_parts(port: Callable[..., Port]) -> None:
+    one = port()
+    with nyala.connect(one.served.url) as db:
+        db.create_table("many", SCHEMA, primary_key=["id"], partition_by=[by_hash("id", buckets=120)])
+    seen: list[str] = []
+    link: str | None = "/console/table?name=many"
+    while link:
+        text = one.ask(link)[1]
+        seen += [each.text or "" for each in tree(text).iter("h3")]
+        later = [each.get("href") for each in tree(text).iter("a") if (each.text or "").startswith("Later")]
+        link = later[0] if later else None
+    assert len(seen) == len(set(seen)) == 120
+
+
+def test_rowsets_lie_above_one_another_where_they_overlap() -> None:
+    def rowset(first: int, last: int, size: int) -> RowsetStats:
+        return RowsetStats(first_key=first, last_key=last, rows=1, bytes_on_disk=size, redo_bytes=size // 4)
+
+    picture = tablet_picture([rowset(0, 3, 100), rowset(4, 5, 200), rowset(2, 5, 400)], "three")
+    pieces: list[str] = []
+    picture.write(pieces)
+    drawn = ElementTree.fromstring("".join(pieces))
+    bars = {
+        (each.get("class"), each.get("x")): float(each.get("height") or 0) + float(each.get("y") or 0)
+        for each in drawn.iter("rect")
+    }
+    assert bars["base", "0.0"] == pytest.approx(bars["base", "666.7"], abs=0.2)  # beside one another
+    assert bars["base", "333.3"] > bars["base", "0.0"]
+    heights = {
+        x: sum(float(each.get("height") or 0) for each in drawn.iter("rect") if each.get("x") == x)
+        for x in ("0.0", "666.7", "333.3")
+    }
+    assert heights["0.0"] < heights["666.7"] < heights["333.3"]
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5.0 TiB")])
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_the_password_of_a_browser_is_the_token() -> None:
+    assert as_bearer("Basic " + base64.b64encode(b"me:nyala_x:y").decode()) == "Bearer nyala_x:y"
+    assert as_bearer("Bearer nyala_x") == "Bearer nyala_x"
+    assert as_bearer("Basic ???") == "Basic ???"
