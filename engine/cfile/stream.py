@@ -27,6 +27,7 @@ from .zone_map import ZoneMap
 
 OFTEN = 256
 """Rows read one by one from a page until its mini-blocks are decompressed for good: four times as many as it has."""
+_RESTORED = frozenset({"prefix", "fsst"})
 _ONE_BY_ONE = 256
 """More rows of a page at once do not count: they may be a pass over the table."""
 
@@ -68,6 +69,7 @@ class StreamReader:
         self._asked = [0] * self.page_count
         """Rows read one by one from each page, and half of OFTEN for each time that all were read at once; approximate,
         and counted anew after a while."""
+        self._has_restored = not _RESTORED.isdisjoint(entry.encodings)
         self._zone_maps: list[ZoneMap] | None = None
         self._dictionary: BytesVector | None = None
         self._longest: int | None = None
@@ -129,7 +131,12 @@ class StreamReader:
         for number, page in zip(numbers, kept, strict=True):
             count = entries[number].row_count
             start, stop = max(first - row, 0), min(last - row, count)
-            found.append((page or self.page(number, is_taken_whole=stop - start == count), start, stop))
+            is_whole = stop - start == count
+            if page is None:
+                page = self.page(number, is_taken_whole=is_whole)
+            elif is_whole and self._has_restored:
+                page = self._read_whole(number, page)
+            found.append((page, start, stop))
             row += count
         return found
 
@@ -150,7 +157,11 @@ class StreamReader:
         address = self._image.file_id, self.entry.pages[number].offset
         load_once = partial(self._load_page, number, is_kept=False) if is_taken_whole else None
         page = self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
-        if is_taken_whole and page.is_restored:
+        return self._read_whole(number, page) if is_taken_whole and self._has_restored else page
+
+    def _read_whole(self, number: int, page: Page) -> Page:
+        """Count one more reading of all of a page; return the page to use."""
+        if page.is_restored:
             self._asked[number] += OFTEN // 2
             if self._asked[number] >= OFTEN:
                 return self.loosen(number, page)

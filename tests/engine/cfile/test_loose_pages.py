@@ -101,6 +101,13 @@ def test_strings_that_are_read_as_a_whole_again_become_plain(encoding: str) -> N
 
 
 @pytest.mark.parametrize("encoding", ["prefix", "fsst"])
+def test_so_do_those_of_a_scan(encoding: str) -> None:
+    stream = stream_of(texts(), PhysicalType.BYTES, encoding, PageCache())
+    names = [[page.codec.name for page, _, _ in stream.parts(0, ROWS - 1)] for _ in range(3)]
+    assert names == [[encoding, encoding], ["plain", encoding], ["plain", encoding]], "the last page is not taken whole"
+
+
+@pytest.mark.parametrize("encoding", ["prefix", "fsst"])
 def test_strings_stay_as_they_are_where_plain_ones_have_no_room(encoding: str) -> None:
     cache = PageCache(60_000)
     stream = stream_of(texts(), PhysicalType.BYTES, encoding, cache)
