@@ -379,9 +379,8 @@ def test_one_port_shows_all_processes_of_a_store(tmp_path: Path) -> None:
         assert sum(rows) == 100 and all(rows)
         assert of(values, "process_resident_memory_bytes", process="") > 1 << 20
         assert ask(served.http + "/readyz") == (200, '{"status":"ready"}')
-        (child,) = subprocess.run(
-            ["pgrep", "-P", str(served.process.pid), "-n"], capture_output=True, text=True, check=True
-        ).stdout.split()
+        tasks = Path(f"/proc/{served.process.pid}/task").glob("*/children")
+        child = next(number for task in tasks for number in task.read_text().split())
         os.kill(int(child), signal.SIGSTOP)
         os.kill(int(child), signal.SIGKILL)
         deadline = time.monotonic() + 20
