@@ -276,8 +276,9 @@ def test_metrics_are_read_while_rows_are_written(port: Callable[..., Port]) -> N
     threads = [threading.Thread(target=write) for _ in range(3)]
     for thread in threads:
         thread.start()
-    counts = []
-    for _ in range(10):
+    counts: list[float] = []
+    deadline = time.monotonic() + 20
+    while len(counts) < 10 or (counts[-1] == counts[0] and time.monotonic() < deadline):
         values = one.values()
         counts.append(values.get(("nyala_written_rows_total", frozenset()), 0.0))
         for (name, labels), value in values.items():
