@@ -20,9 +20,15 @@ def execute(store: StoreService, table: str, kind: StatementKind, how: Statement
     """Execute a statement with the fields ``parts``.
 
     Raises:
+        TypeError: ``how`` has an unknown option; nothing was applied.
         RowErrors: a row was rejected; nothing was applied.
         StoreError: nothing was applied.
     """
+    if unknown := how.keys() - StatementHow.__annotations__:
+        raise TypeError(
+            f"got an unexpected keyword argument {min(unknown)!r}: a statement takes its condition as `where`, and "
+            f"the options {', '.join(StatementHow.__annotations__)}"
+        )
     durability, writer, seq = how.get("durability"), how.get("writer"), how.get("seq")
     statement = built(
         Statement,

@@ -57,6 +57,22 @@ def rows(table: Table, **how: Any) -> list[dict[str, Any]]:
     return table.scan(ordered=True, **how).to_arrow().to_pylist()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        lambda table: table.update_where({"n": 2}, filter="id < 3"),
+        lambda table: table.delete_where("id < 3", filters="id < 2"),
+        lambda table: table.restore(1, dry_run=True),
+    ],
+)
+def test_an_unknown_option_changes_nothing(table: Table, statement: Callable[[Table], object]) -> None:
+    """A condition under another name is no condition: it would change all rows."""
+    before = rows(table)
+    with pytest.raises(TypeError, match="unexpected keyword argument '(filter|filters|dry_run)'.*`where`"):
+        statement(table)
+    assert rows(table) == before
+
+
 def commits(table: Table, since: int) -> list[int]:
     return sorted(set(table.changes(since, every=True).to_arrow()["_timestamp"].to_pylist()))
 
