@@ -97,6 +97,9 @@ class StoreOptions(Message, frozen=True, extra="forbid"):
     disk_reserve_bytes: NonNegativeInt = 512 * MIB
     """Disk space reserved for the log and for flushes. Transactions, imports, pins, outside compactions and arriving
     moves do not use it."""
+    disk_low_bytes: int | None = Field(default=None, ge=0)
+    """With less free on the disk, writes get ``STORAGE_FULL``, until there is room again. None: a hundredth of the
+    disk, at most 256 MiB."""
     key_index_bytes: NonNegativeInt = 256 * MIB
     """Key indexes of all tablets, about 21 bytes a key (17 to 26). Rowsets that do not fit are searched with their
     Bloom filters; 0 disables the index. MemRowSets have their own indexes, which count as memory stores."""
@@ -186,6 +189,7 @@ class StoreOptionsDict(TypedDict, total=False):
     pinned_bytes: int
     peer_unfinished_share: float
     disk_reserve_bytes: int
+    disk_low_bytes: int | None
     key_index_bytes: int
     wal_segment_bytes: int
     wal_queue_bytes: int

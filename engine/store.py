@@ -152,7 +152,7 @@ class Store:
         )
         self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=release_unused)
         self._gate = MemoryGate(
-            options, self._catalog.tablets, maintained=self._maintained_tablets, flush=self._maintenance.notify
+            options, self._fs, self._catalog.tablets, self._maintained_tablets, flush=self._maintenance.notify
         )
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
         self._room = Room(self._fs, options)

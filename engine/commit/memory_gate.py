@@ -19,8 +19,10 @@ from typing import TypeVar
 
 from ...schemas.description import MemoryStats
 from ...schemas.errors import UnavailableError
+from ..fs.filesystem import FileSystem
 from ..options import StoreOptions
 from ..tablet.tablet import Tablet
+from .low_water import LowWater
 
 TABLET_BYTES_MAX = 1 << 30
 """A column of a memory store holds less than 2 GiB; this keeps a tablet's stores well below."""
@@ -49,11 +51,13 @@ class MemoryGate:
     def __init__(
         self,
         options: StoreOptions,
+        fs: FileSystem,
         tablets: Callable[[], list[Tablet]],
         maintained: Callable[[], list[Tablet]],
         flush: Callable[[], object],
     ) -> None:
-        """``maintained`` are the ``tablets`` that ``flush`` requests flushes of."""
+        """``maintained`` are the ``tablets`` that ``flush`` requests flushes of, to the disk of ``fs``."""
+        self._disk = LowWater(fs, options.disk_low_bytes)
         self._is_on = options.maintenance == "on"
         self._hard = options.memory_bytes
         self._soft = int(options.memory_bytes * options.memory_soft_share)
@@ -98,6 +102,7 @@ class MemoryGate:
         """Admit a batch. It counts until the body ends: by then it is in the memory stores.
 
         Raises:
+            StorageFullError: the disk is nearly full.
             UnavailableError: memory is at its hard limit; ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
@@ -122,9 +127,11 @@ class MemoryGate:
         """Admit a large amount if all of it fits below the hard limit; it counts until the place is left.
 
         Raises:
+            StorageFullError: the disk is nearly full.
             UnavailableError: it does not fit. Flushes were requested; ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
+            self._disk.check()
             self._in_flight += size_bytes
             fullness = self._fullness()
             if fullness.whole >= 1:
@@ -148,6 +155,7 @@ class MemoryGate:
     def _admit(self, size_bytes: int) -> None:
         if self._is_counted(size_bytes):
             return
+        self._disk.check()
         fullness = self._fullness()
         if fullness.relieved > 0:
             self._flush()
@@ -159,7 +167,8 @@ class MemoryGate:
 
     def _is_counted(self, size_bytes: int) -> bool:
         """Whether a batch may be admitted without a measurement."""
-        return not self._is_over_soft and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8)
+        is_measured = self._is_over_soft or self._disk.is_low
+        return not is_measured and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8)
 
     def _throttle(self, fullness: float) -> None:
         """Wait for a flush, or for a time that grows as memory exceeds the soft limit."""

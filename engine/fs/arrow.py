@@ -114,6 +114,9 @@ class ArrowFileSystem:
     def free_bytes(self, path: str) -> int:
         return _FREE_BYTES
 
+    def total_bytes(self, path: str) -> int:
+        return _FREE_BYTES
+
     def _info(self, path: str) -> arrow_fs.FileInfo:
         return self._inner.get_file_info(self._locate(path))
 

@@ -164,6 +164,10 @@ class FileSystem(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """Return the size of the disk."""
+        ...
+
 
 def views_of(pieces: Iterable[BytesLike]) -> list[memoryview]:
     """Return each piece that is not empty as a view of single bytes; pieces must be contiguous."""

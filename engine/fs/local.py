@@ -161,6 +161,10 @@ class LocalFileSystem:
         state = os.statvfs(self._locate(path))
         return state.f_bavail * state.f_frsize
 
+    def total_bytes(self, path: str) -> int:
+        state = os.statvfs(self._locate(path))
+        return state.f_blocks * state.f_frsize
+
     def _locate(self, path: str) -> str:
         return os.path.join(self.root, clean_path(path)) if path else self.root
 

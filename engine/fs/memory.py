@@ -154,6 +154,11 @@ class MemoryFileSystem:
             self._check_power()
             return max(0, self.capacity_bytes - self._used_bytes)
 
+    def total_bytes(self, path: str) -> int:
+        with self._mutex:
+            self._check_power()
+            return self.capacity_bytes
+
     def crash_image(self, random: Random) -> MemoryFileSystem:
         """Return a fresh disk that holds one legal state after the power fails now; this one is left alone."""
         with self._mutex:

@@ -54,6 +54,9 @@ class DirectoryFileSystem:
     def free_bytes(self, path: str) -> int:
         return self._inner.free_bytes(self._locate(path))
 
+    def total_bytes(self, path: str) -> int:
+        return self._inner.total_bytes(self._locate(path))
+
     def _locate(self, path: str) -> str:
         cleaned = clean_path(path)
         return join(self._directory, cleaned) if cleaned else self._directory

@@ -68,7 +68,7 @@ def rows(table: Table, **how: Any) -> list[dict[str, Any]]:
 def test_an_unknown_option_changes_nothing(table: Table, statement: Callable[[Table], object]) -> None:
     """A condition under another name is no condition: it would change all rows."""
     before = rows(table)
-    with pytest.raises(TypeError, match="unexpected keyword argument '(filter|filters|dry_run)'.*`where`"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument '(filter|filters|dry_run)'.*`where`"):
         statement(table)
     assert rows(table) == before
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CONTENT = frozenset({"pread", "read_into", "view"})
 """The calls that return bytes of a file."""
-READS = CONTENT | {"open", "check", "list", "exists", "size", "free_bytes"}
+READS = CONTENT | {"open", "check", "list", "exists", "size", "free_bytes", "total_bytes"}
 WRITES = frozenset({"append", "pwrite"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
 NAMES = frozenset({"create", "rename", "link", "unlink", "make_directory", "remove_directory", "lock"})
@@ -121,6 +121,10 @@ class FaultyFileSystem:
     def free_bytes(self, path: str) -> int:
         self.check("free_bytes", path)
         return self.inner.free_bytes(path)
+
+    def total_bytes(self, path: str) -> int:
+        self.check("total_bytes", path)
+        return self.inner.total_bytes(path)
 
     def check(self, call: str, path: str) -> None:
         """Count the call, and raise the error of a matching rule."""

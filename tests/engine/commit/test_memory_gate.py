@@ -9,6 +9,7 @@ import pytest
 
 from nyala.engine.commit import memory_gate as module
 from nyala.engine.commit.memory_gate import MemoryGate, patiently
+from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.schemas.description import MemoryStats
 from nyala.schemas.errors import UnavailableError
@@ -44,7 +45,7 @@ class Tablets:
             memory_soft_share=0.5,
             memory_throttle_seconds=seconds,
         )
-        return MemoryGate(options, lambda: self.parts, self.maintained, self.flush)  # pyright: ignore[reportArgumentType]
+        return MemoryGate(options, MemoryFileSystem(), lambda: self.parts, self.maintained, self.flush)  # pyright: ignore[reportArgumentType]
 
     def maintained(self) -> list[Part]:
         return self.parts

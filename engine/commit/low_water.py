@@ -1,0 +1,45 @@
+"""LowWater: refuses writes while the disk is nearly full, so that what is in memory still finds room on it."""
+
+from __future__ import annotations
+
+from ...schemas.errors import StorageFullError
+from ..fs.filesystem import FileSystem
+
+_PARTS, _MOST_BYTES = 100, 256 << 20
+"""The mark of a store that is given none: a hundredth of the disk, at most so much."""
+
+
+class LowWater:
+    """The mark of one store's disk. Measured when memory is; below it, before every write, so that writes continue as
+    soon as there is room again."""
+
+    def __init__(self, fs: FileSystem, mark_bytes: int | None) -> None:
+        self._fs = fs
+        self._given = mark_bytes
+        self.is_low = False
+        """Whether the disk was below its mark when it was last measured."""
+        self._measure()
+
+    def check(self) -> None:
+        """Measure the disk.
+
+        Raises:
+            StorageFullError: it is below its mark.
+        """
+        free, mark = self._measure()
+        if self.is_low:
+            raise StorageFullError(
+                f"the disk has {free:,} bytes left, and writes stop at {mark:,} (disk_low_bytes): free some; reads "
+                "continue, and so do writes as soon as there is room"
+            )
+
+    def _measure(self) -> tuple[int, int]:
+        """Return the bytes that are free, and the mark."""
+        try:
+            free, mark = self._fs.free_bytes(""), self._given
+            if mark is None:
+                mark = min(self._fs.total_bytes("") // _PARTS, _MOST_BYTES)
+        except OSError:  # a disk that does not tell fails the write itself, if it is broken
+            free = mark = 0
+        self.is_low = free < mark
+        return free, mark
