@@ -6,7 +6,7 @@ carry. They are kept until all parts were read, the client releases them, or nob
 
 Planned scans are in memory only, and bounded: when flushes and compactions have replaced more rows and files than the
 store may keep for them, the least recently used scan is forgotten. A ticket of a forgotten scan still reads at its
-snapshot, as far as the table's history goes.
+snapshot, as far as the table's history goes. So does one whose table or columns have other names now.
 """
 
 from __future__ import annotations

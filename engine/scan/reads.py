@@ -73,10 +73,19 @@ class Reads:
                 return self._stream(spec, version, request, wanted.tablets, versions)
 
     def _planned_stream(self, spec: ScanSpec, planned: PlannedScan) -> ScanStream | None:
-        """Start a part of a planned scan from what was kept for it; None if the plan did not have it."""
-        version, moments = planned.version, (planned.snapshot, planned.changes)
-        request = self._request(spec, planned.table, version, *moments)
-        tablets = scanning.wanted_tablets(spec, planned.table, version, request).tablets
+        """Start a part of a planned scan from what was kept for it; None if the plan did not have it.
+
+        Tickets are not signed, and who may read what was decided by the names of today. So the table and the columns
+        that are read must still be those of the plan.
+        """
+        table, version = self._table(spec.table), planned.version
+        if table is not planned.table:
+            return None
+        request = self._request(spec, table, version, planned.snapshot, planned.changes)
+        now = table.version.schema.by_name
+        if any(column.name not in now or now[column.name].id != column.id for column in request.columns_read):
+            return None
+        tablets = scanning.wanted_tablets(spec, table, version, request).tablets
         versions = planned.versions_of(tablets)
         return None if versions is None else self._stream(spec, version, request, tablets, versions)
 

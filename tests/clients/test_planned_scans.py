@@ -168,12 +168,31 @@ def test_changes_that_were_planned_are_kept(aged: Aged) -> None:
         assert endpoints(told, client) == list(range(10))
 
 
-def test_a_planned_scan_is_read_as_it_was_whatever_is_altered(aged: Aged) -> None:
+def test_a_planned_scan_is_read_as_it_was_whatever_comes(aged: Aged) -> None:
     with fl.connect(aged.url) as client:
-        told = info(client, {})
-        aged.table.alter().drop_column("v").add_column("v", "string").rename_column("s", "r").rename("u").apply()
-        aged.db.table("u").upsert({"id": range(1000), "v": ["new"] * 1000})
+        told = info(client, {"columns": ["id", "v"]})
+        aged.table.alter().add_column("more", "string").widen_column("v", "int64").drop_column("s").apply()
+        aged.table.upsert({"id": range(1000), "v": [1 << 40] * 1000})
+        aged.move_on()
         assert endpoints(told, client) == list(range(1000))
+
+
+ANOTHER: list[tuple[str, Any]] = [
+    ("a column that is gone", lambda table: table.alter().drop_column("v")),
+    ("another column", lambda table: table.alter().drop_column("v").add_column("v", "int32")),
+    ("names exchanged", lambda table: table.alter().rename_column("v", "w").rename_column("s", "v")),
+    ("another name of the table", lambda table: table.alter().rename("u")),
+]
+
+
+@pytest.mark.parametrize("alter", [each[1] for each in ANOTHER], ids=[each[0] for each in ANOTHER])
+def test_a_planned_scan_of_other_names_is_not_read(aged: Aged, alter: Any) -> None:
+    """Who may read it is decided by the names of today."""
+    with fl.connect(aged.url) as client:
+        told = info(client, {"columns": ["v"], "where": "id >= 0"})
+        alter(aged.table).apply()
+        with pytest.raises((nyala.ConflictError, nyala.NotFoundError)):
+            endpoints(told, client)
 
 
 def test_a_dropped_table_is_kept_for_nobody(aged: Aged) -> None:
