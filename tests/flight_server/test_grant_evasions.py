@@ -58,7 +58,8 @@ def test_a_lease_reads_no_other_table(guarded: Guarded) -> None:
 
 
 def test_a_lease_reads_no_column_by_an_older_name(guarded: Guarded, read: Callable[..., Any]) -> None:
-    for name, step in (("b", {"op": "rename_column", "name": "b", "to": "c"}), ("c", {"op": "drop_column", "name": "c"})):
+    steps = {"b": {"op": "rename_column", "name": "b", "to": "c"}, "c": {"op": "drop_column", "name": "c"}}
+    for name, step in steps.items():
         lease = lease_of(guarded, columns=["a"])
         guarded.admin.action("alter_table", table="t", steps=[step])
         for spec in (
