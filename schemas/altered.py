@@ -14,7 +14,7 @@ from .column import ColumnDefinition, ColumnSchema
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json
-from .names import check_column_name, check_identifier
+from .names import check_column_name, check_table_name
 from .partition_schema import UNPARTITIONED, PartitionSchema, RangePartition, RangeSplit
 from .table import TableOptions, TableSchema
 from .types import LogicalType
@@ -181,7 +181,7 @@ def _split_partition(state: TableState, step: alter.SplitPartition, limits: Limi
 
 
 def _rename_table(state: TableState, step: alter.RenameTable, limits: Limits) -> TableState:
-    check_identifier(step.to, "table", limits)
+    check_table_name(step.to, limits)
     return replace(state, name=step.to)
 
 

@@ -1,6 +1,7 @@
 """Rules for the names of tables and columns."""
 
 from .errors import InvalidArgumentError
+from .grants import ALL_TABLES
 from .limits import Limits
 
 
@@ -27,6 +28,18 @@ def check_identifier(name: object, what: str, limits: Limits) -> str:
     if "\0" in name or name != name.strip():
         raise InvalidArgumentError(f"the {what} name {name!r} contains a NUL or starts or ends with white space")
     return name
+
+
+def check_table_name(name: object, limits: Limits) -> str:
+    """Return ``name`` if it is valid for a table: an identifier that does not stand for all tables.
+
+    Raises:
+        InvalidArgumentError: it is not; the message names it.
+    """
+    checked = check_identifier(name, "table", limits)
+    if checked == ALL_TABLES:
+        raise InvalidArgumentError(f"a table cannot be named {checked!r}: in grants that stands for all tables")
+    return checked
 
 
 def check_column_name(name: object, limits: Limits) -> str:

@@ -14,7 +14,7 @@ from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import to_json
 from .message import Message, new_list
-from .names import check_column_name, check_identifier
+from .names import check_column_name, check_table_name
 from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
 from .wrapped import bare_type
@@ -214,7 +214,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
 
 
 def _check_columns(definition: TableDefinition, limits: Limits) -> None:
-    check_identifier(definition.name, "table", limits)
+    check_table_name(definition.name, limits)
     count = len(definition.columns) + (not definition.unique_key)
     if count > limits.columns:
         raise InvalidArgumentError(

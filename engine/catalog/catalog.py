@@ -13,7 +13,7 @@ from ...schemas.description import DroppedTable
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.grants import no_table
 from ...schemas.limits import Limits
-from ...schemas.names import check_identifier
+from ...schemas.names import check_table_name
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableDefinition, TableOptions, TableSchema
 from ..maintenance.op import MaintenanceOp
@@ -104,7 +104,7 @@ class Catalog:
         Raises:
             StorageFullError, UnavailableError: it could not be created.
         """
-        check_identifier(name, "table", self._limits)
+        check_table_name(name, self._limits)
         with self._lock:
             if found := self._tables.get(name):
                 return found
@@ -200,11 +200,9 @@ class Catalog:
             AlreadyPresentError: a table has the name that it would get.
             StorageFullError, UnavailableError: the manifest could not be written.
         """
-        if new_name is not None:
-            check_identifier(new_name, "table", self._limits)
         with self._lock:
             table = self._recallable(name_or_id)
-            name = table.name if new_name is None else new_name
+            name = check_table_name(table.name if new_name is None else new_name, self._limits)
             if name in self._tables:
                 raise AlreadyPresentError(
                     f"table {name!r} already exists: recall the dropped table, with the id "

@@ -104,6 +104,8 @@ class Grants:
             for privilege in sorted(entry.privileges, key=list(Privilege).index):
                 ids = entry.privileges[privilege]
                 columns = None if ids is None else [by_id[each] for each in ids if each in by_id]
+                if columns == []:
+                    continue  # all of them were dropped
                 found.append(
                     Grant(
                         user=entry.user,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...schemas.description import Health, ScanPlan, TableDescription
 from ...schemas.errors import PermissionDeniedError, StoreError
-from ...schemas.grants import ALL_TABLES, Grant, Privilege, no_table
+from ...schemas.grants import ALL_TABLES, Grant, GrantChange, Privilege, no_table
 from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
 from ...schemas.service import (
@@ -64,10 +64,14 @@ class GuardedStore(Verbs):
     @property
     def rights(self) -> Rights:
         """What the caller may do now."""
+        return self._rights_now()[1]
+
+    def _rights_now(self) -> tuple[object, Rights]:
+        """Return the version of the grants, and what the caller may do by them, or by later ones."""
         known, version = self._known, self._book.version()
         if known is None or known[0] != version:
             known = self._known = version, self._book.rights(self._caller, version)
-        return known[1]
+        return known
 
     # Actions
 
@@ -108,11 +112,18 @@ class GuardedStore(Verbs):
 
     def grants(self) -> list[Grant]:
         """See StoreService. To others than administrators: their own, and all on tables that they administer."""
-        rights = self.rights
-        found = self._store.grants()
-        if rights.is_admin:
-            return found
-        return [each for each in found if each in rights.own or rights.of(each.table).has(Privilege.ADMIN)]
+        return self._shown(self._store.grants())
+
+    def grant(self, change: GrantChange) -> list[Grant]:
+        """See StoreService. Answers what ``grants`` would show."""
+        return self._shown(super().grant(change))
+
+    def revoke(self, change: GrantChange) -> list[Grant]:
+        """See StoreService. Answers what ``grants`` would show."""
+        return self._shown(super().revoke(change))
+
+    def _shown(self, grants: list[Grant]) -> list[Grant]:
+        return list(filter(self.rights.shows, grants))
 
     def staged_parts(self, transaction: str) -> list[StagedShape]:
         """See StoreService. Of the tables that the caller sees."""
@@ -158,22 +169,23 @@ class GuardedStore(Verbs):
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. Checks all columns that the scan reads."""
-        asked = self._allowed(spec, "scan")
-        known, found = self._known, self._store.scan(asked)
+        version, rights = self._rights_now()
+        asked = self._allowed(spec, "scan", rights)
+        found = self._store.scan(asked)
 
         def check() -> None:
-            nonlocal known
-            _ = self.rights
-            if self._known is not known:
-                self._allowed(asked, "scan")
-                known = self._known
+            nonlocal version
+            newer, rights = self._rights_now()
+            if newer != version:
+                self._allowed(asked, "scan", rights)
+                version = newer
 
         marked = None if found.marked is None else _Watched(found.marked, check)
         return replace(found, batches=_Watched(found.batches, check), marked=marked)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
-        return self._store.plan(self._allowed(spec, "plan"))
+        return self._store.plan(self._allowed(spec, "plan", self.rights))
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService. It returns all columns, and so needs all."""
@@ -199,14 +211,14 @@ class GuardedStore(Verbs):
     def _check_get(self, name: str) -> None:
         self.check(self.seen(name, "get"), Privilege.READ, "get", _all_columns)
 
-    def _allowed(self, spec: ScanSpec, action: str) -> ScanSpec:
-        """Return a scan without what would show keys that the caller may not read.
+    def _allowed(self, spec: ScanSpec, action: str, rights: Rights) -> ScanSpec:
+        """Return a scan without what would show keys that a caller with these rights may not read.
 
         Raises:
             NotFoundError: the caller does not see the table.
             PermissionDeniedError: the caller may not read a column that it reads.
         """
-        table = self.seen(spec.table, action)
+        table = self._seen_by(rights, spec.table, action)
         if (readable := table.of(Privilege.READ)) is None:
             return spec
         about = self.check(table, Privilege.READ, action, lambda about: read_by_scan(spec, about))
@@ -250,7 +262,9 @@ class GuardedStore(Verbs):
 
     def seen(self, name: str, action: str) -> TableRights:
         """Return the rights on a table. Raises NotFoundError, as for a missing one, if there are none."""
-        rights = self.rights
+        return self._seen_by(self.rights, name, action)
+
+    def _seen_by(self, rights: Rights, name: str, action: str) -> TableRights:
         table = rights.of(name)
         if not table.privileges:
             self._note_denial(action, name)

@@ -54,16 +54,18 @@ class Rights:
         self.own: list[Grant] = []
         """The grants to the caller."""
         self._names: dict[int, str] = {}
-        found: dict[str, dict[Privilege, Columns]] = {}
+        everywhere: dict[Privilege, Columns] = {}
         if ADMIN_ROLE in caller.roles or caller.user in admins:
-            found[ALL_TABLES] = _ALL
+            everywhere |= _ALL
+        found: dict[str, dict[Privilege, Columns]] = {}
         for each in grants:
             if each.table_id is not None:
                 self._names[each.table_id] = each.table
             if each.user == caller.user if each.user is not None else each.role in caller.roles:
                 self.own.append(each)
-                _add(found.setdefault(each.table, {}), each)
-        self.everywhere = _whole(found.pop(ALL_TABLES, {}))
+                # Not by the name: a store may have a table "*" from before that was refused.
+                _add(everywhere if each.table_id is None else found.setdefault(each.table, {}), each)
+        self.everywhere = _whole(everywhere)
         self.is_admin = Privilege.ADMIN in self.everywhere
         self._everywhere = TableRights(ALL_TABLES, self.everywhere)
         for name, privileges in found.items():
@@ -77,6 +79,12 @@ class Rights:
     def of(self, table: str) -> TableRights:
         """Return what the caller may do with a table, whether it exists or not."""
         return self.tables.get(table, self._everywhere)
+
+    def shows(self, grant: Grant) -> bool:
+        """Whether the caller may know a grant: its own, and those on tables that it administers."""
+        if self.is_admin or grant in self.own:
+            return True
+        return grant.table_id is not None and self.of(grant.table).has(Privilege.ADMIN)
 
     def by_id(self, name: str) -> TableRights:
         """Return what the caller may do with the table of an import, a pin or a compaction: their names begin with the

@@ -38,7 +38,7 @@ class Caller:
         self.options = fl.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())], timeout=60)
         self.transaction = transaction
 
-    def action(self, name: str, **body: Any) -> Any:
+    def action(self, name: str, /, **body: Any) -> Any:
         results = self.client.do_action(fl.Action(name, json.dumps(body).encode() if body else b""), self.options)
         return next(json.loads(each.body.to_pybytes()) for each in results)
 

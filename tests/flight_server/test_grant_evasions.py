@@ -12,6 +12,7 @@ import pyarrow.flight as fl
 import pytest
 from guarded import Guarded
 
+from nyala.schemas.grants import GrantChange, Privilege
 from tests.doubles.grant_statements import ALL, OpenSession
 
 
@@ -77,3 +78,74 @@ def test_a_lease_reads_what_it_did_if_nothing_has_another_name(guarded: Guarded)
     lease = lease_of(guarded, columns=["a"])
     guarded.admin.action("alter_table", table="t", steps=[{"op": "add_column", "name": "more", "type": "int64"}])
     assert guarded.user.scan(columns=["a"], **lease).num_rows == 10
+
+
+# A table with the name of all tables
+
+
+def test_no_table_has_the_name_of_all_tables(guarded: Guarded) -> None:
+    guarded.store.grant(GrantChange(user="alice", table="*", privileges=[Privilege.ALTER]))
+    guarded.set_grants({"admin": frozenset()}, "mine")
+    rename = {"op": "rename", "to": "*"}
+    guarded.make_table("gone")
+    guarded.user.action("drop_table", table="gone", keep_seconds=100)
+    column = {"name": "k", "type": "int64", "nullable": False}
+    for name, body in (
+        ("alter_table", {"table": "mine", "steps": [rename]}),
+        ("create_table", {"name": "*", "columns": [column], "primary_key": ["k"]}),
+        ("recall_table", {"table": "gone", "new_name": "*"}),
+    ):
+        with pytest.raises(fl.FlightError, match="a table cannot be named"):
+            guarded.user.action(name, **body)
+    with pytest.raises(fl.FlightError, match="no grant to read"):
+        guarded.user.scan()
+
+
+def test_grants_on_an_older_table_of_that_name_are_on_it_alone(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nyala.schemas.altered.check_table_name", lambda *_: None)
+    guarded.set_grants({"admin": frozenset()}, "mine")
+    guarded.admin.action("alter_table", table="mine", steps=[{"op": "rename", "to": "*"}])
+    guarded.store.grant(GrantChange(user="bob", table="*", privileges=[Privilege.READ]))
+    with pytest.raises(fl.FlightUnauthorizedError, match="no grant to read on columns 'b', 'k' of table 't'"):
+        guarded.user.scan()
+    with pytest.raises(fl.FlightUnauthorizedError, match="on all tables"):
+        guarded.user.action("grant", user="alice", table="*", privileges=["read"])
+    assert {each["user"] for each in guarded.user.action("grants")["grants"]} == {"alice"}
+    assert guarded.user.scan(table="*").num_rows == 10
+
+
+# What answers tell
+
+
+def test_who_changes_grants_learns_only_of_those_on_its_tables(guarded: Guarded) -> None:
+    guarded.set_grants({"admin": frozenset()}, "mine")
+    guarded.set_grants({"read": frozenset("a")}, user="carol")
+    change = {"user": "carol", "table": "mine", "privileges": ["read"]}
+    assert [each["table"] for each in guarded.user.action("grant", **change)["grants"]] == ["mine"]
+    assert guarded.user.action("revoke", **change)["grants"] == []
+    assert [each["table"] for each in guarded.admin.action("revoke", **change)["grants"]] == ["t"]
+
+
+def test_grants_on_columns_that_are_gone_show_nothing(guarded: Guarded) -> None:
+    guarded.admin.action("alter_table", table="t", steps=[{"op": "drop_column", "name": "a"}])
+    with pytest.raises(fl.FlightError, match="there is no table 't'; the tables are: mine"):
+        guarded.user.scan(aggregate={"n": ["*", "count"]})
+    assert [each["table"] for each in guarded.user.action("grants")["grants"]] == ["mine"]
+
+
+def test_a_grant_that_ends_while_a_scan_begins(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another request of the same user may learn of it first."""
+    described = guarded.store.describe_table
+
+    def meanwhile(name: str) -> Any:
+        monkeypatch.undo()
+        about = described(name)
+        guarded.set_grants({})
+        assert guarded.user.action("tables")["tables"] == ["mine"]
+        return about
+
+    monkeypatch.setattr(guarded.store, "describe_table", meanwhile)
+    with pytest.raises(fl.FlightError, match="there is no table 't'"):
+        guarded.user.scan(columns=["a"])
