@@ -84,7 +84,7 @@ def test_rotation(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = AuditLog(path, 4096, 3)
     for number in range(200):
-        log.note("alice", "scan", "denied", table=f"t{number}")
+        log.note("alice", "alter_table", "ok", table=f"t{number}")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["audit.log", "audit.log.1", "audit.log.2"]
     assert all(each.stat().st_size <= 4096 for each in tmp_path.iterdir())
     kept = [each["table"] for name in (".2", ".1", "") for each in entries(tmp_path / f"audit.log{name}")]
@@ -92,8 +92,76 @@ def test_rotation(tmp_path: Path) -> None:
     log.close()
     log = AuditLog(path, 4096, 1)
     for _ in range(100):
-        log.note("a\nb", "scan", "denied")
+        log.note("a\nb", "alter_table", "ok")
     assert path.stat().st_size <= 4096 and {each["user"] for each in entries(path)} == {"a\nb"}
+    log.close()
+
+
+def test_nobody_pushes_the_entries_of_others_out(guarded: Guarded) -> None:
+    before = len(entries(guarded.audit))
+    for number in range(200):
+        with suppress(Exception):
+            guarded.user.scan(table=f"{number}" * 100_000)
+        with suppress(Exception):
+            guarded.user.scan(table="hidden")
+    size = guarded.audit.stat().st_size
+    found = entries(guarded.audit)[before:]
+    assert len(found) == 65 and size < 65 * 1000 and found[1]["table"] == "hidden"
+    assert {len(each.get("table", "")) for each in found} == {259, len("hidden"), 0}
+
+
+def test_what_fails_again_is_counted(tmp_path: Path) -> None:
+    path, seconds = tmp_path / "audit.log", 0.0
+    log = AuditLog(path, 1 << 20, 3, seconds=lambda: seconds)
+    for table in ("t", "t", "u", "t"):
+        log.note("alice", "scan", "denied", table=table)
+    log.note("bob", "scan", "denied", table="t")
+    log.note("alice", "release_pin", "NOT_FOUND", id="7-1")
+    seconds = 61
+    log.note("alice", "scan", "denied", table="t")
+    log.note("alice", "scan", "denied", table="t")
+    log.close()
+    first, second = ["t", "u", "t", None], ["t", "t", "t"]
+    assert [each.get("table") for each in entries(path)] == first + second
+    assert [each.get("repeated") for each in entries(path)] == [None] * 4 + [2, None, 1]
+
+
+def test_a_rotation_that_fails_takes_no_old_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit.log"
+    log = AuditLog(path, 200, 4)
+
+    def fill(count: int) -> None:
+        for number in range(count):
+            log.note("alice", "alter_table", "ok", table=f"t{number}")
+
+    fill(10)
+    kept = {each.name: each.read_text() for each in tmp_path.iterdir()}
+    assert len(kept) == 4
+    opened, replace = os.open, Path.replace
+
+    def none_free(*_: Any, **__: Any) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", none_free)
+    fill(20)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == kept
+    assert "Too many open files" in log.failure
+    monkeypatch.setattr(os, "open", opened)
+
+    def not_the_last(self: Path, target: Path) -> Path:
+        if target == path:
+            raise OSError(13, "Permission denied")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", not_the_last)
+    fill(20)
+    monkeypatch.setattr(Path, "replace", replace)
+    assert {kept[name] for name in ("audit.log", "audit.log.1", "audit.log.2")} <= {
+        each.read_text() for each in tmp_path.iterdir()
+    }
+    log.note("alice", "alter_table", "ok", table="last")
+    (last,) = entries(path)
+    assert last["table"] == "last" and last["lost_before"] == 40 and not log.failure
     log.close()
 
 
