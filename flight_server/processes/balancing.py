@@ -78,8 +78,9 @@ def moves(placed: Tablets, kept: Sequence[str]) -> list[Move]:
     totals = {name: sum(len(found[name]) for found in placed.values()) for name in kept}
     tables = [_Table(table, found, totals) for table, found in placed.items()]
     planned = [move for table in tables for move in table.emptied()]
-    while step := next(filter(None, (table.step() for table in tables)), None):
-        planned.append(step)
+    for is_last in (False, True):  # the totals are known when each table is even
+        while step := next(filter(None, (table.step(is_last) for table in tables)), None):
+            planned.append(step)
     return planned
 
 
@@ -97,13 +98,13 @@ class _Table:
         gone = [process for process in self._movable if process not in self._totals]
         return [self._move(process, self._emptiest()) for process in gone for _ in list(self._movable[process])]
 
-    def step(self) -> Move | None:
-        """Move a tablet that was not moved before, if that makes things more even."""
+    def step(self, for_totals: bool) -> Move | None:
+        """Move a tablet that was not moved before, if that makes the table or, with ``for_totals``, all more even."""
         sources = [process for process in self._counts if self._movable[process]]
         target = self._emptiest()
         for source in sorted(sources, key=lambda process: (-self._counts[process], -self._totals[process])):
             gap = self._counts[source] - self._counts[target]
-            if gap > 1 or (gap == 1 and self._totals[source] - self._totals[target] > 1):
+            if gap > 1 or (for_totals and gap == 1 and self._totals[source] - self._totals[target] > 1):
                 return self._move(source, target)
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nyala.flight_server.processes.balancing import Tablets, moves
@@ -11,6 +11,7 @@ NAMES = ["p0", "p1", "p2", "p3"]
 counts = st.lists(st.integers(0, 9), min_size=len(NAMES), max_size=len(NAMES))
 
 
+@example([[0, 0, 1, 6], [0, 0, 0, 3], [0, 0, 3, 1]], 4)
 @given(st.lists(counts, max_size=6), st.integers(1, len(NAMES)))
 def test_evenly_and_with_few_moves(tables: list[list[int]], kept_count: int) -> None:
     kept = NAMES[:kept_count]
@@ -33,9 +34,10 @@ def test_evenly_and_with_few_moves(tables: list[list[int]], kept_count: int) -> 
     for table, found in after.items():
         assert max(found) - min(found) <= 1
         before = [len(placed[table][name]) for name in NAMES]
-        low = sum(before) // kept_count
+        low, high = sum(before) // kept_count, -(-sum(before) // kept_count)
         off = sum(before[kept_count:])
-        needed = max(off, sum(max(0, low - count) for count in before[:kept_count]))
+        lacking = sum(max(0, low - count) for count in before[:kept_count])
+        needed = max(lacking, off + sum(max(0, count - high) for count in before[:kept_count]))
         mine = sum(move[0] == table for move in planned)
         assert needed <= mine <= needed + kept_count  # the rest evens out what all tables have together
 
