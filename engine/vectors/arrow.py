@@ -150,8 +150,8 @@ def _fixed_to_arrow(vector: FixedVector, arrow_type: pa.DataType) -> pa.Array:
 def _bytes_to_arrow(vector: BytesVector, arrow_type: pa.DataType) -> pa.Array:
     offsets, data = vector.offsets, vector.data
     first, last = int(offsets[0]), int(offsets[-1])
-    if first:
-        offsets, data = offsets - first, data[first:last]
+    # Exactly these bytes: a message is padded from what the buffer has behind them, which may be anybody's.
+    offsets, data = offsets - first if first else offsets, data[first:last]
     if pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type):
         offsets = offsets.astype(np.int64)
     buffers = [pa.py_buffer(offsets), pa.py_buffer(data)]

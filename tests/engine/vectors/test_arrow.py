@@ -174,3 +174,16 @@ def test_an_empty_array_may_have_empty_buffers():
         array = pa.Array.from_buffers(arrow_type, 0, buffers)
         vector = from_arrow(array, physical_of(arrow_type))
         assert to_arrow(vector, arrow_type).to_pylist() == []
+
+
+def test_a_message_has_nothing_of_what_lies_behind_the_strings():
+    """Arrow pads a message from what the buffer has; columns of a MemRowSet have memory that other rows had before."""
+    data = np.frombuffer(b"abc" + b"of another table" * 100, np.uint8)
+    for offsets in ([0, 1, 3], [1, 2, 3]):
+        array = to_arrow(BytesVector(np.array(offsets, np.int32), data, None), pa.string())
+        assert "".join(array.to_pylist()) == "abc"[offsets[0] : offsets[-1]]
+        batch = pa.record_batch([array], ["s"])
+        with pa.ipc.new_stream(sink := pa.BufferOutputStream(), batch.schema) as writer:
+            writer.write_batch(batch)
+        assert b"another" not in sink.getvalue().to_pybytes()
+        assert array.buffers()[2].size == offsets[-1] - offsets[0]
