@@ -82,6 +82,7 @@ class MorselColumn:
         self._values = self._room(dtype)
         for patch in patches:
             cells = patch.cells.of(dtype)
+            self._held.append(cells)
             self._add_patch(patch, cells.address, cells.values.valid)
 
     def _plan_strings(self, stream: StreamReader, kinds: set[int], patches: Sequence[Patch], as_strings: bool) -> None:

@@ -121,8 +121,9 @@ class KeyLookup:
         indexes = [
             (*rowset.index_table, rowset.slot << ROWID_BITS) for rowset in reversed(version.in_memory) if len(rowset)
         ]
-        if self._index is not None:
-            indexes.append((*self._index.table, 0))
+        index = self._index  # held while the kernel reads it: it may be released meanwhile
+        if index is not None:
+            indexes.append((*index.table, 0))
         tables, found = np.array(indexes, np.int64), allocate(len(hashes), np.int64)
         where = address_of(hashes), len(hashes), address_of(found)
         if locate_keys(address_of(tables), len(indexes), *where) and self.searched(version):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.delta.cells import DeltaCells
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.kernels import morsel as kernels
 from nyala.engine.options import StoreOptions
@@ -17,6 +21,7 @@ from nyala.engine.rowset import morsel_column
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store
+from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import CorruptionError
 from tests.engine.table.test_point_plan import KEYS, STEPS, Subject
@@ -173,3 +178,43 @@ def test_codes_without_symbols_are_reported(store: Store) -> None:
         with pytest.raises(CorruptionError, match="the codes of block 2 are not those of its strings"):
             read()
     assert table.get(0) is not None
+
+
+def test_deltas_in_another_width_stay_while_a_kernel_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that reads them in another width, or at the same time, replaces those that were kept."""
+    database = Database(Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")))
+    table = database.create_table("t", pa.schema([("k", pa.int64()), ("v", pa.int32())]), ["k"])
+    keys = list(range(3_000))
+    table.insert({"k": keys, "v": [7] * len(keys)})
+    table.maintain("flush")
+    past = database.now()
+    table.update({"k": keys, "v": [9] * len(keys)})
+    for work in ("flush_deltas", "major_compact"):
+        table.maintain(work)
+    table.alter().widen_column("v", "int64").apply()
+    table.update({"k": keys, "v": [11] * len(keys)})
+    for work in ("flush_deltas", "major_compact"):
+        table.maintain(work)
+    made: list[weakref.ref[np.ndarray]] = []
+    real, plan = DeltaCells.of, morsel_column.MorselColumn._plan_numbers
+
+    def of(cells: DeltaCells, dtype: np.dtype) -> DeltaCells:
+        resized = real(cells, dtype)
+        cells._resized = None
+        if resized is not cells:
+            assert isinstance(resized.values, FixedVector)
+            made.append(weakref.ref(resized.values.values))
+        return resized
+
+    def planned(column: morsel_column.MorselColumn, *what: Any) -> None:
+        plan(column, *what)
+        assert all(ref() is not None for ref in made)
+        made.clear()
+        looked.append(len(column.patches))
+
+    looked: list[int] = []
+    monkeypatch.setattr(DeltaCells, "of", of)
+    monkeypatch.setattr(morsel_column.MorselColumn, "_plan_numbers", planned)
+    found = table.scan(as_of=past).aggregate({"sum": ("v", "sum")}).to_pylist()
+    assert found == [{"sum": 7 * len(keys)}] and any(looked)
+    database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -221,3 +222,20 @@ def test_a_budget_is_kept_by_many_threads() -> None:
     assert sum(taken) == 994 and budget.free_bytes == 6
     assert not budget.take(7) and budget.take(6) and budget.take(-1000)
     assert budget.free_bytes == 1000
+
+
+def test_an_index_that_is_released_during_a_look_up_stays_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Searching(fs=MemoryFileSystem())
+    subject.some_writes(Random(0), KEYS, commits=8)
+    subject.store.maintain("t", "flush")
+    lookup, real = subject.tablet.key_lookup, key_lookup.locate_keys
+    index = weakref.ref(lookup._entries)
+
+    def released(*search: int) -> int:
+        lookup.release()
+        assert lookup._index is None and index() is not None, "the kernel has its address"
+        return real(*search)
+
+    monkeypatch.setattr(key_lookup, "locate_keys", released)
+    lookup.locate_all(subject.tablet.version, np.zeros(3, np.uint64))
+    assert lookup._index is None and index() is None
