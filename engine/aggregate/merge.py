@@ -18,6 +18,9 @@ _MERGE_ROWS = 1 << 18
 """The most groups of partial answers to keep before a merge."""
 
 
+_HALF = (1 << 32) - 1
+
+
 class Merger:
     """Combines partial answers. Memory depends on the number of groups, which is limited."""
 
@@ -34,7 +37,7 @@ class Merger:
         Raises:
             InvalidArgumentError: there are more groups than memory allows.
         """
-        self._waiting.append(partial)
+        self._waiting.append(_carried(partial, self._plan))
         self._waiting_rows += partial.num_rows
         if self._waiting_rows > max(_MERGE_ROWS, self._merged.num_rows if self._merged else 0):
             self._merge()
@@ -69,12 +72,27 @@ class Merger:
         else:
             cells = [pc.call_function(how, [whole[name]]) for name, how in functions]
             merged = pa.Table.from_arrays([pa.repeat(cell, 1) for cell in cells], names=plan.names)
-        self._merged = merged
+        self._merged = merged = _carried(merged, plan)
         if merged.nbytes > self._bytes_max:
             raise InvalidArgumentError(
                 f"the aggregate has {merged.num_rows:,} groups so far, which use {merged.nbytes:,} "
                 f"bytes of the {self._bytes_max:,} allowed (limits.aggregate_bytes); group by fewer columns, or scan"
             )
+
+
+def _carried(partial: pa.Table, plan: AggregatePlan) -> pa.Table:
+    """Return a partial answer in which lower halves of totals have 32 bits again: added up further, they would
+    overflow after some billions of rows."""
+    for state in plan.states:
+        names = plan.part_names(state)
+        if state.kind is not StateKind.TOTAL or len(names) == 1:
+            continue
+        for low_name, high_name in zip(names[::2], names[1::2], strict=True):
+            low, high = partial[low_name].to_numpy(), partial[high_name].to_numpy()
+            if len(low) and low.max() > _HALF:
+                for name, half in ((low_name, low & _HALF), (high_name, high + (low >> 32))):
+                    partial = partial.set_column(partial.schema.get_field_index(name), name, pa.array(half))
+    return partial
 
 
 def _hows(state: State) -> list[str]:

@@ -155,7 +155,8 @@ def _float_ends(op: Op, cell: Any, physical: PhysicalType) -> tuple[int, int]:
     if (op == "<" and number == -infinity) or (op == ">" and number == infinity):
         low, high = infinity, -infinity
     else:
-        above, below = np.nextafter(number, infinity), np.nextafter(number, -infinity)
+        with np.errstate(all="ignore"):  # beyond the greatest number is infinity, as it should be
+            above, below = np.nextafter(number, infinity), np.nextafter(number, -infinity)
         low = {"=": number, "<>": number, ">": above, ">=": number}.get(op, -infinity)
         high = {"=": number, "<>": number, "<": below, "<=": number}.get(op, infinity)
     low, high = np.array([low, high], np.float64).view(np.int64).tolist()

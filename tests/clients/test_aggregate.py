@@ -15,6 +15,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.aggregate.merge import Merger
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -220,3 +221,16 @@ def test_over_the_wire_it_is_one_ticket(remote: Database, url: str) -> None:
         ):
             with pytest.raises(fl.FlightServerError, match=why):
                 client.do_get(fl.Ticket(json.dumps({"table": "homes", **wrong})))
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(20, 0)])
+def test_sums_of_billions_of_rows_are_exact(db: Database, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType) -> None:
+    """Answers of few rows are added up so often that they stand for 4.6 billion."""
+    real, times = Merger.add, 70_000
+    monkeypatch.setattr(Merger, "add", lambda self, partial: real(self, pa.concat_tables([partial] * times)))
+    schema = pa.schema([("id", pa.int64()), ("v", kind)])
+    table = db.create_table("minus", schema, ["id"])
+    table.insert({"id": list(range(65_536)), "v": [-1] * 65_536})
+    table.maintain("flush")
+    found = table.scan().aggregate({"s": ("v", "sum"), "a": ("v", "avg")}).to_pylist()
+    assert found == [{"s": Decimal(-65_536 * times), "a": -1.0}]
