@@ -48,13 +48,7 @@ class GrowableColumn:
             self._offsets[0] = 0
 
     def __del__(self) -> None:
-        if self.physical is PhysicalType.BYTES:
-            filled_up_to(self._cells, self._data_bytes)
-            filled_up_to(self._offsets, self._row_count + 1)
-        else:
-            filled_up_to(self._cells, self._row_count)
-        if self._valid is not None:
-            filled_up_to(self._valid, self._row_count)
+        self._note_filled()
 
     def __len__(self) -> int:
         return self._row_count
@@ -89,6 +83,7 @@ class GrowableColumn:
             self._cells[self._row_count : last] = vector.values
         self._append_valid(vector.valid, last)
         self._row_count = last
+        self._note_filled()
 
     def append_cell(self, cell: RawCell) -> None:
         """Append one raw cell (`raw_cell`). Else as ``append``."""
@@ -133,6 +128,15 @@ class GrowableColumn:
             start, end = self._offsets.item(row), self._offsets.item(row + 1)
             return self._cells[start:end].tobytes()
         return raw_number(self._cells.item(row))
+
+    def _note_filled(self) -> None:
+        if self.physical is PhysicalType.BYTES:
+            filled_up_to(self._cells, self._data_bytes)
+            filled_up_to(self._offsets, self._row_count + 1)
+        else:
+            filled_up_to(self._cells, self._row_count)
+        if self._valid is not None:
+            filled_up_to(self._valid, self._row_count)
 
     def _append_bytes(self, vector: BytesVector, last: int) -> None:
         start, end = int(vector.offsets[0]), int(vector.offsets[-1])

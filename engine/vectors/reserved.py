@@ -16,20 +16,23 @@ class ReservedMemory:
     """Reserves address space that takes memory only as it is written, 2 MB at a time. Thread safe.
 
     An array's memory is free when its last view is dropped. As far as ``idle_bytes_max`` goes it is kept for arrays of
-    the same size, which are powers of two, until `release_unused`.
+    the same size, which are powers of two, until `release_unused`. What an earlier array filled and its successor has
+    not filled yet counts as kept, too.
     """
 
     def __init__(self, idle_bytes_max: int = 0) -> None:
         self.idle_bytes_max = idle_bytes_max
         self._idle: list[_Reserved] = []
+        self._lent: set[_Reserved] = set()
         self._is_used = False
         self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes of memory that are kept for later arrays."""
+        """Bytes of memory that are kept for later arrays, or ahead of what present ones fill."""
         with self._lock:
-            return sum(reserved.filled for reserved in self._idle)
+            lent, idle = list(self._lent), list(self._idle)  # either may change when garbage is collected
+        return sum(each.filled - each.used for each in lent) + sum(each.filled for each in idle)
 
     def reserve(self, length: int) -> np.ndarray:
         """Return a writable array of at least ``length`` bytes (uint8), uninitialised, aligned and with slack past its
@@ -42,10 +45,13 @@ class ReservedMemory:
             self._is_used = True
             fitting = [reserved for reserved in self._idle if len(reserved.memory) == size]
             if fitting:
-                best = max(fitting, key=lambda reserved: reserved.filled)
-                self._idle.remove(best)
-                return np.asarray(_Held(self, best))
-        return np.asarray(_Held(self, _Reserved(mapped(size)[:size])))
+                reserved = max(fitting, key=lambda reserved: reserved.filled)
+                self._idle.remove(reserved)
+                reserved.used = 0
+            else:
+                reserved = _Reserved(mapped(size)[:size])
+            self._lent.add(reserved)
+        return np.asarray(_Held(self, reserved))
 
     def zeroed(self, length: int) -> np.ndarray:
         """Return the same as `reserve`, with ``length`` bytes of zeros, all of which count as written.
@@ -62,6 +68,7 @@ class ReservedMemory:
     def take_back(self, reserved: "_Reserved") -> None:
         """Take memory back that has no views left."""
         with self._lock:
+            self._lent.discard(reserved)
             if self.idle_bytes + reserved.filled <= self.idle_bytes_max:
                 self._idle.append(reserved)
 
@@ -81,8 +88,8 @@ class ReservedMemory:
 def filled_up_to(array: np.ndarray, count: int) -> None:
     """Note that at most the first ``count`` cells of an array were written, if its memory is reserved."""
     if reserved := _reserved_of(array):
-        nbytes = count * array.itemsize
-        reserved.filled = max(reserved.filled, -(-nbytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES)
+        reserved.used = -(-count * array.itemsize // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        reserved.filled = max(reserved.filled, reserved.used)
 
 
 def _reserved_of(array: np.ndarray) -> "_Reserved | None":
@@ -93,13 +100,14 @@ def _reserved_of(array: np.ndarray) -> "_Reserved | None":
 
 
 class _Reserved:
-    """A mapping, and how many of its bytes, whole pages of 2 MB, may have been written: those behind are zeros."""
+    """A mapping, and how many of its bytes, whole pages of 2 MB, may have been written: those behind are zeros. The
+    present array has written the ``used`` ones."""
 
-    __slots__ = ("filled", "memory")
+    __slots__ = ("filled", "memory", "used")
 
     def __init__(self, memory: np.ndarray) -> None:
         self.memory = memory
-        self.filled = 0
+        self.filled = self.used = 0
 
 
 class _Held:

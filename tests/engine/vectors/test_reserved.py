@@ -62,6 +62,19 @@ def test_the_fullest_is_used_first(memory):
     assert address_of(memory.reserve(7 * MB)) == where
 
 
+def test_what_a_successor_has_not_filled_counts_as_kept(memory):
+    filled(memory, 30 * MB, 30 * MB)
+    successor = filled(memory, 30 * MB, 2 * MB)
+    assert memory.idle_bytes == 28 * MB, "the system does not have them back"
+    others = [filled(memory, 30 * MB, 30 * MB) for _ in range(3)]
+    others.clear()
+    assert memory.idle_bytes == 58 * MB
+    filled_up_to(successor, 20 * MB)
+    assert memory.idle_bytes == 40 * MB
+    del successor
+    assert memory.idle_bytes == 60 * MB
+
+
 def test_no_more_is_kept_than_the_limit(memory):
     arrays = [filled(memory, 30 * MB, 30 * MB) for _ in range(4)]
     arrays.clear()
