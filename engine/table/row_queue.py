@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ...schemas.errors import InternalError
+from ...schemas.errors import InternalError, StoreError
 from ...schemas.write import Durability
 from ..commit.commit_log import CommitLog
 from ..tablet.tablet import Tablet
+from ..wal.interruption import is_interruption
 from .row_commit import RowWrite, commit_rows
 
 
@@ -76,8 +77,11 @@ class RowQueue:
         except InternalError as error:  # logged and perhaps applied: nobody may try again
             for row in rows:
                 row.fail(error)
-        except Exception:  # nothing was logged: each finds out by itself whether the error is its own
-            pass
+            if error.__cause__ is not None and not isinstance(error.__cause__, Exception):
+                raise error.__cause__ from None  # Ctrl-C, which came for this thread, whoever's rows these are
+        except Exception as error:  # nothing was logged: each finds out by itself whether the error is its own
+            if not isinstance(error, StoreError) and is_interruption(error):
+                raise
         for row in rows:
             if not row.is_settled:
                 row.leave()

@@ -288,31 +288,36 @@ def test_rows_that_could_not_be_applied_stop_the_store(monkeypatch: pytest.Monke
         assert rows_of(restarted) == [(key, key, "x") for key in range(4)], "they are in the log"
 
 
+class Alarm(Exception):
+    """What the handler of a signal may raise."""
+
+
 @pytest.mark.usefixtures("queued")
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, Alarm])
 @pytest.mark.parametrize("where", ["_gather", "commit_rows", "_decided", "find_row"])
 def test_an_interrupted_leader_leaves_the_rows_to_another(
-    store: Store, monkeypatch: pytest.MonkeyPatch, where: str
+    store: Store, monkeypatch: pytest.MonkeyPatch, where: str, interrupt: type[BaseException]
 ) -> None:
     """The main thread leads and is interrupted; the row of the other thread is written all the same, once."""
     owner: Any = {"_gather": RowQueue, "commit_rows": "nyala.engine.table.row_queue"}.get(where, row_commit)
     name = f"{owner}.{where}" if isinstance(owner, str) else None
     real = row_commit.commit_rows if name else getattr(owner, where)
-    other, interrupts = Asked("insert", (5, 5, "other")), iter([KeyboardInterrupt])
+    other, interrupts = Asked("insert", (5, 5, "other")), iter([interrupt])
     thread = threading.Thread(target=other.run, args=(store,))
 
     def interrupted(*what: Any, **how: Any) -> Any:
         if threading.current_thread() is threading.main_thread():
-            for interrupt in interrupts:
+            for one in interrupts:
                 thread.start()
                 until(lambda: len(queue_of(store)._rows) == 2)
-                raise interrupt
+                raise one
         return real(*what, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(name, interrupted) if name else patch.setattr(owner, where, interrupted)
         if where == "_gather":
             store._wal.gather_by(lambda: interrupted(queue_of(store)))
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(interrupt):
             store.write_row(WriteCommand(table="t", op=Operation.INSERT), {"k": 1, "n": 1, "s": "mine"})
         thread.join(30)
     assert other.result.applied == 1
