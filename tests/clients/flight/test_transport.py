@@ -58,3 +58,35 @@ def test_a_process_that_chooses_experiments_keeps_its_choice() -> None:
     woken, left = _echo(GRPC_EXPERIMENTS="event_engine_client")
     assert woken > 2_000
     assert left == "event_engine_client"
+
+
+_FORKS = """
+import os, sys
+import nyala
+from nyala.clients.flight import transport
+
+def in_child():
+    try:
+        nyala.connect("grpc://127.0.0.1:1")
+    except nyala.StoreError as error:
+        return f"{error.code}: {error.message}"
+
+def forked():
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.write(writing, in_child().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return os.read(reading, 4096).decode()
+
+print(forked())
+transport.prepare()
+print(forked())
+"""
+
+
+def test_a_process_forked_from_one_that_had_connected_is_told_what_to_do() -> None:
+    found = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, check=True, timeout=120)
+    before, after = found.stdout.splitlines()
+    assert before.startswith("UNAVAILABLE: ") and "fork" not in before, "nobody had connected yet"
+    assert after.startswith("INVALID_ARGUMENT: ") and "'spawn'" in after
