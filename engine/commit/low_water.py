@@ -1,4 +1,4 @@
-"""LowWater: refuses writes while the disk is nearly full, so that what is in memory still finds room on it."""
+"""LowWater: refuses writes while the disk is nearly full, so that flushes and compactions still find room on it."""
 
 from __future__ import annotations
 
