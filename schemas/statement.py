@@ -9,7 +9,9 @@ from pydantic import Field, NonNegativeInt
 
 from .errors import InvalidArgumentError
 from .message import Message, new_dict
-from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability
+from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability, WriteResult
+
+_KEY = "; it has the key "
 
 
 class StatementKind(StrEnum):
@@ -58,3 +60,14 @@ class Statement(Message, frozen=True, extra="forbid"):
         if self.where is not None and self.kind is StatementKind.RESTORE:
             raise InvalidArgumentError("a restore covers the whole table: it cannot be combined with where")
         return self
+
+
+def with_key(message: str, key: str) -> str:
+    """Return the message of a row's error with the key of the row, by which people find it."""
+    return f"{message}{_KEY}{key}"
+
+
+def without_keys(done: WriteResult) -> WriteResult:
+    """Return an answer whose errors do not tell the keys of their rows."""
+    errors = [each.model_copy(update={"message": each.message.partition(_KEY)[0]}) for each in done.errors]
+    return done.model_copy(update={"errors": errors})

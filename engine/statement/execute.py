@@ -20,7 +20,7 @@ from ...schemas.changes import ChangeSpec
 from ...schemas.errors import ConflictError
 from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
-from ...schemas.statement import Statement
+from ...schemas.statement import Statement, with_key
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import Durability, WriteResult, combine
 from ..commit.commit_log import Commit, CommitLog
@@ -212,8 +212,7 @@ class _PartialWork:
         routed, schema = self.routed, self.routed.version.schema
         said = answer(routed.batch, schema, routed.checked, self.status, 0, durability, refused)
         errors = [
-            error.model_copy(update={"message": f"{error.message}; it has the key {self._key(error.row)}"})
-            for error in said.errors
+            error.model_copy(update={"message": with_key(error.message, self._key(error.row))}) for error in said.errors
         ]
         return said.model_copy(update={"errors": errors})
 

@@ -17,6 +17,7 @@ from ...schemas.description import Health, ScanPlan, TableDescription
 from ...schemas.errors import PermissionDeniedError, StoreError
 from ...schemas.grants import ALL_TABLES, Grant, GrantChange, Privilege, no_table
 from ...schemas.operation import Operation
+from ...schemas.placement import Placement
 from ...schemas.scan import ScanSpec
 from ...schemas.service import (
     UNDECIDED,
@@ -28,7 +29,7 @@ from ...schemas.service import (
     StoreService,
     Undecided,
 )
-from ...schemas.statement import Statement, StatementKind
+from ...schemas.statement import Statement, StatementKind, without_keys
 from ...schemas.transaction import (
     StagedBatch,
     StagedShape,
@@ -125,6 +126,24 @@ class GuardedStore(Verbs):
     def _shown(self, grants: list[Grant]) -> list[Grant]:
         return list(filter(self.rights.shows, grants))
 
+    def commits(self, table: str, since: int | str | None = None) -> pa.Table:
+        """See StoreService. Who knows the names of writers and transactions can take the place of their next writes: so
+        only administrators of the table learn them."""
+        found = super().commits(table, since)
+        if self.rights.of(table).has(Privilege.ADMIN):
+            return found
+        for name in ("writer", "transaction"):
+            field = found.schema.field(name)
+            nothing = pa.nulls(found.num_rows, field.type)
+            found = found.set_column(found.schema.get_field_index(name), field, nothing)
+        return found
+
+    def placement(self) -> Placement:
+        """See StoreService. That of several processes has their sockets: only administrators learn it."""
+        if not self.rights.is_admin and self._store.health().processes:
+            raise self._denied(ALL_TABLES, Privilege.ADMIN, "placement", told={})
+        return super().placement()
+
     def staged_parts(self, transaction: str) -> list[StagedShape]:
         """See StoreService. Of the tables that the caller sees."""
         return [each for each in self._store.staged_parts(transaction) if self.rights.of(each.table).privileges]
@@ -137,7 +156,7 @@ class GuardedStore(Verbs):
             self.need(table, Privilege.DELETE, action)
         self._check_parts(commit.transaction, action)
         if not self.rights.may_write:
-            raise self._denied("", Privilege.INSERT, action)
+            raise self._denied("", Privilege.INSERT, action, told={"transaction": commit.transaction})
         return self._store.commit_transaction(commit)
 
     def abort_transaction(self, transaction: str) -> None:
@@ -146,13 +165,20 @@ class GuardedStore(Verbs):
         self._store.abort_transaction(transaction)
 
     def _check_parts(self, transaction: str, action: str) -> None:
-        if not self.rights.is_admin:
-            for each in self._store.staged_parts(transaction):
-                if each.table:
-                    self._check_write(each.table, each.operation, each.columns, action)
+        if self.rights.is_admin:
+            return
+        for each in self._store.staged_parts(transaction):
+            if each.table and not self.rights.of(each.table).privileges:
+                self._note_denial(action, {"table": each.table, "transaction": transaction})
+                raise PermissionDeniedError(
+                    f"user {self._caller.user!r} may not write all parts of transaction {transaction!r}: ask an "
+                    "administrator to commit or abort it"
+                )
+            if each.table:
+                self._check_write(each.table, each.operation, each.columns, action)
 
     def execute(self, statement: Statement) -> WriteResult:
-        """See StoreService. A condition or an expression reads the columns that it names."""
+        """See StoreService. A condition or an expression reads the columns that it names; errors tell keys."""
         table = self.seen(statement.table, "execute")
         if statement.kind is StatementKind.UPDATE:
             self.check(table, Privilege.UPDATE, "execute", lambda _: {*statement.set})
@@ -163,7 +189,12 @@ class GuardedStore(Verbs):
                 self.check(table, privilege, "execute", _all_columns)
         elif table.of(Privilege.READ) is not None and (names := read_by_statement(statement)):
             self.check(table, Privilege.READ, "execute", lambda _: names)
-        return self._store.execute(statement)
+        done = self._store.execute(statement)
+        return without_keys(done) if done.errors and not self._reads_key(table) else done
+
+    def _reads_key(self, table: TableRights) -> bool:
+        readable = table.of(Privilege.READ)
+        return readable is None or readable.issuperset(self._store.describe_table(table.table).primary_key)
 
     # Reads
 
@@ -267,18 +298,19 @@ class GuardedStore(Verbs):
     def _seen_by(self, rights: Rights, name: str, action: str) -> TableRights:
         table = rights.of(name)
         if not table.privileges:
-            self._note_denial(action, name)
+            self._note_denial(action, {"table": name})
             raise no_table(name, sorted(rights.tables))
         return table
 
-    def need(self, name: str, privilege: Privilege, action: str) -> None:
-        """Raise unless the caller has a privilege on the whole of a table, or on ``ALL_TABLES``."""
+    def need(self, name: str, privilege: Privilege, action: str, told: Mapping[str, Any] | None = None) -> None:
+        """Raise unless the caller has a privilege on the whole of a table, or on ``ALL_TABLES``. ``told`` is what the
+        audit log has of a request that is denied; None: the table."""
         table = TableRights(name, self.rights.everywhere) if name == ALL_TABLES else self.seen(name, action)
-        self.check(table, privilege, action, _all_columns)
+        self.check(table, privilege, action, _all_columns, told)
 
     def need_by_id(self, name: str, privilege: Privilege, action: str) -> None:
         """Raise unless the caller has a privilege on the whole table of an import, a pin or a compaction."""
-        self.check(self.rights.by_id(name), privilege, action, _all_columns)
+        self.check(self.rights.by_id(name), privilege, action, _all_columns, {"id": name})
 
     def check(
         self,
@@ -286,6 +318,7 @@ class GuardedStore(Verbs):
         privilege: Privilege,
         action: str,
         needed: Callable[[TableDescription], set[str]] | None = None,
+        told: Mapping[str, Any] | None = None,
     ) -> TableDescription | None:
         """Check a privilege on the columns that ``needed`` tells of the table's; None: on any column. Return the
         table's description if it was asked for.
@@ -297,17 +330,24 @@ class GuardedStore(Verbs):
         if granted is None:
             return None
         if not table.has(privilege) or (needed is not None and table.table == ALL_TABLES):
-            raise self._denied(table.table, privilege, action)
+            raise self._denied(table.table, privilege, action, told=told)
         if needed is None:
             return None
         about = self._store.describe_table(table.table)
         there = {column.name for column in about.columns}
         if lacking := sorted((needed(about) & there) - granted):  # one that is not there is the store's to tell
-            raise self._denied(table.table, privilege, action, lacking)
+            raise self._denied(table.table, privilege, action, lacking, told)
         return about
 
-    def _denied(self, table: str, privilege: Privilege, action: str, columns: Sequence[str] = ()) -> StoreError:
-        self._note_denial(action, table)
+    def _denied(
+        self,
+        table: str,
+        privilege: Privilege,
+        action: str,
+        columns: Sequence[str] = (),
+        told: Mapping[str, Any] | None = None,
+    ) -> StoreError:
+        self._note_denial(action, {"table": table} if told is None else told)
         what = {ALL_TABLES: "all tables", "": "any table"}.get(table, f"table {table!r}")
         if columns:
             names = ", ".join(map(repr, columns[:_SHOWN])) + (" ..." if len(columns) > _SHOWN else "")
@@ -316,9 +356,13 @@ class GuardedStore(Verbs):
             f"user {self._caller.user!r} has no grant to {privilege} on {what}: ask an administrator for it"
         )
 
-    def _note_denial(self, action: str, table: str) -> None:
+    def _note_denial(self, action: str, told: Mapping[str, Any]) -> None:
         if self._audit is not None:
-            self._audit.note(self._caller.user, action, "denied", table=table)
+            self._audit.note(self._caller.user, action, "denied", **told)
+
+    def unnoted(self) -> GuardedStore:
+        """Return the same, for what the caller did not ask for itself: denials go to no audit log."""
+        return GuardedStore(self._store, self._caller, self._book, None)
 
 
 def _all_columns(table: TableDescription) -> set[str]:

@@ -33,7 +33,7 @@ def _on_table(privilege: Privilege) -> Rule:
 
 
 def _on_all(privilege: Privilege) -> Rule:
-    return lambda guard, action, _: guard.need(ALL_TABLES, privilege, action)
+    return lambda guard, action, asked: guard.need(ALL_TABLES, privilege, action, told_of(action, asked))
 
 
 def _of_id(privilege: Privilege) -> Rule:
@@ -44,7 +44,7 @@ def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
     """A new name may be that of a hidden table, which the error would tell."""
     guard.need(asked.table, Privilege.ALTER, action)
     if any(isinstance(step, RenameTable) for step in asked.steps):
-        guard.need(ALL_TABLES, Privilege.ALTER, action)
+        guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
 
 
 def _import_commit(guard: GuardedStore, action: str, asked: ImportCommit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 from processes_server import ProcessesServer
 from test_credentials import Start, start  # noqa: F401
@@ -109,8 +111,18 @@ def test_several_processes(processes: ProcessesServer, token: str, tmp_path: Pat
         user = Caller(processes.url, mine)
         admin = Caller(processes.url, token)
         assert user.action("health")["processes"] == {} and len(admin.action("health")["processes"]) == 2
+        assert len(admin.action("placement")["servers"]) == 2
+        with pytest.raises(fl.FlightUnauthorizedError, match="no grant to admin on all tables"):
+            user.action("placement")
         give(db, privileges(read="a"))
         assert wait(lambda: user.scan(columns=["a"])).num_rows == 10
+        db.table("t").alter().rename_column("b", "c").apply()
+        tickets = [json.loads(each.ticket.ticket) for each in user.info(columns=["a"]).endpoints]
+        db.table("t").alter().rename_column("c", "b").apply()
+        for each in tickets:  # kept from before, where it was another's name
+            told = {name: found for name, found in each.items() if name != "planned"} | {"columns": ["c"]}
+            with pytest.raises(fl.FlightError, match="no column 'c'"):
+                user.scan(**told)
         admin.action("revoke", user="alice", table="t", privileges=["read"])
         assert outcome(REQUESTS["scan of a column"], user) == "hidden"  # at once: it was changed here
         admin.action("grant", user="alice", table="t", privileges=["read"], columns=["a"])

@@ -12,8 +12,11 @@ import pyarrow.flight as fl
 import pytest
 from guarded import Guarded
 
+import nyala
 from nyala.schemas.grants import GrantChange, Privilege
-from tests.doubles.grant_statements import ALL, OpenSession
+from nyala.schemas.operation import Operation
+from nyala.schemas.write import WriteCommand
+from tests.doubles.grant_statements import ALL, Caller, OpenSession, batch
 
 
 @pytest.fixture
@@ -133,6 +136,78 @@ def test_grants_on_columns_that_are_gone_show_nothing(guarded: Guarded) -> None:
     with pytest.raises(fl.FlightError, match="there is no table 't'; the tables are: mine"):
         guarded.user.scan(aggregate={"n": ["*", "count"]})
     assert [each["table"] for each in guarded.user.action("grants")["grants"]] == ["mine"]
+
+
+def test_errors_of_statements_show_keys_to_who_may_read_them(guarded: Guarded) -> None:
+    column = {"op": "add_column", "name": "n", "type": "int64", "nullable": False, "read_default": 7}
+    guarded.admin.action("alter_table", table="t", steps=[column])
+    guarded.set_grants({"read": frozenset(["a", "n"]), "update": frozenset("n")})
+    body = {"table": "t", "kind": "update", "set": {"n": "NULLIF(n, 7)"}, "where": "a = 3"}
+    (error,) = guarded.user.action("execute", **body)["errors"]
+    assert error["message"] == "column 'n' is NOT NULL, but the value is NULL"
+    guarded.set_grants({"read": frozenset(["k", "a", "n"]), "update": frozenset("n")})
+    (error,) = guarded.user.action("execute", **body)["errors"]
+    assert error["message"].endswith("; it has the key (k=3)")
+
+
+def commits(guarded: Guarded, caller: Caller) -> dict[str, Any]:
+    (page,) = caller.client.do_action(fl.Action("commits", b'{"table":"mine"}'), caller.options)
+    return json.loads(page.body.to_pybytes())
+
+
+def test_commits_show_writers_to_administrators_of_the_table(guarded: Guarded) -> None:
+    """Who knows a writer could take its next number, whose write would then count as applied."""
+    with nyala.connect(guarded.served.url, token=guarded.admin_token) as db, db.transaction() as work:
+        work.insert("mine", [{"k": 77, "a": 1, "b": "new"}])
+    guarded.store.begin_write(
+        WriteCommand(table="mine", op=Operation.UPSERT, writer="nightly"), batch("k a"), 1
+    ).result()
+    seen = commits(guarded, guarded.admin)
+    assert seen["writer"][-1] == "nightly" and any(seen["transaction"])
+    hidden = commits(guarded, guarded.user)
+    assert not any(hidden["writer"]) and not any(hidden["transaction"])
+    assert (hidden["timestamp"], hidden["inserted"]) == (seen["timestamp"], seen["inserted"])
+    guarded.set_grants({"admin": frozenset()}, "mine")
+    assert commits(guarded, guarded.user) == seen
+
+
+def test_a_transaction_tells_no_hidden_table(guarded: Guarded) -> None:
+    guarded.set_grants({"insert": frozenset(ALL)}, "mine")
+    guarded.set_grants({})
+    guarded.admin.transaction = "tx"
+    guarded.admin.stage("upsert", "k b")
+    for act in (
+        lambda: guarded.user.commit(parts=["p"]),
+        lambda: guarded.user.action("abort_transaction", transaction="tx"),
+    ):
+        with pytest.raises(fl.FlightUnauthorizedError, match="may not write all parts of transaction 'tx'") as denied:
+            act()
+        assert "'t'" not in str(denied.value)
+
+
+def test_denials_are_of_what_was_asked(guarded: Guarded) -> None:
+    before = len(guarded.audit.read_text().splitlines())
+    assert not list(guarded.user.client.list_flights(options=guarded.user.options))[1:]
+    for name, body in (
+        ("create_table", {"name": "new", "columns": [{"name": "k", "type": "int64"}], "primary_key": ["k"]}),
+        ("recall_table", {"table": "gone"}),
+        ("release_pin", {"pin_id": "7-pin"}),
+        ("grant", {"user": "alice", "table": "*", "privileges": ["read"]}),
+        ("commit_transaction", {"transaction": "tx"}),
+        ("metrics", {}),
+    ):
+        with pytest.raises(fl.FlightUnauthorizedError):
+            guarded.user.action(name, **body)
+    told = [json.loads(line) for line in guarded.audit.read_text().splitlines()[before:]]
+    assert [(each["action"], each.get("table", each.get("id"))) for each in told] == [
+        ("create_table", "new"),
+        ("recall_table", "gone"),
+        ("release_pin", "7-pin"),
+        ("grant", "*"),
+        ("commit_transaction", None),
+        ("metrics", None),
+    ]
+    assert told[4]["transaction"] == "tx"
 
 
 def test_a_grant_that_ends_while_a_scan_begins(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
