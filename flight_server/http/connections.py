@@ -15,21 +15,53 @@ from ..security.security import Tls
 
 CERTIFICATE_NAME = "certificate_name"
 """What the state of a request calls the name in the client's certificate; None if there is none."""
-_FIRST_REQUEST_SECONDS = 10.0
+CONNECTIONS_MAX = 128
+HANDSHAKE_SECONDS = 10.0
+_REQUEST_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
 
 
 class HttpConnection(H11Protocol):
-    """One connection. It is closed if its first request does not come soon: they are few, and anyone may connect."""
+    """One connection. Anyone may connect, so each has a time for the next request, and for each answer. If there are
+    too many, the one that is the longest without a request makes room, or that which waits the longest for its answer:
+    one that comes with its request at once, as a check of health does, is always served."""
+
+    _end: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, CERTIFICATE_NAME: name_in(transport.get_extra_info("peercert"))}
-        self.loop.call_later(_FIRST_REQUEST_SECONDS, self._close_if_silent)
+        self._end = self.loop.call_later(_REQUEST_SECONDS, transport.abort)
+        others = [each for each in self.connections if isinstance(each, HttpConnection) and each is not self]
+        if len(others) >= CONNECTIONS_MAX:
+            last = min(others, key=lambda each: (each._is_answering(), each._end.when()))
+            self.connections.discard(last)
+            last.transport.abort()
 
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._end.cancel()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """See H11Protocol. Bytes alone do not gain time: a request does, when its head is complete."""
+        last = self.cycle
+        super().handle_events()
+        if self.cycle is not last and self._is_answering():
+            self._allow(_ANSWER_SECONDS)
+
+    def on_response_complete(self) -> None:
+        """See H11Protocol. The answer may still be on its way, and is cut off with the connection."""
+        self._allow(_REQUEST_SECONDS)
+        super().on_response_complete()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _allow(self, seconds: float) -> None:
+        self._end.cancel()
+        self._end = self.loop.call_later(seconds, self.transport.abort)
 
 
 def name_in(certificate: dict[str, Any] | None) -> str | None:

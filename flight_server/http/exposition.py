@@ -14,7 +14,10 @@ from ...schemas.metrics import MetricFamily, Metrics
 
 def exposed(metrics: Metrics, accept: str) -> tuple[bytes, str]:
     """Return the text, and its content type, for a client with this ``Accept`` header."""
-    encode, content_type = exposition.choose_encoder(accept)
+    try:
+        encode, content_type = exposition.choose_encoder(accept)
+    except (TypeError, ValueError):  # it asks for a version that is not a number
+        encode, content_type = exposition.choose_encoder("")
     return encode(_Families(metrics)), content_type
 
 

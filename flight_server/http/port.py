@@ -7,6 +7,8 @@ import base64
 import logging
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -14,15 +16,15 @@ from starlette.requests import Request
 
 from ...schemas.errors import UnavailableError
 from ..errors import Translator
+from ..request_log import RequestLog
 from ..security.identity import Identity
 from .app import application
-from .connections import CERTIFICATE_NAME, CurrentCertificates, HttpConnection
+from .connections import CERTIFICATE_NAME, HANDSHAKE_SECONDS, CurrentCertificates, HttpConnection
 from .state import ServerState
 
 if TYPE_CHECKING:
     from ..security.security import Security
 
-_CONNECTIONS_MAX = 128
 _HEAD_BYTES_MAX = 16 << 10
 _STOP_SECONDS = 1
 _LOG = logging.getLogger("nyala.flight_server")
@@ -44,7 +46,7 @@ class HttpPort:
         scheme, shown = "https" if tls else "http", f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{listening.getsockname()[1]}"
         config = uvicorn.Config(
-            application(self.state, self._caller, Translator(private_paths)),
+            application(self.state, self._caller, Translator(private_paths, _logged_by(RequestLog(0)))),
             http=HttpConnection,
             ws="none",
             lifespan="off",
@@ -53,7 +55,6 @@ class HttpPort:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS_MAX,
             h11_max_incomplete_event_size=_HEAD_BYTES_MAX,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
@@ -71,15 +72,25 @@ class HttpPort:
 
     def _run(self, listening: socket.socket) -> None:
         try:
-            asyncio.run(self._server.serve([listening]))
+            asyncio.run(self._serve(listening))
         except Exception:
             _LOG.exception("the HTTP port %s stopped", self.url)
+
+    async def _serve(self, listening: socket.socket) -> None:
+        if self._server.config.ssl:  # uvicorn has no option for it, and asyncio's default is a minute
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_SECONDS)
+        await self._server.serve([listening])
 
     def _caller(self, request: Request) -> Identity | None:
         if self._authentication is None:
             return None
         given = list(map(as_bearer, request.headers.getlist("authorization")))
         return self._authentication.of_request(given, getattr(request.state, CERTIFICATE_NAME, None))
+
+
+def _logged_by(log: RequestLog) -> Callable[[str, str, str], None]:
+    return lambda request_id, where, code: log.failed(request_id, where, code, None)
 
 
 def as_bearer(header: str) -> str:
@@ -104,8 +115,8 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _log_as_ours() -> None:
-    """Let uvicorn log where the server does: warnings, since it says more of each start than we do."""
+    """Let uvicorn log where the server does: errors alone, since anyone may cause its warnings."""
     theirs: Any = logging.getLogger("uvicorn")
     theirs.handlers[:] = logging.getLogger("nyala").handlers
-    theirs.setLevel(logging.WARNING)
+    theirs.setLevel(logging.ERROR)
     theirs.propagate = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ..server import FlightServer
 
 READY = "ready"
+_READINESS_SECONDS = 3.0
+_TURN_SECONDS = 5.0
 
 
 class ServerState:
@@ -23,7 +26,8 @@ class ServerState:
     def __init__(self) -> None:
         self._server: FlightServer | None = None
         self._is_closed = False
-        self._asking = threading.Lock()
+        self._pages = threading.Lock()
+        self._metrics = threading.Lock()
 
     def serves(self, server: FlightServer) -> None:
         """Note that the store is open, and the server takes requests."""
@@ -53,18 +57,46 @@ class ServerState:
             PermissionDeniedError: it is not for this caller.
             StoreError: the store's error.
         """
-        with self.asking() as server:
+        with self._turn(self._metrics) as server:
             return server.metrics(caller)
 
     @contextmanager
     def asking(self) -> Iterator[FlightServer]:
-        """Ask the server during the body; one caller at a time, since an answer may take a while.
+        """Ask the server for a page during the body; one caller at a time, since an answer may take a while.
 
         Raises:
-            UnavailableError: the store is not open.
+            UnavailableError: the store is not open, or others ask for too long.
         """
-        with self._asking:
+        with self._turn(self._pages) as server:
+            yield server
+
+    @contextmanager
+    def _turn(self, lock: threading.Lock) -> Iterator[FlightServer]:
+        if not lock.acquire(timeout=_TURN_SECONDS):
+            raise UnavailableError("an earlier request for this takes too long", 1.0)
+        try:
             server = self._server
             if server is None or self._is_closed:
                 raise UnavailableError("the store is not open", 1.0)
             yield server
+        finally:
+            lock.release()
+
+
+class Readiness:
+    """Asks whether the server takes requests, once for all who want to know at the same time, and not for ever. For one
+    event loop."""
+
+    def __init__(self, ask: Callable[[], str]) -> None:
+        self._ask = ask
+        self._asked: asyncio.Future[str] | None = None
+        self._end = 0.0
+
+    async def status(self) -> str:
+        """Return the answer, or ``unresponsive`` if there is none in time."""
+        loop, asked = asyncio.get_running_loop(), self._asked
+        if asked is None or asked.done():
+            asked = self._asked = loop.run_in_executor(None, self._ask)
+            self._end = loop.time() + _READINESS_SECONDS
+        done, _ = await asyncio.wait([asked], timeout=max(self._end - loop.time(), 0))
+        return asked.result() if done else "unresponsive"

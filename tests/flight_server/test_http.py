@@ -15,7 +15,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 from served import SCHEMA
 
 import nyala
-from nyala.flight_server.http import connections
+from nyala.flight_server.http import connections, state
+from nyala.flight_server.http import port as http_port
 from nyala.flight_server.http.connections import name_in
 from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
@@ -155,6 +157,13 @@ def test_names_follow_the_conventions(port: Callable[..., Port]) -> None:
         assert not re.search(r"_(ms|micro|milli|kb|mb|mib|minutes)\w*$", family.name)
 
 
+@pytest.mark.parametrize("version", ["x.y", "1.0.0.x", "", "99.0.0", "-1"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+def test_any_version_of_the_format_may_be_asked_for(port: Callable[..., Port], kind: str, version: str) -> None:
+    status, text = port().ask("/metrics", accept=f"{kind}; version={version}")
+    assert status == 200 and "nyala_build_info" in text
+
+
 def test_metrics_ask_who_calls_and_health_does_not(port: Callable[..., Port], tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     token, entry = create_token(tokens, "alice")
@@ -249,13 +258,89 @@ def test_what_is_not_there_and_what_is_too_long_is_refused(port: Callable[..., P
     assert one.ask("/healthz")[0] == 200
 
 
-def test_a_silent_connection_is_closed(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_FIRST_REQUEST_SECONDS", 0.2)
-    one = port()
-    host, number = one.http.url.removeprefix("http://").rsplit(":", 1)
-    with socket.create_connection((host, int(number)), timeout=20) as silent:
+def connected(one: Port) -> socket.socket:
+    host, number = one.http.url.rpartition("/")[2].rsplit(":", 1)
+    return socket.create_connection((host, int(number)), timeout=20)
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_connection_has_a_time_for_each_request(
+    port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch, earlier: int
+) -> None:
+    monkeypatch.setattr(connections, "_REQUEST_SECONDS", 0.3)
+    with connected(port()) as silent:
+        for _ in range(earlier):
+            silent.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            while not silent.recv(4096).endswith(b"}"):
+                pass
         silent.sendall(b"GET /healthz HTTP/1.1\r\n")
         assert silent.recv(1) == b""
+
+
+def test_a_handshake_has_a_time(port: Callable[..., Port], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_port, "HANDSHAKE_SECONDS", 0.3)
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    one = port(ServeOptions(tls_cert=pair.certificate, tls_key=pair.key), None)
+    with connected(one) as silent, suppress(ConnectionError):
+        assert silent.recv(1) == b""
+
+
+def test_answers_that_nobody_reads_end(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_ANSWER_SECONDS", 0.3)
+    one, request = port(), b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with connected(one) as deaf:
+        with suppress(OSError):  # what it has not read when the connection ends
+            deaf.sendall(request * 500)
+        time.sleep(2)
+        pieces: list[bytes] = []
+        with suppress(ConnectionError):
+            while piece := deaf.recv(1 << 20):
+                pieces.append(piece)
+    assert 0 < b"".join(pieces).count(b"HTTP/1.1 200") < 500
+
+
+def test_health_is_answered_however_many_connect(port: Callable[..., Port]) -> None:
+    one = port()
+    with ExitStack() as opened:
+        for _ in range(connections.CONNECTIONS_MAX + 20):
+            held = opened.enter_context(connected(one))
+            held.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert held.recv(4096).startswith(b"HTTP/1.1 200")
+            held.sendall(b"G")
+        assert one.ask("/healthz") == (200, '{"status":"alive"}')
+        assert one.ask("/readyz") == (200, '{"status":"ready"}')
+
+
+def test_health_is_answered_while_the_store_is_slow(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_READINESS_SECONDS", 0.3)
+    monkeypatch.setattr(state, "_TURN_SECONDS", 0.3)
+    one = port()
+    answering, tables = threading.Event(), type(one.served.store).tables
+    healthy = type(one.served.store).health
+
+    def slow(store: Any) -> Any:
+        assert answering.wait(60)
+        return tables(store)
+
+    def slow_health(store: Any) -> Any:
+        assert answering.wait(60)
+        return healthy(store)
+
+    monkeypatch.setattr(type(one.served.store), "tables", slow)
+    monkeypatch.setattr(type(one.served.store), "health", slow_health)
+    with ThreadPoolExecutor(100) as many:
+        try:
+            pages = [many.submit(one.ask, "/console") for _ in range(50)]
+            ready = [many.submit(one.ask, "/readyz") for _ in range(50)]
+            assert {each.result(20) for each in ready} == {(503, '{"status":"unresponsive"}')}
+            assert one.ask("/healthz") == (200, '{"status":"alive"}')
+            stuck = sum(each.result(20)[0] != 503 for each in pages if each.done())
+            assert stuck == 0
+        finally:
+            answering.set()
+        assert {each.result(20)[0] for each in pages} == {200, 503}
+    assert one.ask("/readyz") == (200, '{"status":"ready"}')
 
 
 def test_metrics_are_read_while_rows_are_written(port: Callable[..., Port]) -> None:
@@ -353,6 +438,23 @@ def test_an_open_address_needs_what_the_server_needs(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode and "other machines can reach 0.0.0.0" in done.stderr
+
+
+def test_the_log_names_what_failed_and_cannot_be_filled(tmp_path: Path) -> None:
+    with Process(tmp_path) as served:
+        host, number = served.http.removeprefix("http://").rsplit(":", 1)
+        for line in (b"nonsense", b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket"):
+            for _ in range(50):
+                with socket.create_connection((host, int(number)), timeout=20) as some:
+                    some.sendall(line + b"\r\n\r\n")
+                    assert some.recv(1)
+        status, text = ask(served.http + "/console/table?name=castles")
+        assert status == 404
+        served.process.send_signal(signal.SIGTERM)
+        _, log = served.process.communicate(timeout=30)
+    (line,) = (line for line in log.splitlines() if json.loads(text)["request_id"] in line)
+    assert "NOT_FOUND" in line
+    assert len(log.splitlines()) < 20, log
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
