@@ -22,8 +22,13 @@ from nyala.schemas.column import ColumnDefinition, ColumnSchema
 from nyala.schemas.grants import Privilege
 from nyala.schemas.table import TableOptions, TableSchema
 
+KEY = ColumnDefinition(name="k", type="int64", nullable=False, encoding="bitshuffle")
 SCHEMA = TableSchema(
-    columns=(ColumnSchema.from_definition(1, ColumnDefinition(name="k", type="int64", nullable=False)),),
+    columns=(
+        ColumnSchema.from_definition(
+            1, ColumnDefinition(name="k", type="int64", nullable=False, encoding="bitshuffle")
+        ),
+    ),
     key_columns=1,
     next_column_id=2,
 )

@@ -22,6 +22,7 @@ from nyala.schemas.write import WriteCommand
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), ("v", pa.int64()), ("s", pa.string())])
+ENCODINGS = {"k": {"encoding": "bitshuffle"}, "v": {"encoding": "bitshuffle"}, "s": {"encoding": "dictionary"}}
 OPTIONS = StoreOptions(maintenance="off")
 
 
@@ -30,7 +31,7 @@ def disk() -> MemoryFileSystem:
     """Rows 1 to 3 are stored, row 3 dies, row 2 changes; flush; row 1 changes; flush of the deltas."""
     fs, clock = MemoryFileSystem(), ManualClock(microseconds=1_000_000)
     store = Store.open(fs, OPTIONS, clock=clock)
-    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], ENCODINGS))
     write(store, "insert", k=[3, 1, 2], v=[30, None, 20], s=["c", "a", None])
     write(store, "delete", k=[3])
     write(store, "upsert", k=[2], v=[21])

@@ -22,6 +22,7 @@ from nyala.engine.store import Store
 from nyala.engine.table import row_commit
 from nyala.engine.table.row_commit import RowWrite
 from nyala.engine.table.row_queue import RowQueue
+from nyala.engine.wal import writer
 from nyala.schemas.errors import InternalError, StoreError, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition_schema import HashLevel
@@ -206,6 +207,7 @@ def test_rows_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: py
 
 
 def test_few_writers_commit_their_rows_themselves(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_LINGER_SECONDS", 30)  # the log's own thread would wait beside them
     writes, rows, turns = [Asked("insert", (key, 0, "x")) for key in range(16)], queue_of(store)._rows, []
     threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
     with held(monkeypatch):
