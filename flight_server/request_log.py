@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import re
 import secrets
 import threading
 import time
@@ -17,6 +18,7 @@ _LOG = logging.getLogger("nyala.flight_server")
 _START = secrets.token_hex(3)
 _numbers = itertools.count(1)
 _LINES_A_SECOND = 20
+_ID = re.compile(r"[0-9a-f]{1,32}")
 
 
 def new_request_id() -> str:
@@ -27,7 +29,7 @@ def new_request_id() -> str:
 def request_id_of(error: BaseException) -> str:
     """Return the id of the request that failed with an error; give it one if none is known."""
     known = getattr(error, "request_id", None)
-    if known is None:
+    if not (isinstance(known, str) and _ID.fullmatch(known)):
         known = new_request_id()
         mark(error, known)
     return known
@@ -35,8 +37,9 @@ def request_id_of(error: BaseException) -> str:
 
 def mark(error: BaseException, request_id: str) -> None:
     """Note which request failed with an error. One that came from another server keeps its id, so that both logs have
-    the same; one that was raised here before, for another request, does not."""
-    if (getattr(error, "request_id", None) or _START).startswith(_START):
+    the same, unless it is not one; one that was raised here before, for another request, does not."""
+    known = getattr(error, "request_id", None)
+    if not (isinstance(known, str) and _ID.fullmatch(known)) or known.startswith(_START):
         with suppress(AttributeError):  # one without room for attributes
             error.request_id = request_id  # pyright: ignore[reportAttributeAccessIssue]
 

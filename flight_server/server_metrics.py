@@ -5,6 +5,8 @@ A request pays for two looks at the clock and a few additions; all else is done 
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..schemas.metrics import Histogram, MetricFamily, Metrics, counter, each_of, gauge, histogram, merged, one
@@ -21,7 +23,8 @@ class ServerMetrics:
 
     def __init__(self) -> None:
         self._requests: dict[str, Histogram] = {}
-        self._errors: dict[tuple[str, str], int] = {}
+        self._errors: Counter[tuple[str, str]] = Counter()
+        self._errors_lock = threading.Lock()
         self._received_bytes = self._sent_bytes = self._written_rows = 0
 
     def of(self, verb: str) -> Histogram:
@@ -30,8 +33,8 @@ class ServerMetrics:
 
     def failed(self, verb: str, code: str) -> None:
         """Count an error that a client got."""
-        count = self._errors.get((verb, code), 0)
-        self._errors[verb, code] = count + 1
+        with self._errors_lock:  # hashing the key is a call: see Histogram
+            self._errors[verb, code] += 1
 
     def received(self, size: int) -> None:
         """Count bytes from clients."""
@@ -47,7 +50,8 @@ class ServerMetrics:
 
     def now(self, store: StoreService, admission: Admission, authentication: Authentication | None) -> Metrics:
         """Return these numbers and those of the store."""
-        errors = [one(count, verb=verb, code=code) for (verb, code), count in list(self._errors.items())]
+        with self._errors_lock:
+            errors = [one(count, verb=verb, code=code) for (verb, code), count in self._errors.items()]
         running, waiting = admission.counts()
         families: list[MetricFamily] = [
             histogram("nyala_request_seconds", "Requests, from their arrival to the end.", "verb", self._requests),

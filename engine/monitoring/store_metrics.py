@@ -119,18 +119,16 @@ class StoreMetrics:
 
     def _scans(self) -> list[MetricFamily]:
         counts, kept = self._reads.counts, self._planned.bytes_kept()
-        by_key, unchanged = counts.rowsets_by_key, counts.rowsets_unchanged
-        looked_up, skipped = counts.rowsets_by_look_up, counts.chunks_by_zone_map
         rowsets = {
-            "read": counts.rowsets - by_key - unchanged - looked_up,
-            "looked_up": looked_up,
-            "pruned_by_key": by_key,
-            "pruned_unchanged": unchanged,
+            "read": counts.rowsets_read,
+            "looked_up": counts.rowsets_by_look_up,
+            "pruned_by_key": counts.rowsets_by_key,
+            "pruned_unchanged": counts.rowsets_unchanged,
         }
         chunks = {
-            "read": counts.chunks - skipped - counts.chunks_touched_only,
+            "read": counts.chunks_read,
             "changed_rows_only": counts.chunks_touched_only,
-            "pruned_by_zone_map": skipped,
+            "pruned_by_zone_map": counts.chunks_by_zone_map,
         }
         return [
             counter(

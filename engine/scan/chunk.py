@@ -47,18 +47,29 @@ class ChangeRange:
 
 @dataclass(slots=True)
 class PruneCount:
-    """Counts of what a scan, or all scans of a store, read and skip."""
+    """Counts of what a scan, or all scans of a store, read and skip. Each rowset and chunk has one outcome, counted
+    when it is known: no number is the difference of others, which other threads may be about to raise."""
 
-    rowsets: int = 0
+    rowsets_read: int = 0
     rowsets_by_key: int = 0
     rowsets_unchanged: int = 0
     rowsets_by_look_up: int = 0
-    chunks: int = 0
+    chunks_read: int = 0
     chunks_by_zone_map: int = 0
     chunks_touched_only: int = 0
     rows_in_chunks: int = 0
     rows_total: int = 0
     bytes_in_chunks: float = 0.0
+
+    @property
+    def rowsets(self) -> int:
+        """All rowsets that were met."""
+        return self.rowsets_read + self.rowsets_by_key + self.rowsets_unchanged + self.rowsets_by_look_up
+
+    @property
+    def chunks(self) -> int:
+        """All chunks of the rowsets that were read."""
+        return self.chunks_read + self.chunks_by_zone_map + self.chunks_touched_only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +146,6 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
     is_sorted = not isinstance(rowset, MemRowSet)
     if request.is_split and is_sorted:
         first, last = _exact(rowset, first, last, request.keys)
-    count.rowsets += 1
     count.rows_total += row_count
     if first >= last:
         count.rowsets_by_key += 1
@@ -150,17 +160,18 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         count.bytes_in_chunks += len(found) * row_bytes
         yield from _chunks_of(rowset, found[(found >= first) & (found < last)])
         return
+    count.rowsets_read += 1
     most = PAGE_ROWS if request.limit is None or request.where else request.limit
     for chunk_first, chunk_last in _ranges(
         first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)
     ):
-        count.chunks += 1
         base_may_match, all_match = _by_zone_maps(rowset, chunk_first, chunk_last, request)
         is_touched = base_may_match == all_match and _is_touched(rowset, chunk_first, chunk_last, request)
         if not (base_may_match or is_touched):
             count.chunks_by_zone_map += 1
             continue
         all_match = all_match and not is_touched
+        count.chunks_read += base_may_match
         count.chunks_touched_only += not base_may_match
         count.rows_in_chunks += chunk_last - chunk_first
         count.bytes_in_chunks += (chunk_last - chunk_first) * row_bytes

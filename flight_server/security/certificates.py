@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...schemas.errors import InvalidArgumentError
+
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ def read_certificates(certificate: Path, key: Path, client_ca: Path | None) -> C
         InvalidArgumentError: one cannot be read or is not PEM, or the key is not that of the certificate; the message
             names the file.
     """
-    found = Certificates(_read(certificate), _read(key), _read(client_ca) if client_ca else None)
+    found = Certificates(_blocks(_read(certificate)), _read(key), _blocks(_read(client_ca)) if client_ca else None)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -66,6 +69,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _blocks(pem: bytes) -> bytes:
+    """Return the certificates without the words around them, which may be in any encoding."""
+    return b"\n".join(match.group() for match in _BLOCK.finditer(pem)) + b"\n"
 
 
 def _no_password() -> str:

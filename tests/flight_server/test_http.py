@@ -147,6 +147,11 @@ def test_the_document_lists_what_is_exported(port: Callable[..., Port]) -> None:
     assert {**found, "nyala_process_up": "gauge"} == documented()
 
 
+def test_a_process_starts_once(port: Callable[..., Port]) -> None:
+    one = port()
+    assert len({of(one.values(), "process_start_time_seconds") for _ in range(10)}) == 1
+
+
 def test_names_follow_the_conventions(port: Callable[..., Port]) -> None:
     status, text = port().ask("/metrics", accept="application/openmetrics-text; version=1.0.0")
     families = list(openmetrics.text_string_to_metric_families(text))  # strict: units, suffixes, order of buckets
@@ -227,6 +232,7 @@ def test_a_client_certificate_says_who_calls(port: Callable[..., Port], tmp_path
     authority = Authority(tmp_path)
     pair = authority.server()
     trusting = ssl.create_default_context(cafile=authority.roots)
+    authority.roots.write_bytes("# Z\u00fcrich\n".encode() + authority.roots.read_bytes() + "# Gen\u00e8ve\n".encode("latin1"))
     options = ServeOptions(
         tls_cert=pair.certificate, tls_key=pair.key, tls_client_ca=authority.roots, admins=("alice",)
     )

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -92,9 +93,21 @@ def test_an_error_that_is_raised_again_has_another_id() -> None:
 
 def test_an_error_of_another_server_keeps_its_id() -> None:
     error = NotFoundError("x")
-    error.request_id = "z" * 12
+    error.request_id = "f" * 12
     mark(error, new_request_id())
-    assert request_id_of(error) == "z" * 12
+    assert request_id_of(error) == "f" * 12
+
+
+@pytest.mark.parametrize("forged", ["", "z" * 12, "a" * 33, "0a\n2026 error: all is lost", 7, b"0a"])
+def test_what_is_no_id_is_not_taken_for_one(forged: Any) -> None:
+    for marked in (True, False):
+        error = NotFoundError("x")
+        error.request_id = forged
+        own = new_request_id()
+        if marked:
+            mark(error, own)
+        assert (request_id_of(error) == own) is marked
+        assert re.fullmatch("[0-9a-f]{12}", request_id_of(error))
 
 
 class Slow:
