@@ -232,7 +232,8 @@ def test_a_client_certificate_says_who_calls(port: Callable[..., Port], tmp_path
     authority = Authority(tmp_path)
     pair = authority.server()
     trusting = ssl.create_default_context(cafile=authority.roots)
-    authority.roots.write_bytes("# Z\u00fcrich\n".encode() + authority.roots.read_bytes() + "# Gen\u00e8ve\n".encode("latin1"))
+    words = "# Z\u00fcrich\n".encode(), "# Gen\u00e8ve\n".encode("latin1")
+    authority.roots.write_bytes(authority.roots.read_bytes().join(words))
     options = ServeOptions(
         tls_cert=pair.certificate, tls_key=pair.key, tls_client_ca=authority.roots, admins=("alice",)
     )
