@@ -13,6 +13,8 @@ from .message import Message
 
 ALL_TABLES = "*"
 """Stands for a table: all tables, those to come included."""
+TABLE_GRANTS_MAX = 1_000
+"""Entries of one table: who administers one must not use up those of all."""
 GRANTS_MAX = 10_000
 """Entries of a store, one for each user or role and table: all of them are written with every change of a table."""
 ADMIN_ROLE = "admin"

@@ -3,10 +3,10 @@ the same name has none. The engine keeps them only; a server enforces them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.grants import ALL_TABLES, GRANTS_MAX, Grant, GrantChange, Privilege
+from ...schemas.grants import ALL_TABLES, GRANTS_MAX, TABLE_GRANTS_MAX, Grant, GrantChange, Privilege
 from ...schemas.table import TableSchema
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
 from .catalog import Catalog
@@ -82,10 +82,10 @@ class Grants:
             new = GrantEntry(user=change.user, role=change.role, table=table, privileges=privileges)
             others = [each for each in manifest.grants if _whose(each) != whose and each.table in there]
             entries = (*others, new) if privileges else tuple(others)
-            if len(entries) > max(GRANTS_MAX, len(manifest.grants)):
-                raise InvalidArgumentError(
-                    f"a store has at most {GRANTS_MAX:,} grants: grant to roles, or on all tables"
-                )
+            _check_count("a store", entries, manifest.grants, GRANTS_MAX)
+            if table is not None:
+                now, before = ([each for each in some if each.table == table] for some in (entries, manifest.grants))
+                _check_count(f"table {change.table!r}", now, before, TABLE_GRANTS_MAX)
             return manifest.model_copy(update={"grants": entries})
 
         self._manifest.commit(edited)
@@ -117,6 +117,12 @@ class Grants:
                     )
                 )
         return sorted(found, key=lambda each: (each.role or "", each.user or "", each.table))
+
+
+def _check_count(what: str, entries: Sequence[GrantEntry], before: Sequence[GrantEntry], most: int) -> None:
+    """Raise InvalidArgumentError if there are too many entries, unless there were as many before."""
+    if len(entries) > max(most, len(before)):
+        raise InvalidArgumentError(f"{what} has at most {most:,} grants: grant to roles, not to each user")
 
 
 def _whose(entry: GrantEntry) -> tuple[str | None, str | None, int | None]:

@@ -224,3 +224,24 @@ def test_a_grant_that_ends_while_a_scan_begins(guarded: Guarded, monkeypatch: py
     monkeypatch.setattr(guarded.store, "describe_table", meanwhile)
     with pytest.raises(fl.FlightError, match="there is no table 't'"):
         guarded.user.scan(columns=["a"])
+
+
+def test_who_administers_a_table_does_not_use_up_all_grants(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nyala.engine.catalog.grants.TABLE_GRANTS_MAX", 5)
+    monkeypatch.setattr("nyala.engine.catalog.grants.GRANTS_MAX", 8)
+    guarded.set_grants({"admin": frozenset()}, "mine")
+
+    def give(caller: Caller, user: str, table: str) -> None:
+        caller.action("grant", user=user, table=table, privileges=["read"])
+
+    for number in range(4):
+        give(guarded.user, f"u{number}", "mine")
+    give(guarded.user, "u3", "mine")
+    with pytest.raises(fl.FlightError, match="table 'mine' has at most 5 grants: grant to roles"):
+        give(guarded.user, "u4", "mine")
+    guarded.user.action("revoke", user="u3", table="mine", privileges=["read"])
+    give(guarded.user, "u4", "mine")
+    for user, table in (("u0", "t"), ("u0", "*")):
+        give(guarded.admin, user, table)
+    with pytest.raises(fl.FlightError, match="a store has at most 8"):
+        give(guarded.admin, "u1", "*")
