@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight.credentials import Credentials
+from ..flight.deadline import seconds_left
 from ..flight.server_wait import ServerWait
 from ..flight.store import FlightStore
 
@@ -124,7 +126,7 @@ class Servers:
         self, act: Callable[[str, StoreService], Answer], names: Sequence[str] | None, patient: bool = True
     ) -> tuple[dict[str, Answer], dict[str, BaseException]]:
         chosen = self.names if names is None else names
-        asked = {name: self._pool.submit(self._asked, name, act, patient) for name in chosen}
+        asked = {name: self._pool.submit(copy_context().run, self._asked, name, act, patient) for name in chosen}
         errors = {name: error for name, future in asked.items() if (error := future.exception())}
         return {name: future.result() for name, future in asked.items() if name not in errors}, errors
 
@@ -205,7 +207,8 @@ class Servers:
         try:
             connect()
         except UnavailableError as error:
-            ServerWait(connect, self._retries, f"the server {name!r}", patient).wait(error)
+            retries = self._retries and seconds_left() is None
+            ServerWait(connect, retries, f"the server {name!r}", patient).wait(error)
         return found[0]
 
     def _connected_at_once(self, name: str) -> StoreService:

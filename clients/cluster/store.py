@@ -133,6 +133,7 @@ class PlacedStore(Verbs):
             bytes_on_disk=sum(stats.bytes_on_disk for stats in found),
             tablets=[tablet for stats in found for tablet in stats.tablets],
             columns=list(columns.values()),
+            last_change=max(stats.last_change for stats in found),
         )
 
     def grant(self, change: GrantChange) -> list[Grant]:

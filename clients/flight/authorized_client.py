@@ -30,9 +30,14 @@ class AuthorizedClient:
             shown = self._shown = (token, fl.FlightCallOptions(headers=[header(token)]))
         return shown[1]
 
-    def do_action(self, action: fl.Action) -> Any:
-        """See FlightClient."""
-        return self._client.do_action(action, self._options())
+    def within(self, seconds: float) -> fl.FlightCallOptions:
+        """Return options for an action that ends after a time."""
+        token = self._token if isinstance(self._token, str) else self._token()
+        return fl.FlightCallOptions(timeout=seconds, headers=[header(token)])
+
+    def do_action(self, action: fl.Action, options: fl.FlightCallOptions | None = None) -> Any:
+        """See FlightClient. ``options`` are those of ``within``."""
+        return self._client.do_action(action, options or self._options())
 
     def do_get(self, ticket: fl.Ticket) -> fl.FlightStreamReader:
         """See FlightClient."""

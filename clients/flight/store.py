@@ -24,7 +24,9 @@ from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, 
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from .authorized_client import AuthorizedClient
 from .credentials import Credentials
+from .deadline import seconds_left
 from .errors import as_store_errors
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
@@ -187,8 +189,8 @@ class FlightStore(Verbs):
 
     def _read_wait(self) -> ServerWait:
         """Return the wait for reads: a server that rejects writes may still be read."""
-        name = f"the server at {self.url}"
-        return ServerWait(lambda: bool(self.health()), self._retries, name, self._waits_for_gone)
+        name, retries = f"the server at {self.url}", self._retries and seconds_left() is None
+        return ServerWait(lambda: bool(self.health()), retries, name, self._waits_for_gone)
 
     def _patiently(self, ask: Callable[Asked, Answer], *of: Asked.args, **named: Asked.kwargs) -> Answer:
         """Return the answer to a repeatable request, waiting for a server that is down as reads do."""
@@ -324,8 +326,15 @@ class FlightStore(Verbs):
 
     def _results(self, name: str, body: bytes) -> Iterator[bytes]:
         with as_store_errors():
-            for answer in self._client.do_action(fl.Action(name, body)):
+            left, action = seconds_left(), fl.Action(name, body)
+            for answer in self._client.do_action(action, *([] if left is None else [self._within(left)])):
                 yield answer.body.to_pybytes()
+
+    def _within(self, seconds: float) -> fl.FlightCallOptions:
+        client = self._client
+        if isinstance(client, AuthorizedClient):
+            return client.within(seconds)
+        return fl.FlightCallOptions(timeout=seconds)
 
     def close(self) -> None:
         """Close the connection; the server keeps running."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ...clients.flight.deadline import answered_within
 from ...schemas.errors import StoreError, UnavailableError
 from ...schemas.metrics import Metrics
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 READY = "ready"
 _READINESS_SECONDS = 3.0
 _TURN_SECONDS = 5.0
+_PAGE_SECONDS = 4.0
 
 
 class ServerState:
@@ -63,11 +65,12 @@ class ServerState:
     @contextmanager
     def asking(self) -> Iterator[FlightServer]:
         """Ask the server for a page during the body; one caller at a time, since an answer may take a while.
+        Other processes have some seconds for theirs.
 
         Raises:
             UnavailableError: the store is not open, or others ask for too long.
         """
-        with self._turn(self._pages) as server:
+        with self._turn(self._pages) as server, answered_within(_PAGE_SECONDS):
             yield server
 
     @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 from ...clients.cluster import reading
 from ...clients.cluster.servers import Servers
 from ...clients.cluster.store import PlacedStore, worst
+from ...clients.flight.deadline import answered_within
 from ...clients.flight.store import FlightStore
 from ...schemas.description import Health, ScanPlan
 from ...schemas.errors import WrongServerError
@@ -17,6 +18,9 @@ from ...schemas.metrics import Metrics, each_of, gauge, joined, merged
 from ...schemas.partition_schema import TabletPartition
 from ...schemas.scan import ScanSpec
 from ...schemas.service import UNDECIDED, ScanStream, Undecided
+
+_HEALTH_SECONDS = 2.0
+_METRICS_SECONDS = 5.0
 
 
 class Front(PlacedStore):
@@ -65,8 +69,10 @@ class Front(PlacedStore):
         return UNDECIDED
 
     def health(self) -> Health:
-        """See StoreService. Lists the processes; degraded while one of them is down. Does not wait for any."""
-        found, away = self.servers.there_now(lambda store: store.health())
+        """See StoreService. Lists the processes; degraded while one of them is down. Does not wait for any
+        that is down, nor long for one that does not answer."""
+        with answered_within(_HEALTH_SECONDS):
+            found, away = self.servers.there_now(lambda store: store.health())
         health = worst(found) if found else Health(status="ok", version=self._version)
         health = health.model_copy(update={"server": None, "processes": self._uuids})
         if away and health.status == "ok":
@@ -75,7 +81,8 @@ class Front(PlacedStore):
 
     def metrics(self) -> Metrics:
         """See StoreService. Those of the processes that answer, each number with the label ``process``."""
-        found, _ = self.servers.there_now(lambda store: store.metrics())
+        with answered_within(_METRICS_SECONDS):
+            found, _ = self.servers.there_now(lambda store: store.metrics())
         up = each_of("process", {name: name in found for name in self.servers.names})
         return merged(joined("process", found), [gauge("nyala_process_up", "1 if the process answers, else 0.", *up)])
 

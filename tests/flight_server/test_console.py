@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from nyala.flight_server.http.port import as_bearer
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.description import RowsetStats
+from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.partition import hash as by_hash
 
@@ -119,6 +121,25 @@ def test_pages_may_load_nothing_and_take_no_changes(port: Callable[..., Port]) -
         request = urllib.request.Request(one.http.url + path, b"", method="POST")
         with pytest.raises(urllib.error.HTTPError, match="405"):
             urllib.request.urlopen(request, timeout=20)
+
+
+def test_a_table_without_numbers_spoils_no_page(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = port()
+    numbers = type(one.served.store).table_stats
+    failures: dict[str, StoreError] = {"homes": UnavailableError("not now"), "gone": NotFoundError("dropped")}
+    with nyala.connect(one.served.url) as db:
+        for name in ("gone", "here"):
+            db.create_table(name, SCHEMA, primary_key=["id"])
+
+    def some(store: Any, name: str) -> Any:
+        if name in failures:
+            raise failures[name]
+        return numbers(store, name)
+
+    monkeypatch.setattr(type(one.served.store), "table_stats", some)
+    status, text = one.ask("/console")
+    assert status == 200 and "homes not available" in words(text)
+    assert "here 0 0 B" in words(text) and "gone" not in text
 
 
 def test_what_is_not_there_is_an_error(port: Callable[..., Port]) -> None:

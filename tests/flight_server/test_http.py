@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,13 @@ from prometheus_client.openmetrics import parser as openmetrics
 from served import SCHEMA
 
 import nyala
-from nyala.flight_server.http import connections, state
-from nyala.flight_server.http import port as http_port
 from nyala.flight_server.http.connections import name_in
 from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
+from nyala.schemas.timestamp import datetime_of
 from tests.doubles.certificates import Authority
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -265,91 +264,6 @@ def test_what_is_not_there_and_what_is_too_long_is_refused(port: Callable[..., P
     assert one.ask("/healthz")[0] == 200
 
 
-def connected(one: Port) -> socket.socket:
-    host, number = one.http.url.rpartition("/")[2].rsplit(":", 1)
-    return socket.create_connection((host, int(number)), timeout=20)
-
-
-@pytest.mark.parametrize("earlier", [0, 1])
-def test_a_connection_has_a_time_for_each_request(
-    port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch, earlier: int
-) -> None:
-    monkeypatch.setattr(connections, "_REQUEST_SECONDS", 0.3)
-    with connected(port()) as silent:
-        for _ in range(earlier):
-            silent.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            while not silent.recv(4096).endswith(b"}"):
-                pass
-        silent.sendall(b"GET /healthz HTTP/1.1\r\n")
-        assert silent.recv(1) == b""
-
-
-def test_a_handshake_has_a_time(port: Callable[..., Port], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_port, "HANDSHAKE_SECONDS", 0.3)
-    authority = Authority(tmp_path)
-    pair = authority.server()
-    one = port(ServeOptions(tls_cert=pair.certificate, tls_key=pair.key), None)
-    with connected(one) as silent, suppress(ConnectionError):
-        assert silent.recv(1) == b""
-
-
-def test_answers_that_nobody_reads_end(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_ANSWER_SECONDS", 0.3)
-    one, request = port(), b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    with connected(one) as deaf:
-        with suppress(OSError):  # what it has not read when the connection ends
-            deaf.sendall(request * 500)
-        time.sleep(2)
-        pieces: list[bytes] = []
-        with suppress(ConnectionError):
-            while piece := deaf.recv(1 << 20):
-                pieces.append(piece)
-    assert 0 < b"".join(pieces).count(b"HTTP/1.1 200") < 500
-
-
-def test_health_is_answered_however_many_connect(port: Callable[..., Port]) -> None:
-    one = port()
-    with ExitStack() as opened:
-        for _ in range(connections.CONNECTIONS_MAX + 20):
-            held = opened.enter_context(connected(one))
-            held.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            assert held.recv(4096).startswith(b"HTTP/1.1 200")
-            held.sendall(b"G")
-        assert one.ask("/healthz") == (200, '{"status":"alive"}')
-        assert one.ask("/readyz") == (200, '{"status":"ready"}')
-
-
-def test_health_is_answered_while_the_store_is_slow(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "_READINESS_SECONDS", 0.3)
-    monkeypatch.setattr(state, "_TURN_SECONDS", 0.3)
-    one = port()
-    answering, tables = threading.Event(), type(one.served.store).tables
-    healthy = type(one.served.store).health
-
-    def slow(store: Any) -> Any:
-        assert answering.wait(60)
-        return tables(store)
-
-    def slow_health(store: Any) -> Any:
-        assert answering.wait(60)
-        return healthy(store)
-
-    monkeypatch.setattr(type(one.served.store), "tables", slow)
-    monkeypatch.setattr(type(one.served.store), "health", slow_health)
-    with ThreadPoolExecutor(100) as many:
-        try:
-            pages = [many.submit(one.ask, "/console") for _ in range(50)]
-            ready = [many.submit(one.ask, "/readyz") for _ in range(50)]
-            assert {each.result(20) for each in ready} == {(503, '{"status":"unresponsive"}')}
-            assert one.ask("/healthz") == (200, '{"status":"alive"}')
-            stuck = sum(each.result(20)[0] != 503 for each in pages if each.done())
-            assert stuck == 0
-        finally:
-            answering.set()
-        assert {each.result(20)[0] for each in pages} == {200, 503}
-    assert one.ask("/readyz") == (200, '{"status":"ready"}')
-
-
 def test_metrics_are_read_while_rows_are_written(port: Callable[..., Port]) -> None:
     one = port()
     stopped = threading.Event()
@@ -471,6 +385,39 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
     assert done.returncode and "pip install 'nyala[http]'" in done.stderr, done.stderr
 
 
+def children(served: Process) -> list[int]:
+    tasks = Path(f"/proc/{served.process.pid}/task").glob("*/children")
+    return sorted(int(number) for task in tasks for number in task.read_text().split())
+
+
+def test_processes_that_do_not_answer_hold_nobody_up(tmp_path: Path) -> None:
+    with Process(tmp_path, "--processes", "2") as served:
+        with nyala.connect(served.location) as db:
+            parts = [nyala.hash("id", buckets=4)]
+            homes = db.create_table("homes", SCHEMA, primary_key=["id"], partition_by=parts)
+            homes.insert([{"id": number, "city": "Oslo", "price": 1.0} for number in range(100)])
+            assert datetime_of(homes.last_change()).strftime("%H:%M:%S UTC") in ask(served.http + "/console")[1]
+        stopped = children(served)[-1]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(8) as many:
+                asked = {
+                    path: many.submit(ask, served.http + path)
+                    for path in ("/console", "/readyz", "/metrics", "/console/activity", "/healthz")
+                }
+                found = {path: answer.result() for path, answer in asked.items()}  # each in less than 20 seconds
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert {path: status for path, (status, _) in found.items()} == dict.fromkeys(found, 200)
+        assert "not available" in found["/console"][1]
+        ups = [value for (name, _), value in values_of(found["/metrics"][1]).items() if name == "nyala_process_up"]
+        assert sorted(ups) == [0, 1]
+        deadline = time.monotonic() + 20
+        while "not available" in ask(served.http + "/console")[1]:
+            assert time.monotonic() < deadline
+        assert served.stop() == 0
+
+
 def test_one_port_shows_all_processes_of_a_store(tmp_path: Path) -> None:
     with Process(tmp_path, "--processes", "2") as served:
         with nyala.connect(served.location) as db:
@@ -489,10 +436,9 @@ def test_one_port_shows_all_processes_of_a_store(tmp_path: Path) -> None:
         assert sum(rows) == 100 and all(rows)
         assert of(values, "process_resident_memory_bytes", process="") > 1 << 20
         assert ask(served.http + "/readyz") == (200, '{"status":"ready"}')
-        tasks = Path(f"/proc/{served.process.pid}/task").glob("*/children")
-        child = next(number for task in tasks for number in task.read_text().split())
-        os.kill(int(child), signal.SIGSTOP)
-        os.kill(int(child), signal.SIGKILL)
+        child = children(served)[0]
+        os.kill(child, signal.SIGSTOP)
+        os.kill(child, signal.SIGKILL)
         deadline = time.monotonic() + 20
         while sum(value for (name, _), value in values.items() if name == "nyala_process_up") == 2:
             assert time.monotonic() < deadline

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import quote
 
 from ....schemas.description import ColumnStats, TableDescription, TableStats, TabletStats
+from ....schemas.errors import NotFoundError, StoreError
 from ....schemas.metrics import MetricFamily
 from ....schemas.service import StoreService
 from ....schemas.timestamp import datetime_of
@@ -21,25 +23,35 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def tables_page(store: StoreService, first: int) -> bytes:
     """Return the tables of a store, as far as a caller may use it, from the ``first`` on."""
     health, names = store.health(), store.tables()
-    shown = [store.table_stats(name) for name in names[first : first + TABLES_A_PAGE]]
-    rows = [
-        (
-            tag("a", stats.name, href=f"/console/table?name={quote(stats.name, safe='')}"),
-            f"{stats.live_rows:,}",
-            size(stats.bytes_on_disk),
-            size(sum(tablet.memory_bytes for tablet in stats.tablets)),
-            f"{len(stats.tablets):,}",
-            f"{max((tablet.average_rowset_height for tablet in stats.tablets), default=0):.2f}",
-            _moment(stats.last_change),
-        )
-        for stats in shown
-    ]
+    rows: list[tuple[Element | str, ...]] = []
+    for name in names[first : first + TABLES_A_PAGE]:
+        with suppress(NotFoundError):  # it was dropped since
+            link = tag("a", name, href=f"/console/table?name={quote(name, safe='')}")
+            rows.append((link, *_numbers(store, name)))
     titles = ("Table", "Rows", "On disk", "In memory", "Tablets", "Greatest height", "Last change")
     return page(
         "Tables",
         tag("p", f"The server is {health.status}. Version {health.version}. {health.reason}"),
         table(titles, rows),
         *_others("/console?", first, TABLES_A_PAGE, len(names)),
+    )
+
+
+def _numbers(store: StoreService, name: str) -> tuple[str, ...]:
+    """Return the numbers of a table. Raises NotFoundError if there is none."""
+    try:
+        stats = store.table_stats(name)
+    except NotFoundError:
+        raise
+    except StoreError:
+        return ("not available", *[""] * 5)
+    return (
+        f"{stats.live_rows:,}",
+        size(stats.bytes_on_disk),
+        size(sum(tablet.memory_bytes for tablet in stats.tablets)),
+        f"{len(stats.tablets):,}",
+        f"{max((tablet.average_rowset_height for tablet in stats.tablets), default=0):.2f}",
+        _moment(stats.last_change),
     )
 
 
@@ -117,7 +129,7 @@ def _tablet(tablet: TabletStats) -> list[Element]:
 def _work(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
     found: dict[tuple[str, str], list[float]] = {}
     for name in ("nyala_maintenance_seconds", "nyala_maintenance_rows", "nyala_maintenance_written_bytes"):
-        for sample in families[name].samples:
+        for sample in families[name].samples if name in families else ():  # no process may answer
             key = sample.labels["work"], sample.labels.get("process", "")
             found.setdefault(key, []).extend([sum(sample.counts), sample.value] if sample.counts else [sample.value])
     return [
@@ -127,6 +139,8 @@ def _work(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
 
 
 def _memory(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
+    if "nyala_memory_bytes" not in families:
+        return []
     limits = {tuple(each.labels.items()): each.value for each in families["nyala_memory_limit_bytes"].samples}
     return [
         (" ".join(each.labels.values()), size(each.value), size(limit) if (limit := limits.get(key)) else "")
