@@ -156,7 +156,6 @@ def _run(
     if options.has_tls:
         listen = with_tls(listen)
     check_location(listen, options.insecure, options.has_tls, options.has_authentication)
-    check_free(listen)
     if options.http_port is not None:
         check_reach(options.http_host, options.insecure, options.has_tls, options.has_authentication)
     log_to_stderr(options.log_level, options.json_output, options.name)
@@ -164,6 +163,7 @@ def _run(
 
     security = _security(options)
     http = _http(options, security, config.private_paths)
+    check_free(listen)  # also of the HTTP port
     also = {"http": http.url} if http else {}
 
     def announce(location: str) -> None:

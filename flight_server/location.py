@@ -64,7 +64,7 @@ def check_reach(host: str, insecure: bool, has_tls: bool, has_authentication: bo
         )
         if not has
     ]
-    if lacking and not insecure and not _is_loopback(host):
+    if lacking and not insecure and not is_loopback(host):
         raise InvalidArgumentError(
             f"other machines can reach {host}, and the server lacks {' and '.join(lacking)}: add what it lacks, listen "
             "on 127.0.0.1, or pass --insecure on a trusted network"
@@ -107,7 +107,8 @@ def _host_and_port(location: str) -> tuple[str | None, int | None]:
         return parts.hostname, None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
     if host == "localhost":
         return True
     try:

@@ -10,12 +10,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.requests import Request
 
-from ...schemas.errors import UnavailableError
+from ...schemas.errors import PermissionDeniedError, UnavailableError
 from ..errors import Translator
+from ..location import is_loopback
 from ..request_log import RequestLog
 from ..security.identity import Identity
 from .app import application
@@ -41,6 +43,7 @@ class HttpPort:
         """
         self.state = ServerState()
         self._authentication = security.authentication if security else None
+        self._names = {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else None
         tls = security.tls if security else None
         listening = _listening(host, port)
         scheme, shown = "https" if tls else "http", f"[{host}]" if ":" in host else host
@@ -84,6 +87,7 @@ class HttpPort:
 
     def _caller(self, request: Request) -> Identity | None:
         if self._authentication is None:
+            _check_name(request, self._names)
             return None
         given = list(map(as_bearer, request.headers.getlist("authorization")))
         return self._authentication.of_request(given, getattr(request.state, CERTIFICATE_NAME, None))
@@ -91,6 +95,21 @@ class HttpPort:
 
 def _logged_by(log: RequestLog) -> Callable[[str, str, str], None]:
     return lambda request_id, where, code: log.failed(request_id, where, code, None)
+
+
+def _check_name(request: Request, names: set[str] | None) -> None:
+    """Reject a request by a name that is not one of ``names``, if these are known. A browser asks so for a page of
+    somebody whose name has become this machine's address, and would let that page read the answer.
+
+    Raises:
+        PermissionDeniedError: that is so.
+    """
+    try:
+        name = urlsplit(f"//{request.headers.get('host', '')}").hostname
+    except ValueError:
+        name = None
+    if names is not None and name not in names:
+        raise PermissionDeniedError(f"ask by one of the names {', '.join(sorted(names))}: the server has no login")
 
 
 def as_bearer(header: str) -> str:

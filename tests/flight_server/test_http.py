@@ -361,6 +361,17 @@ def test_an_open_address_needs_what_the_server_needs(tmp_path: Path) -> None:
     assert done.returncode and "other machines can reach 0.0.0.0" in done.stderr
 
 
+def test_the_two_ports_differ(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    command = [sys.executable, "-m", "nyala", "serve", "--data", str(tmp_path / "new"), "--http-port", str(number)]
+    done = subprocess.run(
+        [*command, "--listen", f"grpc://127.0.0.1:{number}"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode and "the port is in use" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_log_names_what_failed_and_cannot_be_filled(tmp_path: Path) -> None:
     with Process(tmp_path) as served:
         host, number = served.http.removeprefix("http://").rsplit(":", 1)

@@ -62,6 +62,18 @@ def test_answers_that_nobody_reads_end(port: Callable[..., Port], monkeypatch: p
     assert 0 < b"".join(pieces).count(b"HTTP/1.1 200") < 500
 
 
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("evil.example", 403), ("evil.example:80", 403), ("[", 403), ("", 403), ("LOCALHOST:1", 200), ("[::1]:8816", 200)],
+)
+def test_a_page_of_somebody_else_may_not_ask(port: Callable[..., Port], name: str, status: int) -> None:
+    one = port()
+    for path in ("/console", "/console/table?name=homes", "/console/activity", "/metrics"):
+        found, text = one.ask(path, host=name)
+        assert found == status and ("homes" in text) <= (status == 200)
+    assert one.ask("/healthz", host=name)[0] == 200
+
+
 def test_health_is_answered_however_many_connect(port: Callable[..., Port]) -> None:
     one = port()
     with ExitStack() as opened:
