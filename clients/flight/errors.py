@@ -21,6 +21,7 @@ from ...schemas.errors import (
 
 _CODE = re.compile(r"(?:^|[\s:'])([A-Z]+(?:_[A-Z]+)*): (.*?)(?:\. Detail: |\. gRPC client debug context|$)", re.DOTALL)
 _ADDRESS = re.compile(r"\b(?:ipv4:|ipv6:|unix:)(\S+):(?: |$)")
+_ERRNO = re.compile(r" \(\d+\)$")
 _GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError)
 _OF_TLS = {
     "wrong version number": "the server{} answers without TLS; use grpc:// on this machine, or check the port",
@@ -69,7 +70,8 @@ def _reason(text: str) -> str:
         return text
     if why := next((why for part, why in _OF_TLS.items() if part in text), None):
         return why.format(address)
-    return f"{text.rpartition(': ')[2].lower()}{address}; is it running, and is this its address?"
+    why = _ERRNO.sub("", text.rpartition(": ")[2]).lower()
+    return f"{why}{address}; is it running, and is this its address?"
 
 
 def _sent(error: Exception) -> StoreError | None:

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from conftest import open_real
 from served import SCHEMA, Served
 
 import nyala
@@ -25,6 +24,8 @@ from nyala.schemas.request import Request, serving
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import ScanStream, StoreService
 from nyala.schemas.table import TableDefinition
+
+from .conftest import open_real
 
 ID = re.compile(r"[0-9a-f]{12}")
 SECRET = "hunter2"
