@@ -6,11 +6,11 @@ pool does not request this; here regions are mapped with the request, and divide
 """
 
 import mmap
-import threading
 from bisect import bisect
 
 import numpy as np
 
+from .kept_memory import KeptMemory
 from .memory import SLACK_BYTES, address_of, allocate
 
 HUGE_PAGE_BYTES = 2 << 20
@@ -34,7 +34,7 @@ def mapped(size: int) -> np.ndarray:
     return memory[-address_of(memory) % HUGE_PAGE_BYTES :]
 
 
-class HugePages:
+class HugePages(KeptMemory):
     """Arrays in mapped regions. Thread safe.
 
     An array's part of its region becomes free when its last view is dropped. Allocation takes the first free part that
@@ -43,11 +43,10 @@ class HugePages:
     """
 
     def __init__(self, region_bytes: int = _REGION_BYTES, idle_bytes_max: int = 0) -> None:
+        super().__init__()
         self.idle_bytes_max = idle_bytes_max
         self._region_bytes = region_bytes
-        self._is_used = False
         self._regions: list[_Region] = []
-        self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
 
     @property
     def mapped_bytes(self) -> int:
@@ -86,13 +85,6 @@ class HugePages:
             region.give_back(start, size)
             if region.is_free and self.idle_bytes > self.idle_bytes_max:
                 self._regions.remove(region)
-
-    def release_unused(self) -> None:
-        """Return regions without arrays to the operating system, if nothing was allocated since the last call."""
-        with self._lock:
-            is_used, self._is_used = self._is_used, False
-        if not is_used:
-            self.release()
 
     def release(self) -> None:
         """Return regions without arrays to the operating system."""

@@ -5,18 +5,17 @@ fault for every 4 KB, again and again: twice the cost of reading, verifying and 
 once is also still in the processor's cache when it is filled.
 """
 
-import threading
-
 import numpy as np
 import pyarrow as pa
 
+from .kept_memory import KeptMemory
 from .memory import SLACK_BYTES, address_of
 
 _SMALLEST_BLOCK = 1 << 20
 _IDLE_BYTES_MAX = 32 << 20
 
 
-class Lender:
+class Lender(KeptMemory):
     """Lends memory. Thread safe.
 
     Idle blocks are kept for the next request, at most ``idle_bytes_max``, until `release_unused`. A block is a power of
@@ -24,11 +23,10 @@ class Lender:
     """
 
     def __init__(self, idle_bytes_max: int = _IDLE_BYTES_MAX) -> None:
+        super().__init__()
         self._idle_bytes_max = idle_bytes_max
         self._idle: list[np.ndarray] = []
         """Idle blocks; the one that came back last is at the end."""
-        self._is_used = False
-        self._lock = threading.RLock()  # the last view of a block may go at any time, also while it is held
 
     @property
     def idle_bytes(self) -> int:
@@ -48,13 +46,6 @@ class Lender:
         if block is None:
             block = np.frombuffer(pa.allocate_buffer(size), np.uint8)
         return np.asarray(_Loan(self, block, length))
-
-    def release_unused(self) -> None:
-        """Return the idle memory to the operating system, if none was lent since the last call."""
-        with self._lock:
-            is_used, self._is_used = self._is_used, False
-        if not is_used:
-            self.release()
 
     def release(self) -> None:
         """Return the idle memory to the operating system."""

@@ -4,15 +4,14 @@ The first write to a page of memory takes several times longer than to fill it, 
 MemRowSet that is flushed leaves as much as the next one will fill. So what it filled stays for that one.
 """
 
-import threading
-
 import numpy as np
 
 from .huge_pages import HUGE_PAGE_BYTES, mapped
+from .kept_memory import KeptMemory
 from .memory import SLACK_BYTES, address_of
 
 
-class ReservedMemory:
+class ReservedMemory(KeptMemory):
     """Reserves address space that takes memory only as it is written, 2 MB at a time. Thread safe.
 
     An array's memory is free when its last view is dropped. As far as ``idle_bytes_max`` goes it is kept for arrays of
@@ -21,11 +20,10 @@ class ReservedMemory:
     """
 
     def __init__(self, idle_bytes_max: int = 0) -> None:
+        super().__init__()
         self.idle_bytes_max = idle_bytes_max
         self._idle: list[_Reserved] = []
         self._lent: set[_Reserved] = set()
-        self._is_used = False
-        self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
 
     @property
     def idle_bytes(self) -> int:
@@ -71,13 +69,6 @@ class ReservedMemory:
             self._lent.discard(reserved)
             if self.idle_bytes + reserved.filled <= self.idle_bytes_max:
                 self._idle.append(reserved)
-
-    def release_unused(self) -> None:
-        """Return idle memory to the operating system, if nothing was reserved since the last call."""
-        with self._lock:
-            is_used, self._is_used = self._is_used, False
-        if not is_used:
-            self.release()
 
     def release(self) -> None:
         """Return idle memory to the operating system."""
