@@ -38,7 +38,7 @@ _OTHER_VARIABLES = (
 SECURITY_OPTIONS = (
     *("tls_cert", "tls_key", "tls_client_ca", "tls_client_certs"),
     *("tokens", "jwks", "jwt_issuer", "jwt_audience", "jwt_algorithms"),
-    *("admins", "audit_log", "audit_log_bytes", "audit_log_files"),
+    *("handshake_seconds", "admins", "audit_log", "audit_log_bytes", "audit_log_files"),
 )
 """The options of TLS and authentication."""
 _NEAR = 0.8
@@ -98,6 +98,9 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The audience (aud) of JWTs: this server's name at the provider."""
     jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_listed)] = ("RS256", "ES256", "EdDSA")
     """The algorithms of JWTs that are accepted, separated by commas."""
+    handshake_seconds: int = Field(default=0, ge=0, le=86_400)
+    """How long tokens are valid that the handshake of Flight gives for a user and a token as the password: for drivers
+    that know nothing else. 0: there is no handshake."""
     admins: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
     """Users who may do everything without any grant, separated by commas; so may tokens with the role admin."""
     audit_log: Path | None = None

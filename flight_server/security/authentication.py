@@ -7,13 +7,15 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.flight as fl
 
 from ...schemas.errors import UnauthenticatedError
 from ..errors import Translator
+from .audit import AuditLog
 from .file_watch import WatchedFiles
+from .handshake import AnyHandshake, GivenToken, Handshakes
 from .identity import Identity
 from .token_file import PREFIX, TokenEntry, id_of, matches, read_tokens
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 HEADER = "authorization"
 _STREAMS = ("DO_PUT", "DO_EXCHANGE")
+_HANDSHAKE = "HANDSHAKE"
 _BEARER = "bearer "
 _BYTES_MAX = 8192
 _NOTHING = (
@@ -86,7 +89,7 @@ class _Thread(threading.local):
 
 
 class _Headers(fl.ServerMiddlewareFactory):
-    """Keeps the header of the call whose handler is called next on this thread.
+    """Keeps the header of the call whose handler is called next on this thread, and answers handshakes.
 
     Thread-local data would be lost: until the handler is called, a transport thread is a new one to Python each time.
 
@@ -94,39 +97,55 @@ class _Headers(fl.ServerMiddlewareFactory):
     anyone could open many and send none. The message of any other call is there before either is called.
     """
 
-    def __init__(self, check: Callable[[Sequence[str | bytes]], None]) -> None:
+    def __init__(
+        self, check: Callable[[Sequence[str | bytes]], None], begin: Callable[[Sequence[str | bytes]], str]
+    ) -> None:
         super().__init__()
         self._check = check
+        self._begin = begin
         self.of_threads: dict[int, Sequence[str | bytes]] = {}
 
-    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> None:
+    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> GivenToken | None:
         """Called by pyarrow for each call, before anything else."""
-        given = headers.get(HEADER, ())
-        if info.method.name in _STREAMS:
-            try:
+        given, method = headers.get(HEADER, ()), info.method.name
+        try:
+            if method == _HANDSHAKE:
+                return GivenToken(self._begin(given))
+            if method in _STREAMS:
                 self._check(given)
-            except Exception as error:
-                raise Translator().flight(error, info.method.name.lower()) from None
+        except Exception as error:
+            raise Translator().flight(error, method.lower()) from None
         self.of_threads[threading.get_ident()] = given
+        return None
 
 
 class Authentication:
     """Finds out who makes each call of a server. Thread safe."""
 
-    def __init__(self, tokens: Tokens | None, jwts: JwtTokens | None, trusts_certificates: bool) -> None:
-        """``trusts_certificates``: a client certificate that TLS has verified identifies its user."""
+    def __init__(
+        self,
+        tokens: Tokens | None,
+        jwts: JwtTokens | None,
+        trusts_certificates: bool,
+        handshake_seconds: int = 0,
+        audit: AuditLog | None = None,
+    ) -> None:
+        """``trusts_certificates``: a client certificate that TLS has verified identifies its user.
+        ``handshake_seconds``: how long tokens are valid that handshakes give; 0: there are no handshakes."""
         self._tokens = tokens
         self._jwts = jwts
         self._trusts_certificates = trusts_certificates
-        self._headers = _Headers(self._check)
+        self._handshakes = Handshakes(handshake_seconds, self._of_bearer, audit) if handshake_seconds else None
+        self._headers = _Headers(self._check, self._begin)
         self._thread = _Thread()
         self.failures = {"missing": 0, "invalid": 0, "expired": 0}
         """How many calls were rejected, and why."""
 
     @property
-    def middleware(self) -> dict[str, fl.ServerMiddlewareFactory]:
-        """What a server must be given."""
-        return {"nyala-authentication": self._headers}
+    def of_server(self) -> dict[str, Any]:
+        """What a server of pyarrow's must be given. It knows no names of certificates with an ``auth_handler``."""
+        middleware = {"nyala-authentication": self._headers}
+        return {"middleware": middleware} | ({"auth_handler": AnyHandshake()} if self._handshakes else {})
 
     def enter(self, context: fl.ServerCallContext) -> None:
         """Find out who makes the call whose handler has just been called on this thread.
@@ -176,13 +195,30 @@ class Authentication:
         text = _text(given[0])
         if len(given) > 1 or len(text) > _BYTES_MAX or text[: len(_BEARER)].lower() != _BEARER:
             raise self._failure("invalid", 'send one header "authorization", of the form "Bearer TOKEN"')
+        token = text[len(_BEARER) :].strip()
+        given_here = self._handshakes.identity(token) if self._handshakes else None
+        return self._of_bearer(token) if given_here is None else self._valid(given_here)
+
+    def _begin(self, given: Sequence[str | bytes]) -> str:
+        """Return a token for the header of a handshake."""
+        if self._handshakes is None:
+            return ""  # Arrow rejects it
+        if len(given) != 1 or len(given[0]) > _BYTES_MAX:
+            raise self._failure("invalid", 'send one header "authorization", of the form "Basic BASE64"')
+        return self._handshakes.begin(_text(given[0]))
+
+    def _of_bearer(self, token: str) -> Identity:
+        """Return whose token it is. Raises UnauthenticatedError: it is not valid."""
         try:
-            identity = self._of_token(text[len(_BEARER) :].strip())
+            identity = self._of_token(token)
         except UnauthenticatedError:
             self.failures["invalid"] += 1
             raise
         if identity is None or identity.is_revoked:
             raise self._failure("invalid", _BAD_TOKEN)
+        return self._valid(identity)
+
+    def _valid(self, identity: Identity) -> Identity:
         if not identity.is_valid:
             raise self._failure("expired", _EXPIRED)
         return identity

@@ -20,16 +20,21 @@ class Identity:
     source: str = ""
     """The id of the token, or how else the user was identified; never a secret."""
     is_revoked: bool = False
+    proved_by: Identity | None = None
+    """What a handshake showed, which this ends with."""
 
     @property
     def is_valid(self) -> bool:
         """Whether the user may go on: the proof has neither expired nor been revoked."""
-        return not self.is_revoked and time.time() < self.expires
+        if self.is_revoked or time.time() >= self.expires:
+            return False
+        return self.proved_by is None or self.proved_by.is_valid
 
     @property
     def ended(self) -> str:
         """Why a call that runs may not go on, if it may not."""
-        why = "was revoked" if self.is_revoked else "has expired"
+        is_revoked = self.is_revoked or (self.proved_by is not None and self.proved_by.is_revoked)
+        why = "was revoked" if is_revoked else "has expired"
         return f"the token {why} while the call was running; begin it again with another"
 
     def check(self) -> None:

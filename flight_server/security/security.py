@@ -75,15 +75,18 @@ class Security:
         trusts_certificates = options.tls_client_ca is not None
         jwts = _jwts(options) if options.jwks else None
         has_authentication = options.has_authentication
-        self.authentication = Authentication(tokens, jwts, trusts_certificates) if has_authentication else None
         self._admins = options.admins
         self._audit = _audit(options)
+        self.authentication = None
+        if has_authentication:
+            seconds = _handshake_seconds(options)
+            self.authentication = Authentication(tokens, jwts, trusts_certificates, seconds, self._audit)
         watched = [each.files for each in (self.tls, tokens, jwts) if each]
         self._watch = FileWatch(watched)
 
     def listen(self, begin: Callable[..., None], location: str) -> None:
         """Let a server begin to listen: ``begin`` is the constructor of pyarrow's."""
-        more: dict[str, Any] = {"middleware": self.authentication.middleware} if self.authentication else {}
+        more: dict[str, Any] = self.authentication.of_server if self.authentication else {}
         if self.tls:
             self.tls.listen(begin, location, **more)
         else:
@@ -111,6 +114,17 @@ def _jwts(options: ServeOptions) -> JwtTokens:
     if not options.jwt_issuer or not options.jwt_audience:
         raise InvalidArgumentError("JWTs need jwt_issuer and jwt_audience: one for another service must not be valid")
     return JwtTokens(options.jwks, options.jwt_issuer, options.jwt_audience, options.jwt_algorithms)
+
+
+def _handshake_seconds(options: ServeOptions) -> int:
+    if options.handshake_seconds and not (options.tokens or options.jwks):
+        raise InvalidArgumentError("handshake_seconds needs tokens or jwks: a token is the password of a handshake")
+    if options.handshake_seconds and options.tls_client_ca:
+        raise InvalidArgumentError(
+            "handshake_seconds excludes tls_client_ca: with handshakes, Arrow does not tell whose a client certificate "
+            "is; serve by two servers, or without one of them"
+        )
+    return options.handshake_seconds
 
 
 def _audit(options: ServeOptions) -> AuditLog | None:
