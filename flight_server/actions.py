@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow.flight as fl
 
 from ..schemas.description import Health
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
-from ..schemas.verb import Kind
+from ..schemas.verb import Kind, Verb
 from ..schemas.verbs import VERBS
+from ..schemas.write import WriteResult
 from .calls import Call, Calls
 from .errors import Guarded, Translator
 from .get import sized
@@ -45,7 +47,7 @@ def run(
     call = calls.begin(context, action.type, chosen.kind, len(body) if chosen.kind is Kind.PLAN else 0)
     try:
         with call.working():
-            found = _metrics(store, calls) if action.type == METRICS else chosen.done(store, body)
+            found = _metrics(store, calls) if action.type == METRICS else _told(chosen, store, body, call)
         if isinstance(found, str):
             call.close()
             if is_anyone:
@@ -60,6 +62,24 @@ def run(
         raise
     call.waits_for_client()
     return results
+
+
+def _told(verb: Verb, store: StoreService, body: bytes, call: Call) -> str | Iterator[bytes]:
+    arguments = verb.taken(body)
+    call.table = _table(verb, arguments)
+    value = getattr(store, verb.method)(*arguments)
+    if isinstance(value, WriteResult):
+        call.wrote(value.applied)
+    return verb.told(value)
+
+
+def _table(verb: Verb, arguments: list[Any]) -> str:
+    """Return the table that an action is about; empty if that is none, or not known."""
+    asked = arguments[0] if arguments else None
+    if isinstance(asked, str):
+        return asked if verb.request and next(iter(verb.request.model_fields)) == "table" else ""
+    table = getattr(asked, "table", "")
+    return table if isinstance(table, str) else ""
 
 
 def _metrics(store: StoreService, calls: Calls) -> str:

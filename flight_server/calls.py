@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
-from ..schemas.errors import UnavailableError
+from ..schemas.errors import StoreError, UnavailableError
 from ..schemas.request import Request, serving
 from ..schemas.verb import Kind
 from .config import ServerConfig
 from .limits import Admission, BudgetShare, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
+from .recent_requests import RecentRequest, RecentRequests, Scanned
 from .request_log import RequestLog, mark, new_request_id
 from .server_metrics import ServerMetrics
 from .turns import Turns, Work
@@ -46,7 +47,12 @@ class Call:
 
     def __init__(self, calls: Calls, context: fl.ServerCallContext, verb: str, kind: Kind, size: int) -> None:
         self._began: float | None = time.monotonic()
-        self._client_seconds = 0.0
+        self._admission_seconds = self._client_seconds = 0.0
+        self.sent_rows = self.sent_bytes = self.received_bytes = self.written_rows = 0
+        self.error_code = ""
+        """Of the error that ended its work; empty: none has."""
+        self.scanned: Scanned | None = None
+        """What it scans; None: nothing."""
         self._id = ""
         self.table = ""
         """For the log; empty if it is not known, or there is not one."""
@@ -70,6 +76,7 @@ class Call:
         if size > calls.config.large_request_bytes:
             self._large = calls.admission.admit(Kind.LARGE, self.peer, self.check)
         self._slot: Slot | None = self._admitted(kind)
+        self._admission_seconds = time.monotonic() - self._began
         self._request = Request(self.peer.address, self.step, self.id)
         calls._add(self)
 
@@ -78,6 +85,22 @@ class Call:
         if not self._id:
             self._id = new_request_id()
         return self._id
+
+    def sent(self, size: int, rows: int = 0) -> None:
+        """Count what goes to the client."""
+        self.sent_bytes += size
+        self.sent_rows += rows
+        self.metrics.sent(size)
+
+    def received(self, size: int) -> None:
+        """Count bytes from the client."""
+        self.received_bytes += size
+        self.metrics.received(size)
+
+    def wrote(self, rows: int) -> None:
+        """Count rows that were applied."""
+        self.written_rows += rows
+        self.metrics.wrote(rows)
 
     def next_request(self) -> None:
         """Begin another request of a session, with an id of its own."""
@@ -204,11 +227,31 @@ class Call:
             self.metrics.of(self.verb).add(seconds)
             if self.kind is not Kind.EXCHANGE:  # it is as long as the client wants
                 self.log.took(seconds - self._client_seconds, self._id, self.verb, self.user, self.table)
+            if self.scanned is not None or self.kind is Kind.PUT or self.written_rows:
+                self._calls.recent.add(self._ended(seconds))
         self._calls._remove(self)
         self.has_read()
         slot, self._slot = self._slot, None
         if slot:
             slot.release()
+
+    def _ended(self, seconds: float) -> RecentRequest:
+        return RecentRequest(
+            id=self.id(),
+            verb=self.verb,
+            table=self.table,
+            user=self.user,
+            address=self.peer.address,
+            ended=time.time(),
+            seconds=seconds,
+            admission_seconds=self._admission_seconds,
+            client_seconds=self._client_seconds,
+            processor_seconds=self._work.spent,
+            rows=self.written_rows or self.sent_rows,
+            bytes=self.received_bytes or self.sent_bytes,
+            code=self.error_code,
+            scanned=self.scanned,
+        )
 
     def __enter__(self) -> Call:
         return self
@@ -236,6 +279,7 @@ class _Working(serving):
         self._call._work.end()
         if error is not None:
             mark(error, self._call.id())
+            self._call.error_code = error.code if isinstance(error, StoreError) else type(error).__name__
 
 
 class Calls:
@@ -246,6 +290,7 @@ class Calls:
         self.authentication = authentication
         self.metrics = ServerMetrics()
         self.log = RequestLog(config.slow_request_seconds)
+        self.recent = RecentRequests()
         self.admission = Admission(config)
         self.admission.make_room = self._make_room
         self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))

@@ -76,7 +76,7 @@ def _point_reads(
             found = store.get(table, item.batch)
         if found.schema != schema:
             raise UnavailableError(f"table {table!r} was altered after this stream began; open a new stream")
-        call.metrics.sent(found.nbytes)
+        call.sent(found.nbytes, found.num_rows)
         with call.with_client():
             _answer(found, writer, config)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ from .config import MIB, ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
 from .marks import cut_marked
+from .recent_requests import asked
 from .short_scan import ShortStream, begun_scan
 
 _PARTS_MAX = 500_000
@@ -78,7 +80,10 @@ def stream(
         with call.working():
             spec = scan_spec(ticket, "the ticket", config)
             call.table = spec.table
+            call.scanned = scanned = asked(spec, len(ticket))
+            began = time.monotonic()
             scan = store.scan(spec)
+            scanned.planned_seconds, scanned.counts = time.monotonic() - began, scan.counts
             call.has_read()
             whole, begun = begun_scan(scan, call)
         if whole is not None:
@@ -105,7 +110,7 @@ def _sent(
         if message is None:
             return
         batch = message[0] if isinstance(message, tuple) else message
-        call.metrics.sent(batch.nbytes)
+        call.sent(batch.nbytes, batch.num_rows)
         with call.with_client():
             yield message
 

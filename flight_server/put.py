@@ -54,7 +54,7 @@ def write_stream(
     if command.commit is CommitMode.STREAM:
         _write_staged(store, command, reader, writer, calls, call)
         return
-    answers = Answers(writer, config.writes_ahead, calls.metrics.wrote)
+    answers = Answers(writer, config.writes_ahead, call.wrote)
     try:
         rows = 0
         for item in received(reader, config, call):
@@ -102,7 +102,7 @@ def _write_staged(
                 break
         else:
             raise InvalidArgumentError('the stream ended without {"commit":true,"rows":N}: nothing was applied')
-    calls.metrics.wrote(result.applied)
+    call.wrote(result.applied)
     send_answer(writer, PutResult(seq=asked.seq, **dict(result)))
     for _ in messages(reader, config, call):
         raise InvalidArgumentError("the stream is already committed: no further message is allowed")

@@ -79,7 +79,7 @@ def messages(
             if not number:
                 _check_names(chunk.data.schema)
             batch = _checked(chunk.data, number, config)
-            call.metrics.received(batch.nbytes)
+            call.received(batch.nbytes)
             yield ReceivedBatch(
                 batch,
                 sized(metadata, "the metadata of a batch", config.request_bytes_max),

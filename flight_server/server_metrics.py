@@ -25,11 +25,15 @@ class ServerMetrics:
         self._requests: dict[str, Histogram] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
         self._errors_lock = threading.Lock()
-        self._received_bytes = self._sent_bytes = self._written_rows = 0
+        self.received_bytes = self.sent_bytes = self.written_rows = 0
 
     def of(self, verb: str) -> Histogram:
         """Return the durations of the requests of a verb."""
         return self._requests.get(verb) or self._requests.setdefault(verb, Histogram())
+
+    def requests(self) -> list[tuple[str, list[int]]]:
+        """Return how many requests of each verb took how long: see ``Histogram``."""
+        return [(verb, each.counts.copy()) for verb, each in list(self._requests.items())]
 
     def failed(self, verb: str, code: str) -> None:
         """Count an error that a client got."""
@@ -38,15 +42,15 @@ class ServerMetrics:
 
     def received(self, size: int) -> None:
         """Count bytes from clients."""
-        self._received_bytes += size
+        self.received_bytes += size
 
     def sent(self, size: int) -> None:
         """Count bytes for clients."""
-        self._sent_bytes += size
+        self.sent_bytes += size
 
     def wrote(self, rows: int) -> None:
         """Count rows that were applied."""
-        self._written_rows += rows
+        self.written_rows += rows
 
     def now(self, store: StoreService, admission: Admission, authentication: Authentication | None) -> Metrics:
         """Return these numbers and those of the store."""
@@ -58,9 +62,13 @@ class ServerMetrics:
             counter("nyala_request_errors", "Errors that clients got.", *errors),
             gauge("nyala_running_requests", "Requests that run, by their kind.", *each_of("kind", running)),
             gauge("nyala_waiting_requests", "Requests that wait to be admitted.", *each_of("kind", waiting)),
-            counter("nyala_received_bytes", "Rows and keys from clients, decompressed.", one(self._received_bytes)),
-            counter("nyala_sent_bytes", "Rows for clients, before compression.", one(self._sent_bytes)),
-            counter("nyala_written_rows", "Rows that DoPut and sessions applied.", one(self._written_rows)),
+            counter("nyala_received_bytes", "Rows and keys from clients, decompressed.", one(self.received_bytes)),
+            counter("nyala_sent_bytes", "Rows for clients, before compression.", one(self.sent_bytes)),
+            counter(
+                "nyala_written_rows",
+                "Rows that writes, statements, transactions and imports applied.",
+                one(self.written_rows),
+            ),
             counter(
                 "nyala_authentication_failures",
                 "Calls without a token that is valid.",

@@ -82,7 +82,7 @@ def run_session(
         with serving(Request(call.peer.address, call.look, call.id)):
             while (message := _next(reader, call)) is not None:
                 call.check_time()
-                call.metrics.received(len(message))
+                call.received(len(message))
                 call.next_request()
                 try:
                     session.take(message)
@@ -239,7 +239,7 @@ class _Session:
         if pending is None:
             return _AS_BATCH
         result = pending.result()
-        self.call.metrics.wrote(result.applied)
+        self.call.wrote(result.applied)
         return _told(result)
 
     def _admitted(self, kind: Kind, work: Callable[[], Result]) -> Result:

@@ -51,7 +51,7 @@ class SessionAnswers:
         """
         if rows is not None:
             answer = b"%b\n%b" % (answer, self._stream(rows))
-        self._call.metrics.sent(len(answer))
+        self._call.sent(len(answer))
         self._call.waiting_since = time.monotonic()
         try:
             self._writer.write_metadata(answer)
@@ -101,7 +101,7 @@ class SessionAnswers:
     def _send(self, answer: bytes) -> None:
         if self._is_gone:
             return
-        self._call.metrics.sent(len(answer))
+        self._call.sent(len(answer))
         try:
             with self._call.sending():
                 self._writer.write_metadata(answer)

@@ -102,7 +102,7 @@ class ShortStream(fl.RecordBatchStream):
     def __init__(self, rows: pa.Table, call: Call) -> None:
         super().__init__(rows)
         self._call = call
-        call.metrics.sent(rows.nbytes)
+        call.sent(rows.nbytes, rows.num_rows)
         call.waits_for_client()
 
     def __del__(self) -> None:

@@ -81,6 +81,11 @@ class Work:
         """The time spent when it got its turn; None without a turn."""
         self._rested_at = 0.0
 
+    @property
+    def spent(self) -> float:
+        """The processor time up to the last pause, in seconds."""
+        return self._spent
+
     def begin(self) -> None:
         """Start measuring on this thread."""
         self._began = time.thread_time()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from .description import TableDescription
 from .moving import MoveProgress
+from .prune_count import PruneCount
 from .scan import ScanSpec
 from .transaction import StagedBatch, StageResult
 from .verbs import Verbs
@@ -59,6 +60,8 @@ class ScanStream:
     two."""
     rest: Callable[[], ScanSpec] | None = None
     """Returns what is left to read after an error, if known."""
+    counts: PruneCount | None = None
+    """What it has read and skipped so far; None if that is counted elsewhere, or by no rowset and chunk."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as an Arrow reader."""

@@ -59,7 +59,7 @@ def sorted_stream(spec: ScanSpec, key: Sequence[str], scan: Callable[[ScanSpec],
     names = found.schema.names if spec.columns is None else spec.columns
     schema = pa.schema([found.schema.field(name) for name in names])
     rows = _sorted(found.batches, spec, key, found.schema)
-    return ScanStream(schema, found.snapshot, (batch.select(names) for batch in rows))
+    return ScanStream(schema, found.snapshot, (batch.select(names) for batch in rows), counts=found.counts)
 
 
 def _sorted(

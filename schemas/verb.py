@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import wraps
@@ -95,13 +95,8 @@ class Verb:
             asked = built(self.request, f"the body of {self.name}", **dict(zip(names, values, strict=True)))
         return asked.model_dump_json(exclude_none=not self.has_nulls).encode()
 
-    def done(self, store: Any, body: bytes) -> str | Iterator[bytes]:
-        """Perform the action of a body on a store; return the JSON of the answer, or its pieces.
-
-        Raises:
-            StoreError: the method's error; InvalidArgumentError for an invalid body.
-        """
-        value = getattr(store, self.method)(*self._taken(body))
+    def told(self, value: Any) -> str | Iterator[bytes]:
+        """Return the JSON of an answer, or its pieces."""
         if self.answer is None:
             return "{}"
         if isinstance(self.answer, Pieces):
@@ -110,14 +105,15 @@ class Verb:
             return (self.answer(**{self.member: value}) if self.member else value).model_dump_json()
         return json.dumps({self.member: value} if self.member else value)
 
-    def _taken(self, body: bytes) -> Iterable[Any]:
+    def taken(self, body: bytes) -> list[Any]:
+        """Return the method's arguments from the body of a call. Raises InvalidArgumentError: it is invalid."""
         if self.request is None:
-            return ()
+            return []
         is_optional = not any(field.is_required() for field in self.request.model_fields.values())
         asked = read_json(self.request, body or (b"{}" if is_optional else b""), f"the body of {self.name}")
         if isinstance(asked, ScanSpec | Statement):
             asked = asked.checked()
-        return (asked,) if self.takes_request else [getattr(asked, name) for name in self.request.model_fields]
+        return [asked] if self.takes_request else [getattr(asked, name) for name in self.request.model_fields]
 
     def value(self, results: Iterator[bytes]) -> Any:
         """Return the method's result from the action's results."""

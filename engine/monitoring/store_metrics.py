@@ -118,7 +118,7 @@ class StoreMetrics:
         ]
 
     def _scans(self) -> list[MetricFamily]:
-        counts, kept = self._reads.counts, self._planned.bytes_kept()
+        counts, kept = self._reads.counts.now(), self._planned.bytes_kept()
         rowsets = {
             "read": counts.rowsets_read,
             "looked_up": counts.rowsets_by_look_up,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...schemas.changes import feed_schema
 from ...schemas.column import ColumnSchema
+from ...schemas.prune_count import PruneCount
 from ..aggregate.plan import AggregatePlan
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
@@ -45,33 +46,6 @@ class ChangeRange:
     """The columns of the table: changes in columns that were dropped since do not count."""
 
 
-@dataclass(slots=True)
-class PruneCount:
-    """Counts of what a scan, or all scans of a store, read and skip. Each rowset and chunk has one outcome, counted
-    when it is known: no number is the difference of others, which other threads may be about to raise."""
-
-    rowsets_read: int = 0
-    rowsets_by_key: int = 0
-    rowsets_unchanged: int = 0
-    rowsets_by_look_up: int = 0
-    chunks_read: int = 0
-    chunks_by_zone_map: int = 0
-    chunks_touched_only: int = 0
-    rows_in_chunks: int = 0
-    rows_total: int = 0
-    bytes_in_chunks: float = 0.0
-
-    @property
-    def rowsets(self) -> int:
-        """All rowsets that were met."""
-        return self.rowsets_read + self.rowsets_by_key + self.rowsets_unchanged + self.rowsets_by_look_up
-
-    @property
-    def chunks(self) -> int:
-        """All chunks of the rowsets that were read."""
-        return self.chunks_read + self.chunks_by_zone_map + self.chunks_touched_only
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanRequest:
     """A scan of one tablet, resolved against its schema.
@@ -100,7 +74,7 @@ class ScanRequest:
     is_split: bool = False
     """Whether ``keys`` separate it from other scans: then rows outside are always skipped, not only where cheap."""
     counts: PruneCount = field(default_factory=PruneCount)
-    """Adds up what it reads and skips, for all scans of a store."""
+    """Adds up what it reads and skips."""
 
     @property
     def schema(self) -> pa.Schema:

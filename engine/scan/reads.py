@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.description import ScanPlan, ScanSplit, TableDescription
+from ...schemas.prune_count import PruneCount
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked, ScanStream, Undecided
 from ...schemas.sorting import sorted_stream, unsorted
@@ -20,11 +21,12 @@ from ..table.table_version import TableVersion
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
 from . import scanning
-from .chunk import ChangeRange, PruneCount, ScanRequest
+from .chunk import ChangeRange, ScanRequest
 from .few import rows_of_few_keys
 from .planned_scans import PlannedScan, PlannedScans
 from .point_scan import PointScans
 from .pool import ScanPool
+from .running_counts import RunningCounts
 from .snapshots import Snapshots
 
 
@@ -49,7 +51,7 @@ class Reads:
         self._damage = damage
         self._pool = pool
         self._options = options
-        self.counts = PruneCount()
+        self.counts = RunningCounts()
         """What all scans have read and skipped, but for those of rows by their keys."""
         self._filters = FilterCache(options.limits)
         self._points = PointScans(mvcc.snapshot, self._filters, options.limits)
@@ -99,13 +101,15 @@ class Reads:
     ) -> ScanStream:
         ahead, limits = self._pool.ahead, self._options.limits
         found = scanning.run(spec, version, request, tablets, versions, self._pool, ahead, limits)
-        marked = self._noticed(self._planned.reading(spec, found))
+        marked = self._noticed(self._planned.reading(spec, found), request.counts)
         has_marks = spec.marks and not request.aggregate
         batches = scanning.unmarked(marked)
-        return ScanStream(request.schema, request.snapshot, batches, marked if has_marks else None)
+        return ScanStream(
+            request.schema, request.snapshot, batches, marked if has_marks else None, counts=request.counts
+        )
 
-    def _noticed(self, items: Iterator[Marked]) -> Iterator[Marked]:
-        with self._damage.noticing():
+    def _noticed(self, items: Iterator[Marked], count: PruneCount) -> Iterator[Marked]:
+        with self._damage.noticing(), self.counts.counting(count):
             yield from items
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
@@ -181,7 +185,7 @@ class Reads:
         self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
     ) -> ScanRequest:
         chunk_bytes = self._options.scan_batch_bytes
-        return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes, self.counts)
+        return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes)
 
 
 def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch) -> ScanStream:

@@ -14,7 +14,7 @@ from ...schemas.request import check
 from ..aggregate.plan import AggregatePlan
 from ..tablet.version import Version
 from .aggregate import Tally, aggregate_chunk, known_partial
-from .chunk import Chunk, PruneCount, ScanRequest, chunks, in_runs
+from .chunk import Chunk, ScanRequest, chunks, in_runs
 from .read import read_chunk
 
 Result = TypeVar("Result")
@@ -51,15 +51,6 @@ def aggregate(
 
 def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
     return (chunk for rowset in version.rowsets() for chunk in chunks(rowset, request, request.counts))
-
-
-def prune(version: Version, request: ScanRequest) -> PruneCount:
-    """Count what a scan would read, without reading it."""
-    count = PruneCount()
-    for rowset in version.rowsets():
-        for _ in chunks(rowset, request, count):
-            pass
-    return count
 
 
 def read_ahead(

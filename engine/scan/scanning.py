@@ -15,6 +15,7 @@ from ...schemas.description import ScanSplit
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, WrongServerError
 from ...schemas.limits import Limits
 from ...schemas.partition_schema import TabletPartition, sum_of
+from ...schemas.prune_count import PruneCount
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked
 from ...schemas.table import TableSchema
@@ -29,7 +30,7 @@ from ..table.table import Table
 from ..table.table_version import TableVersion, check_here
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
-from .chunk import ChangeRange, PruneCount, ScanRequest
+from .chunk import ChangeRange, ScanRequest
 from .marked import scan_marked
 from .ordered import scan_ordered
 from .scan import aggregate, scan_unordered
@@ -61,7 +62,6 @@ def resolve(
     changes: ChangeRange | None,
     filters: FilterCache,
     chunk_bytes: int,
-    counts: PruneCount,
 ) -> ScanRequest:
     """Resolve a scan against a version of its table.
 
@@ -88,7 +88,6 @@ def resolve(
         few=where.few,
         aggregate=plan,
         is_split=part is not None,
-        counts=counts,
     )
 
 
@@ -111,7 +110,6 @@ def resolve_ticket(
     changes: ChangeRange | None,
     filters: FilterCache,
     chunk_bytes: int,
-    counts: PruneCount,
 ) -> ScanRequest:
     """Resolve a scan as ``resolve`` does; a planned one must still have the columns of its plan.
 
@@ -124,7 +122,7 @@ def resolve_ticket(
         f"(schema version {version.schema.version} now): plan the scan again, with GetFlightInfo"
     )
     try:
-        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes, counts)
+        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes)
     except (InvalidArgumentError, NotFoundError) as error:
         if spec.planned is not None:
             raise ConflictError(why) from error

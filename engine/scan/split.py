@@ -14,13 +14,14 @@ from math import ceil
 
 import numpy as np
 
+from ...schemas.prune_count import PruneCount
 from ..codecs.codec import BLOCK_ROWS
 from ..filter.prune import KeyRange
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..tablet.version import Version
 from ..vectors.keys import key_bytes
-from .chunk import Chunk, PruneCount, ScanRequest, chunks
+from .chunk import Chunk, ScanRequest, chunks
 
 SPLITS_MAX = 10_000
 """The most splits of one tablet."""

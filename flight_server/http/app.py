@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,9 +21,13 @@ from ...schemas.errors import (
 )
 from ..errors import Translator, told
 from ..security.identity import Identity
-from ..server import FlightServer
-from .console.html import STYLE
-from .console.pages import activity_page, table_page, tables_page
+from .console.activity import activity_page
+from .console.charts import Samples
+from .console.html import page, tag
+from .console.requests import scan_page, scans_page, writes_page
+from .console.style import SCRIPT, STYLE
+from .console.tables import table_page, tables_page
+from .console.visit import Visit
 from .exposition import exposed
 from .state import READY, Readiness, ServerState
 
@@ -45,25 +50,31 @@ _CHALLENGE = 'Bearer realm="Nyala", Basic realm="Nyala"'
 """Browsers know Basic alone: they ask for a name and a password, which is the token."""
 _PAGE_HEADERS = {
     **_HEADERS,
-    "content-security-policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'; form-action 'none'",
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
     "referrer-policy": "no-referrer",
 }
 
 
-def application(state: ServerState, check: Check, translator: Translator) -> Starlette:
+def application(state: ServerState, check: Check, translator: Translator, samples: Samples) -> Starlette:
     """Return the application. Health and readiness need no thread of its pool, which slow pages may fill."""
     ready = Readiness(state.readiness)
 
-    def failed(error: Exception) -> Response:
+    def failed(error: Exception, is_page: bool = False) -> Response:
         known = translator.public(error, "http")
+        status = _STATUSES.get(known.code, 500)
         asking = {"www-authenticate": _CHALLENGE} if known.code == UnauthenticatedError.code else {}
-        return JSONResponse(told(known), _STATUSES.get(known.code, 500), {**_HEADERS, **asking})
+        if not is_page:
+            return JSONResponse(told(known), status, {**_HEADERS, **asking})
+        said = tag("p", f"{known.code}: {known.message}", class_="bad")
+        text = page("Not shown", said, tag("p", f"Request {known.request_id}."))
+        return Response(text, status, {**_PAGE_HEADERS, **asking}, "text/html")
 
     async def misdirected(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return JSONResponse({"message": error.detail}, error.status_code, {**_HEADERS, **(error.headers or {})})
 
-    in_thread = _Pages(failed).in_thread
+    answering = _Pages()
 
     async def health(_request: Request) -> Response:
         return JSONResponse({"status": "alive"}, headers=_HEADERS)
@@ -79,58 +90,61 @@ def application(state: ServerState, check: Check, translator: Translator) -> Sta
     async def style(_request: Request) -> Response:
         return Response(STYLE, headers=_HEADERS, media_type="text/css")
 
-    def shown(make: Callable[[FlightServer, Identity | None, Request], bytes]) -> Callable[[Request], Response]:
+    def shown(make: Callable[[Visit], bytes]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             caller = check(request)
             with state.asking() as server:
-                return Response(make(server, caller, request), headers=_PAGE_HEADERS, media_type="text/html")
+                made = make(Visit(server, caller, request.query_params))
+            return Response(made, headers=_PAGE_HEADERS, media_type="text/html")
 
         return answer
 
-    pages = {
-        "/console": lambda server, caller, request: tables_page(server.store_of(caller), _first(request)),
-        "/console/table": lambda server, caller, request: table_page(
-            server.store_of(caller), request.query_params.get("name", ""), _first(request)
-        ),
-        "/console/activity": lambda server, caller, _: activity_page(server, caller),
-    }
+    async def script(_request: Request) -> Response:
+        return Response(SCRIPT, headers=_HEADERS, media_type="text/javascript")
+
+    in_thread, failed_page = answering.in_thread, partial(failed, is_page=True)
     return Starlette(
         routes=[
-            *(Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", in_thread(metrics))),
-            *(Route(path, in_thread(shown(make))) for path, make in pages.items()),
-            Route("/console/style.css", style),
+            *(Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", in_thread(metrics, failed))),
+            *(Route(path, in_thread(shown(make), failed_page)) for path, make in _pages_of(samples).items()),
+            *(Route("/console/style.css", style), Route("/console/live.js", script)),
         ],
         exception_handlers={HTTPException: misdirected},
     )
 
 
+def _pages_of(samples: Samples) -> dict[str, Callable[[Visit], bytes]]:
+    """Return the pages of the console by their paths."""
+    return {
+        "/console": tables_page,
+        "/console/table": table_page,
+        "/console/activity": lambda visit: activity_page(visit, samples),
+        "/console/scans": scans_page,
+        "/console/scan": scan_page,
+        "/console/writes": writes_page,
+    }
+
+
 class _Pages:
     """Makes pages on the threads of starlette's pool, some at the same time. For one event loop."""
 
-    def __init__(self, failed: Callable[[Exception], Response]) -> None:
-        """``failed`` answers a request that failed with an error."""
-        self._failed = failed
+    def __init__(self) -> None:
         self._running = 0
 
-    def in_thread(self, make: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-        """Return what lets ``make`` answer a request."""
+    def in_thread(
+        self, make: Callable[[Request], Response], failed: Callable[[Exception], Response]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return what lets ``make`` answer a request; ``failed`` answers one that failed with an error."""
 
         async def answer(request: Request) -> Response:
             if self._running >= _ANSWERS_MAX:
-                return self._failed(UnavailableError("too many pages are asked for at the same time", 1.0))
+                return failed(UnavailableError("too many pages are asked for at the same time", 1.0))
             self._running += 1
             try:
                 return await run_in_threadpool(make, request)
             except Exception as error:
-                return self._failed(error)
+                return failed(error)
             finally:
                 self._running -= 1
 
         return answer
-
-
-def _first(request: Request) -> int:
-    given = request.query_params.get("first", "0")
-    if not given.isascii() or not given.isdigit() or len(given) > 9:
-        raise InvalidArgumentError("`first` is a number")
-    return int(given)

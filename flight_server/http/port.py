@@ -22,6 +22,7 @@ from ..request_log import RequestLog
 from ..security.identity import Identity
 from .app import application
 from .connections import CERTIFICATE_NAME, HANDSHAKE_SECONDS, CurrentCertificates, HttpConnection
+from .console.charts import SAMPLE_SECONDS, Samples
 from .state import ServerState
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class HttpPort:
             UnavailableError: that is impossible.
         """
         self.state = ServerState()
+        self._samples = Samples()
         self._authentication = security.authentication if security else None
         self._names = {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else None
         tls = security.tls if security else None
@@ -49,7 +51,7 @@ class HttpPort:
         scheme, shown = "https" if tls else "http", f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{listening.getsockname()[1]}"
         config = uvicorn.Config(
-            application(self.state, self._caller, Translator(private_paths, _logged_by(RequestLog(0)))),
+            application(self.state, self._caller, Translator(private_paths, _logged_by(RequestLog(0))), self._samples),
             http=HttpConnection,
             ws="none",
             lifespan="off",
@@ -83,7 +85,17 @@ class HttpPort:
         if self._server.config.ssl:  # uvicorn has no option for it, and asyncio's default is a minute
             loop: Any = asyncio.get_running_loop()
             loop.create_server = partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_SECONDS)
-        await self._server.serve([listening])
+        sampling = asyncio.create_task(self._sample())
+        try:
+            await self._server.serve([listening])
+        finally:
+            sampling.cancel()
+
+    async def _sample(self) -> None:
+        while True:
+            if server := self.state.server:
+                self._samples.take(server)
+            await asyncio.sleep(SAMPLE_SECONDS)
 
     def _caller(self, request: Request) -> Identity | None:
         if self._authentication is None:

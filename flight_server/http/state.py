@@ -39,6 +39,11 @@ class ServerState:
         """Note that the store is about to be closed."""
         self._is_closed = True
 
+    @property
+    def server(self) -> FlightServer | None:
+        """The server; None before the store is open."""
+        return self._server
+
     def readiness(self) -> str:
         """Return ``ready``, or why clients should not come: ``starting``, ``stopping``, ``read_only``, ``failed``."""
         server = self._server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 import urllib.error
 import urllib.parse
@@ -19,8 +20,8 @@ from served import SCHEMA
 
 import nyala
 from nyala.flight_server.http.console.html import page, tag
-from nyala.flight_server.http.console.pages import size
 from nyala.flight_server.http.console.picture import tablet_picture
+from nyala.flight_server.http.console.words import size
 from nyala.flight_server.http.port import as_bearer
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
@@ -29,13 +30,14 @@ from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.partition import hash as by_hash
 
-PAGES = ("/console", "/console/table?name=homes", "/console/activity")
+OPERATORS = ("/console/activity", "/console/scans", "/console/writes")
+PAGES = ("/console", "/console/table?name=homes", *OPERATORS)
 NASTY = '<script>alert("1")</script> & /..'
 
 
 def tree(text: str) -> ElementTree.Element:
     """The page as XML, which it is but for the elements without an end."""
-    body = re.sub(r"<(meta|link)([^>]*)>", r"<\1\2/>", text.removeprefix("<!doctype html>"))
+    body = re.sub(r"<(meta|link|input)([^>]*)>", r"<\1\2/>", text.removeprefix("<!doctype html>"))
     return ElementTree.fromstring(body)
 
 
@@ -63,6 +65,23 @@ def test_tables_and_their_rowsets_are_shown(port: Callable[..., Port]) -> None:
     assert len(bars) == 3
     status, text = one.ask("/console/activity")
     assert status == 200 and re.search(r"flush\s+3\s", words(text)) and "page_cache" in words(text)
+
+
+def test_pages_can_be_used_by_keyboard_and_read_aloud(port: Callable[..., Port]) -> None:
+    one = port()
+    filled(one)
+    for path in PAGES:
+        root = tree(one.ask(path)[1])
+        (body,) = root.iter("body")
+        assert (body[0].tag, body[0].get("href")) == ("a", "#content") and root.get("lang") == "en"
+        assert [each.get("id") for each in root.iter("main")] == ["content"]
+        headings = [int(each.tag[1]) for each in root.iter() if re.fullmatch("h[1-6]", each.tag)]
+        assert headings[0] == 1 and headings.count(1) == 1
+        assert all(after - before <= 1 for before, after in itertools.pairwise(headings))
+        assert len([each for each in root.iter("a") if each.get("aria-current")]) == 1
+        assert all(each.get("scope") for each in root.iter("th"))
+        for drawing in root.iter("svg"):
+            assert drawing.get("role") == "img" and drawing[0].tag == "title" and drawing[0].text
 
 
 def test_what_users_named_is_only_text(port: Callable[..., Port]) -> None:
@@ -102,14 +121,15 @@ def test_pages_show_what_is_granted(port: Callable[..., Port], tmp_path: Path) -
     tokens = tmp_path / "tokens.json"
     token, _ = create_token(tokens, "bob")
     one = port(ServeOptions(tokens=tokens))
-    assert one.ask("/console/activity", token)[0] == 403
+    assert [one.ask(path, token)[0] for path in OPERATORS] == [403] * len(OPERATORS)
+    assert one.ask("/console/scan?id=x", token)[0] == 403
     assert one.ask("/console/table?name=homes", token)[0] in (403, 404)
     status, text = one.ask("/console", token)
     assert status == 200 and "homes" not in text
     one.served.store.grant(GrantChange(user="bob", table="homes", privileges=[Privilege.READ]))
     assert "homes" in one.ask("/console", token)[1]
     assert one.ask("/console/table?name=homes", token)[0] == 200
-    assert one.ask("/console/activity", token)[0] == 403
+    assert [one.ask(path, token)[0] for path in OPERATORS] == [403] * len(OPERATORS)
 
 
 def test_pages_may_load_nothing_and_take_no_changes(port: Callable[..., Port]) -> None:

@@ -22,7 +22,7 @@ from ...manifest.environment import LooseFiles
 from ...manifest.manifest import TabletEntry
 from ...options import StoreOptions
 from ...scan import scanning
-from ...scan.chunk import PruneCount, ScanRequest
+from ...scan.chunk import ScanRequest
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.open import open_tablet
@@ -102,7 +102,7 @@ class PinnedReader:
             )
         version = self._table.version
         chunk_bytes = _DEFAULTS.scan_batch_bytes
-        return scanning.resolve(spec, version, pinned.snapshot, None, self._filters, chunk_bytes, PruneCount())
+        return scanning.resolve(spec, version, pinned.snapshot, None, self._filters, chunk_bytes)
 
     def _check_there(self, store: FileSystem) -> None:
         if not store.exists(self._pinned.directory):

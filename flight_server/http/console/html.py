@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_VOID = frozenset({"meta", "link"})
+_VOID = frozenset({"meta", "link", "input"})
+_PAGES = (
+    ("Tables", "/console"),
+    ("Activity", "/console/activity"),
+    ("Scans", "/console/scans"),
+    ("Writes", "/console/writes"),
+    ("Metrics", "/metrics"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +44,38 @@ def tag(name: str, /, *children: Element | str, **attributes: object) -> Element
     return Element(name, tuple(given), children)
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[Element | str]], numbers_from: int = 1) -> Element:
-    """Return a table; the columns from ``numbers_from`` on are numbers."""
+Cell = Element | str
 
-    def line(kind: str, cells: Sequence[Element | str]) -> Element:
+
+def table(
+    titles: Sequence[str], rows: Iterable[Sequence[Cell]], numbers_from: int = 1, about: str = "", empty: str = "None."
+) -> Element:
+    """Return a table; the columns from ``numbers_from`` on are numbers. ``about`` is its caption. Without rows it is
+    the text ``empty``."""
+
+    def line(kind: str, cells: Sequence[Cell], **more: str) -> Element:
         classes = ({} if place < numbers_from else {"class_": "number"} for place in range(len(cells)))
-        return tag("tr", *(tag(kind, cell, **more) for cell, more in zip(cells, classes, strict=True)))
+        return tag("tr", *(tag(kind, cell, **more, **of) for cell, of in zip(cells, classes, strict=True)))
 
     body = [line("td", row) for row in rows]
-    return tag("table", tag("thead", line("th", titles)), tag("tbody", *body))
+    if not body:
+        return tag("p", empty)
+    caption = [tag("caption", about)] if about else []
+    return tag(
+        "div",
+        tag("table", *caption, tag("thead", line("th", titles, scope="col")), tag("tbody", *body)),
+        class_="wide",
+    )
 
 
-def page(title: str, *content: Element | str) -> bytes:
-    """Return a whole page."""
-    links = (("Tables", "/console"), ("Activity", "/console/activity"), ("Metrics", "/metrics"))
+def live(name: str, *content: Cell) -> Element:
+    """Return a part of a page that the script keeps up to date."""
+    return tag("div", *content, id=name, data_live="")
+
+
+def page(title: str, *content: Cell, at: str = "", is_live: bool = False) -> bytes:
+    """Return a whole page, of the section ``at``; ``is_live``: it has live parts."""
+    script = [tag("script", src="/console/live.js", defer="")] if is_live else []
     whole = tag(
         "html",
         tag(
@@ -59,11 +84,13 @@ def page(title: str, *content: Element | str) -> bytes:
             tag("meta", name="viewport", content="width=device-width"),
             tag("title", f"{title} - Nyala"),
             tag("link", rel="stylesheet", href="/console/style.css"),
+            *script,
         ),
         tag(
             "body",
-            tag("nav", *(tag("a", text, href=target) for text, target in links)),
-            tag("main", tag("h1", title), *content),
+            tag("a", "Skip to the content", href="#content", class_="skip"),
+            tag("nav", *(_link(text, target, at) for text, target in _PAGES), aria_label="Pages"),
+            tag("main", tag("h1", title), *content, id="content"),
         ),
         lang="en",
     )
@@ -72,20 +99,6 @@ def page(title: str, *content: Element | str) -> bytes:
     return "".join(pieces).encode()
 
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --back: #ffffff; --line: #d0d7de; --base: #3b6ea5; --redo: #d08a2e;
-  --undo: #8b949e; --link: #0b57b0; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --back: #0f1419; --line: #353c45; --base: #6aa3dc;
-  --redo: #e3a857; --undo: #7d8590; --link: #79b8ff; } }
-body { margin: 0; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); }
-nav { padding: .7rem 1.5rem; border-bottom: 1px solid var(--line); display: flex; gap: 1.5rem; }
-main { padding: .5rem 1.5rem 3rem; max-width: 75rem; }
-a { color: var(--link); } a:focus-visible { outline: 3px solid var(--base); outline-offset: 2px; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-.number { text-align: right; }
-svg { display: block; width: 100%; max-width: 60rem; border: 1px solid var(--line); }
-.base { fill: var(--base); } .redo { fill: var(--redo); } .undo { fill: var(--undo); }
-svg text { fill: var(--ink); font-size: 11px; }
-"""
+def _link(text: str, target: str, at: str) -> Element:
+    current = {"aria_current": "page"} if target == at else {}
+    return tag("a", text, href=target, **current)

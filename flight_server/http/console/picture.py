@@ -37,7 +37,7 @@ def tablet_picture(rowsets: Sequence[RowsetStats], about: str) -> Element:
             width = max(_WIDTH * (rowset.last_key + 1 - rowset.first_key) / steps - 1, 1)
             bars += _bar(rowset, left, bottom, width, height)
         top = bottom + _GAP
-    return tag("svg", tag("title", about), *bars, viewBox=f"0 0 {_WIDTH} {top:g}", role="img")
+    return tag("svg", tag("title", about), *bars, viewBox=f"0 0 {_WIDTH} {top:g}", role="img", class_="rowsets")
 
 
 def _height(size: int, largest: int) -> float:

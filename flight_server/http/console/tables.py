@@ -1,4 +1,4 @@
-"""The pages of the console. They only show: nothing here changes anything."""
+"""The pages of tables: all of them, and one with its columns, partitions and tablets."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from urllib.parse import quote
 
 from ....schemas.description import ColumnStats, TableDescription, TableStats, TabletStats
 from ....schemas.errors import NotFoundError, StoreError
-from ....schemas.metrics import MetricFamily
 from ....schemas.service import StoreService
-from ....schemas.timestamp import datetime_of
-from ...security.identity import Identity
-from ...server import FlightServer
-from .html import Element, page, table, tag
+from .html import Cell, Element, page, table, tag
 from .picture import tablet_picture
+from .visit import Visit
+from .words import moment, share, size
 
 TABLETS_A_PAGE = 50
 TABLES_A_PAGE = 100
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def tables_page(store: StoreService, first: int) -> bytes:
-    """Return the tables of a store, as far as a caller may use it, from the ``first`` on."""
+def tables_page(visit: Visit) -> bytes:
+    """Return the tables that the caller sees, from the ``first`` on."""
+    store, first = visit.store, visit.first
     health, names = store.health(), store.tables()
-    rows: list[tuple[Element | str, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for name in names[first : first + TABLES_A_PAGE]:
         with suppress(NotFoundError):  # it was dropped since
-            link = tag("a", name, href=f"/console/table?name={quote(name, safe='')}")
+            link = tag("a", name, href=table_link(name))
             rows.append((link, *_numbers(store, name)))
     titles = ("Table", "Rows", "On disk", "In memory", "Tablets", "Greatest height", "Last change")
     return page(
@@ -34,7 +32,13 @@ def tables_page(store: StoreService, first: int) -> bytes:
         tag("p", f"The server is {health.status}. Version {health.version}. {health.reason}"),
         table(titles, rows),
         *_others("/console?", first, TABLES_A_PAGE, len(names)),
+        at="/console",
     )
+
+
+def table_link(name: str) -> str:
+    """Return the address of a table's page."""
+    return f"/console/table?name={quote(name, safe='')}"
 
 
 def _numbers(store: StoreService, name: str) -> tuple[str, ...]:
@@ -51,55 +55,41 @@ def _numbers(store: StoreService, name: str) -> tuple[str, ...]:
         size(sum(tablet.memory_bytes for tablet in stats.tablets)),
         f"{len(stats.tablets):,}",
         f"{max((tablet.average_rowset_height for tablet in stats.tablets), default=0):.2f}",
-        _moment(stats.last_change),
+        moment(stats.last_change),
     )
 
 
-def table_page(store: StoreService, name: str, first: int) -> bytes:
+def table_page(visit: Visit) -> bytes:
     """Return a table, with its tablets from the ``first`` on. Raises NotFoundError if there is none."""
+    store, name, first = visit.store, visit.asked.get("name", ""), visit.first
     about, stats = store.describe_table(name), store.table_stats(name)
     tablets = stats.tablets[first : first + TABLETS_A_PAGE]
-    target = f"/console/table?name={quote(name, safe='')}&"
     return page(
         name,
         tag(
             "p",
             f"{stats.live_rows:,} rows, {size(stats.bytes_on_disk)} on disk. Schema version {about.schema_version}.",
+            f" Last change: {moment(stats.last_change) or 'none'}.",
         ),
         tag("h2", "Columns"),
         _columns(about, stats),
-        tag("h2", "Tablets"),
+        tag("h2", "Partitions"),
+        _partitions(about),
+        tag("h2", f"Tablets ({len(stats.tablets):,})"),
         tag(
             "p",
             "Each bar is a rowset: from left to right its range of keys, in height its size, with columns below and "
             "changes and old values above. Bars above one another overlap.",
         ),
         *(part for tablet in tablets for part in _tablet(tablet)),
-        *_others(target, first, TABLETS_A_PAGE, len(stats.tablets)),
-    )
-
-
-def activity_page(server: FlightServer, caller: Identity | None) -> bytes:
-    """Return what runs, and what maintenance has done. Raises PermissionDeniedError if metrics are not for the caller,
-    since requests are those of all users."""
-    families = {family.name: family for family in server.metrics(caller).families}
-    running = [
-        (call.verb, call.table, call.user or "", call.peer.address, f"{seconds:.1f}", "yes" if waits else "")
-        for call, seconds, waits in server.calls.running()
-    ]
-    return page(
-        "Activity",
-        tag("h2", "Running requests"),
-        table(("Request", "Table", "User", "From", "Seconds", "Waits for its client"), running, 4),
-        tag("h2", "Flushes and compactions"),
-        table(("Work", "Times", "Seconds", "Rows", "Written"), _work(families)),
-        tag("h2", "Memory"),
-        table(("Kind", "Bytes", "Limit"), _memory(families)),
+        *_others(f"{table_link(name)}&", first, TABLETS_A_PAGE, len(stats.tablets)),
+        at="/console",
     )
 
 
 def _columns(about: TableDescription, stats: TableStats) -> Element:
     sizes = {column.name: column for column in stats.columns}
+    whole = sum(column.bytes_on_disk for column in stats.columns)
     rows = [
         (
             column.name,
@@ -108,13 +98,26 @@ def _columns(about: TableDescription, stats: TableStats) -> Element:
             ", ".join(found.encodings),
             size(found.bytes_on_disk),
             size(found.raw_bytes),
+            share(found.bytes_on_disk, found.raw_bytes),
+            share(found.bytes_on_disk, whole),
         )
         for column in about.columns
         for found in (
             sizes.get(column.name) or ColumnStats(name=column.name, encodings=[], bytes_on_disk=0, raw_bytes=0),
         )
     ]
-    return table(("Column", "Type", "", "Encodings", "On disk", "Plain"), rows, 4)
+    titles = ("Column", "Type", "", "Encodings", "On disk", "Plain", "Of plain", "Of the table")
+    return table(titles, rows, 4)
+
+
+def _partitions(about: TableDescription) -> Element:
+    rows = [
+        (f"hash of {', '.join(level['hash'])}", f"{level['buckets']} buckets")
+        if "hash" in level
+        else (f"ranges of {', '.join(level['range'])}", f"{len(level['bounds']):,} ranges")
+        for level in about.partitions
+    ]
+    return table(("By", "Into"), rows, 1, empty="The table is not partitioned: it is one tablet.")
 
 
 def _tablet(tablet: TabletStats) -> list[Element]:
@@ -122,31 +125,29 @@ def _tablet(tablet: TabletStats) -> list[Element]:
         f"{tablet.live_rows:,} rows, {tablet.rowsets} rowsets, average height {tablet.average_rowset_height:.2f}, "
         f"{size(tablet.bytes_on_disk)} on disk, {size(tablet.memory_bytes)} in memory"
     )
-    parts = [tag("h3", f"Tablet {tablet.tablet}"), tag("p", tablet.quarantine or about)]
+    parts = [tag("h3", f"Tablet {tablet.tablet}{_place(tablet)}")]
+    if tablet.quarantine:
+        return [*parts, tag("p", tablet.quarantine, class_="bad")]
+    parts += [tag("p", f"{about}. {_history(tablet)}")]
     return [*parts, tablet_picture(tablet.layout, about)] if tablet.layout else parts
 
 
-def _work(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
-    found: dict[tuple[str, str], list[float]] = {}
-    for name in ("nyala_maintenance_seconds", "nyala_maintenance_rows", "nyala_maintenance_written_bytes"):
-        for sample in families[name].samples if name in families else ():  # no process may answer
-            key = sample.labels["work"], sample.labels.get("process", "")
-            found.setdefault(key, []).extend([sum(sample.counts), sample.value] if sample.counts else [sample.value])
-    return [
-        (f"{work} {process}", f"{times:,.0f}", f"{seconds:.2f}", f"{rows:,.0f}", size(written))
-        for (work, process), (times, seconds, rows, written) in found.items()
-    ]
+def _place(tablet: TabletStats) -> str:
+    """Return which buckets of its hash levels a tablet is."""
+    buckets = tablet.partition.buckets
+    return f", bucket {'.'.join(map(str, buckets))}" if buckets else ""
 
 
-def _memory(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
-    if "nyala_memory_bytes" not in families:
-        return []
-    limits = {tuple(each.labels.items()): each.value for each in families["nyala_memory_limit_bytes"].samples}
-    return [
-        (" ".join(each.labels.values()), size(each.value), size(limit) if (limit := limits.get(key)) else "")
-        for each in families["nyala_memory_bytes"].samples
-        for key in (tuple(each.labels.items()),)
+def _history(tablet: TabletStats) -> str:
+    """Return what a tablet keeps beside its columns."""
+    lookups = {"index": "in memory", "partial": "partly in memory", "search": "searched on disk"}
+    kept = [
+        f"{size(tablet.redo_bytes)} changes and {size(tablet.undo_bytes)} old values in {tablet.delta_files:,} files",
+        *([f"{size(tablet.dropped_bytes)} of dropped columns"] if tablet.dropped_bytes else []),
+        f"keys {lookups[tablet.key_index.mode]} ({size(tablet.key_index.bytes)})",
+        f"history since {moment(tablet.history_floor)}" if tablet.history_floor else "all history",
     ]
+    return f"Deltas: {'; '.join(kept)}."
 
 
 def _others(target: str, first: int, shown: int, count: int) -> list[Element]:
@@ -157,17 +158,3 @@ def _others(target: str, first: int, shown: int, count: int) -> list[Element]:
     if first + shown < count:
         links.append(tag("a", f"Later, of {count:,}", href=f"{target}first={first + shown}"))
     return [tag("p", link) for link in links]
-
-
-def size(count: float) -> str:
-    """Return a number of bytes for people."""
-    unit = 0
-    while count >= 1024 and unit < len(_UNITS) - 1:
-        count, unit = count / 1024, unit + 1
-    return f"{count:.0f} {_UNITS[unit]}" if not unit else f"{count:.1f} {_UNITS[unit]}"
-
-
-def _moment(timestamp: int) -> str:
-    if not timestamp:
-        return ""
-    return datetime_of(timestamp).strftime("%Y-%m-%d %H:%M:%S UTC")

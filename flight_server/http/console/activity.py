@@ -1,0 +1,58 @@
+"""The page of what a server does now: charts, running requests, flushes and compactions, memory."""
+
+from __future__ import annotations
+
+from ....schemas.metrics import MetricFamily
+from .charts import Samples, charts
+from .html import live, page, table, tag
+from .visit import Visit
+from .words import size
+
+
+def activity_page(visit: Visit, samples: Samples) -> bytes:
+    """Return what runs, and what maintenance has done. Raises PermissionDeniedError if metrics are not for the caller,
+    since requests are those of all users."""
+    server = visit.server
+    families = {family.name: family for family in server.metrics(visit.caller).families}
+    running = [
+        (call.verb, call.table, call.user or "", call.peer.address, f"{seconds:.1f}", "yes" if waits else "")
+        for call, seconds, waits in server.calls.running()
+    ]
+    return page(
+        "Activity",
+        live(
+            "now",
+            charts(samples),
+            tag("h2", "Running requests"),
+            table(("Request", "Table", "User", "From", "Seconds", "Waits for its client"), running, 4),
+        ),
+        tag("h2", "Flushes and compactions"),
+        table(("Work", "Times", "Seconds", "Rows", "Written"), _work(families)),
+        tag("h2", "Memory"),
+        table(("Kind", "Bytes", "Limit"), _memory(families)),
+        at="/console/activity",
+        is_live=True,
+    )
+
+
+def _work(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for name in ("nyala_maintenance_seconds", "nyala_maintenance_rows", "nyala_maintenance_written_bytes"):
+        for sample in families[name].samples if name in families else ():  # no process may answer
+            key = sample.labels["work"], sample.labels.get("process", "")
+            found.setdefault(key, []).extend([sum(sample.counts), sample.value] if sample.counts else [sample.value])
+    return [
+        (f"{work} {process}", f"{times:,.0f}", f"{seconds:.2f}", f"{rows:,.0f}", size(written))
+        for (work, process), (times, seconds, rows, written) in found.items()
+    ]
+
+
+def _memory(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
+    if "nyala_memory_bytes" not in families:
+        return []
+    limits = {tuple(each.labels.items()): each.value for each in families["nyala_memory_limit_bytes"].samples}
+    return [
+        (" ".join(each.labels.values()), size(each.value), size(limit) if (limit := limits.get(key)) else "")
+        for each in families["nyala_memory_bytes"].samples
+        for key in (tuple(each.labels.items()),)
+    ]

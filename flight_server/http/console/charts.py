@@ -1,0 +1,141 @@
+"""Live charts: what a server did in the last minutes, from samples that it takes of its own numbers.
+
+A sample is a few additions every two seconds, whether somebody looks or not; so a chart has a past when it is first
+looked at. The server draws them: the script only asks for newer ones.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ....schemas.metrics import SECONDS
+from ...server import FlightServer
+from .html import Element, tag
+from .requests import quantile
+from .words import clock, duration, size
+
+SAMPLE_SECONDS = 2.0
+_KEPT = 300
+_WIDTH, _HEIGHT = 300, 80
+_WRITES = frozenset({"do_put", "session_write", "execute", "commit_transaction", "import_commit"})
+_STREAMS = frozenset({"do_exchange"})
+"""As long as a client wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The numbers of a server at one moment; but for the last two they count from its start."""
+
+    moment: float
+    """By the clock that never goes back, in seconds."""
+    reads: tuple[int, ...]
+    """How many requests other than writes took how long, as a histogram."""
+    writes: tuple[int, ...]
+    written_rows: int
+    sent_bytes: int
+    received_bytes: int
+    processor_seconds: float
+    running: int
+    resident_bytes: int
+
+
+class Samples:
+    """The samples of the last ten minutes. One thread adds, others read."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Sample] = deque(maxlen=_KEPT)
+
+    def take(self, server: FlightServer) -> None:
+        """Add a sample of a server."""
+        metrics = server.calls.metrics
+        found = metrics.requests()
+        self._kept.append(
+            Sample(
+                moment=time.monotonic(),
+                reads=_added([counts for verb, counts in found if verb not in _WRITES | _STREAMS]),
+                writes=_added([counts for verb, counts in found if verb in _WRITES]),
+                written_rows=metrics.written_rows,
+                sent_bytes=metrics.sent_bytes,
+                received_bytes=metrics.received_bytes,
+                processor_seconds=time.process_time(),
+                running=server.admission.running,
+                resident_bytes=_resident(),
+            )
+        )
+
+    def all(self) -> list[Sample]:
+        """Return the samples, the oldest first."""
+        return list(self._kept.copy())
+
+
+def _added(histograms: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*histograms, strict=True))) if histograms else (0,) * (len(SECONDS) + 1)
+
+
+def _resident() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def charts(samples: Samples) -> Element:
+    """Return the charts of what happened between samples."""
+    found = samples.all()
+    if len(found) < 3:
+        return tag("p", "The charts begin a few seconds after the start of the server.")
+    pairs = list(pairwise(found))
+
+    def rates(of: Callable[[Sample], float]) -> list[float]:
+        return [(of(after) - of(before)) / (after.moment - before.moment) for before, after in pairs]
+
+    def slowest(of: Callable[[Sample], tuple[int, ...]]) -> list[float]:
+        differences = ([new - old for old, new in zip(of(before), of(after), strict=True)] for before, after in pairs)
+        return [quantile(each, list(SECONDS), 0.95) if sum(each) else 0.0 for each in differences]
+
+    drawn = [
+        _chart("Reads and other requests a second", rates(lambda each: sum(each.reads)), _count),
+        _chart("Writes a second", rates(lambda each: sum(each.writes)), _count),
+        _chart("Rows written a second", rates(lambda each: each.written_rows), _count),
+        _chart("95 % of reads take at most", slowest(lambda each: each.reads), duration),
+        _chart("95 % of writes take at most", slowest(lambda each: each.writes), duration),
+        _chart("Sent a second", rates(lambda each: each.sent_bytes), size),
+        _chart("Received a second", rates(lambda each: each.received_bytes), size),
+        _chart("Processors in use", rates(lambda each: each.processor_seconds), lambda value: f"{value:.2f}"),
+        _chart("Running requests", [each.running for each in found[1:]], _count),
+        _chart("Memory of the process", [each.resident_bytes for each in found[1:]], size),
+    ]
+    minutes = (found[-1].moment - found[0].moment) / 60
+    about = f"The last {minutes:.1f} minutes, to {clock(time.time())}. Requests at this address, of all users."
+    return tag("section", tag("p", about), tag("div", *drawn, class_="charts"), aria_label="Charts")
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or not value else f"{value:.1f}"
+
+
+def _chart(title: str, values: Sequence[float], shown: Callable[[float], str]) -> Element:
+    top = max(values) or 1.0
+    step = _WIDTH / max(len(values) - 1, 1)
+    heights = ((_HEIGHT - 4) * value / top for value in values)
+    points = " ".join(f"{place * step:.1f},{_HEIGHT - 1 - height:.1f}" for place, height in enumerate(heights))
+    words = f"{title}: now {shown(values[-1])}, at most {shown(max(values))}"
+    return tag(
+        "figure",
+        tag("figcaption", tag("span", title), tag("strong", shown(values[-1]))),
+        tag(
+            "svg",
+            tag("title", words),
+            tag("line", x1=0, y1=_HEIGHT - 1, x2=_WIDTH, y2=_HEIGHT - 1, class_="floor"),
+            tag("polyline", points=points, class_="line"),
+            viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+            role="img",
+        ),
+        tag("small", f"at most {shown(max(values))}"),
+    )

@@ -1,0 +1,117 @@
+"""What took the time of a scan, and what it could have left out, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....schemas.prune_count import PruneCount
+from ....schemas.scan import ScanSpec
+from ...recent_requests import RecentRequest, Scanned
+from ...security.needs import tested
+from .words import duration, share
+
+_MUCH = 0.3
+_FEW_ROWS = 0.01
+_MANY_ROWS = 100_000
+_MANY_ROWSETS = 16
+
+
+def shape(scanned: Scanned) -> str:
+    """Return what a scan asks for, without the values in it."""
+    spec = scanned.spec
+    if spec is None:
+        return "a scan with a long text"
+    parts = ["all columns" if spec.columns is None else f"{len(spec.columns)} columns"]
+    if spec.aggregate is not None:
+        parts = [f"{len(spec.aggregate)} aggregates" + (f" by {', '.join(spec.group_by)}" if spec.group_by else "")]
+    if names := _filtered(spec):
+        parts.append(f"filter on {', '.join(names)}")
+    if spec.order_by:
+        parts.append(f"order by {', '.join(term.column for term in spec.order_by)}")
+    parts += [text for is_so, text in _options(spec) if is_so]
+    return "; ".join(parts)
+
+
+def _filtered(spec: ScanSpec) -> list[str]:
+    return sorted(tested(spec.where))
+
+
+def _options(spec: ScanSpec) -> list[tuple[bool, str]]:
+    return [
+        (spec.ordered, "in the order of the key"),
+        (spec.limit is not None, f"limit {spec.limit}"),
+        (bool(spec.offset), f"offset {spec.offset}"),
+        (spec.changes is not None, "changes"),
+        (spec.as_of is not None, "as of a moment"),
+        (spec.tablet is not None or spec.partition is not None, "one part of a plan"),
+    ]
+
+
+def times(scan: RecentRequest) -> dict[str, float]:
+    """Return where the time of a scan went, in seconds, in the order in which it passed."""
+    assert scan.scanned is not None
+    planned = min(scan.scanned.planned_seconds, scan.worked_seconds)
+    return {
+        "waiting": scan.admission_seconds,
+        "planning": planned,
+        "working": scan.worked_seconds - planned,
+        "client": scan.client_seconds,
+    }
+
+
+def explained(scan: RecentRequest) -> list[str]:
+    """Return what made a scan slow, as far as its numbers tell, and what would make it faster."""
+    assert scan.scanned is not None
+    found = [*_by_time(scan)]
+    if scan.scanned.counts is None:
+        found.append("What it read is not counted here: it was a look-up by keys, or other processes counted it.")
+    else:
+        found += _by_reading(scan, scan.scanned.counts, scan.scanned.spec)
+    return found or ["It read what it returned, and nothing stood in its way."]
+
+
+def _by_time(scan: RecentRequest) -> Iterator[str]:
+    spent = times(scan)
+    whole = max(scan.seconds, 1e-9)
+    if spent["waiting"] > _MUCH * whole:
+        yield (
+            f"It waited {duration(spent['waiting'])} for a place among the running requests: see the limits scans_max "
+            "and plans_max."
+        )
+    if spent["client"] > _MUCH * whole:
+        yield (
+            f"Its client took {share(spent['client'], whole)} of the time to take the rows: the server waited for it. "
+            "A faster client or network would help, a faster server would not."
+        )
+    if spent["planning"] > _MUCH * whole:
+        yield f"Planning took {duration(spent['planning'])}: many tablets, or a filter with many values."
+    own = scan.processor_seconds
+    if scan.worked_seconds > _MUCH * whole and own < scan.worked_seconds * (1 - _MUCH):
+        yield (
+            f"Of the {duration(scan.worked_seconds)} that the server worked, its own thread computed {duration(own)}: "
+            "the rest it waited for the disk, for threads that read ahead, or for its turn among other long reads."
+        )
+
+
+def _by_reading(scan: RecentRequest, counts: PruneCount, spec: ScanSpec | None) -> Iterator[str]:
+    names = _filtered(spec) if spec else []
+    if counts.rowsets_by_key:
+        yield f"{counts.rowsets_by_key:,} of {counts.rowsets:,} rowsets were left out: no key in range, or empty."
+    if counts.chunks_by_zone_map:
+        yield f"{counts.chunks_by_zone_map:,} of {counts.chunks:,} ranges of rows were left out by their zone maps."
+    is_filtered = bool(names) and spec is not None and spec.aggregate is None
+    if is_filtered and counts.rows_in_chunks > _MANY_ROWS and scan.rows < _FEW_ROWS * counts.rows_in_chunks:
+        yield (
+            f"It read {counts.rows_in_chunks:,} rows to return {scan.rows:,}. The filter's columns "
+            f"({', '.join(names)}) lie scattered over the rowsets, so their zone maps leave out too little: a filter "
+            "on leading columns of the key, or a partition by one of these columns, would read less."
+        )
+    if counts.chunks_touched_only:
+        yield (
+            f"{counts.chunks_touched_only:,} ranges were read only for cells that changed since they were written: a "
+            "major compaction would let zone maps leave them out."
+        )
+    if spec is not None and spec.ordered and counts.rowsets_read > _MANY_ROWSETS:
+        yield (
+            f"It merged {counts.rowsets_read:,} rowsets in the order of the key: compaction leaves fewer that overlap."
+        )

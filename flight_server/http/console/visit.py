@@ -1,0 +1,54 @@
+"""Visit: one request for a page, with who asks and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.grants import ALL_TABLES, Privilege
+from ....schemas.service import StoreService
+from ...security.guarded_store import GuardedStore
+from ...security.identity import Identity
+from ...server import FlightServer
+
+
+@dataclass(frozen=True)
+class Visit:
+    """For the thread that makes the page."""
+
+    server: FlightServer
+    caller: Identity | None
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """What the address says after its question mark."""
+
+    @cached_property
+    def store(self) -> StoreService:
+        """The store as far as the caller may use it."""
+        return self.server.store_of(self.caller)
+
+    @property
+    def first(self) -> int:
+        """The first of the things to list. Raises InvalidArgumentError: it is no number."""
+        given = self.asked.get("first", "0")
+        if not given.isascii() or not given.isdigit() or len(given) > 9:
+            raise InvalidArgumentError("`first` is a number")
+        return int(given)
+
+    def check_operates(self) -> None:
+        """Raise PermissionDeniedError unless the caller may maintain all tables: for pages about all users."""
+        guarded = self.store
+        if isinstance(guarded, GuardedStore):
+            guarded.need(ALL_TABLES, Privilege.MAINTAIN, "console", {})
+
+    @property
+    def operates(self) -> bool:
+        """Whether the caller may maintain all tables."""
+        guarded = self.store
+        return not isinstance(guarded, GuardedStore) or Privilege.MAINTAIN in guarded.rights.everywhere
+
+    def maintains(self, table: str) -> bool:
+        """Whether the caller may maintain a table."""
+        guarded = self.store
+        return not isinstance(guarded, GuardedStore) or guarded.rights.of(table).has(Privilege.MAINTAIN)

@@ -1,0 +1,40 @@
+"""Numbers, sizes, times and moments as people read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from ....schemas.timestamp import datetime_of
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_MOMENT = "%Y-%m-%d %H:%M:%S UTC"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes."""
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.0f} {_UNITS[unit]}" if not unit else f"{count:.1f} {_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time."""
+    if seconds >= 1 or not seconds:
+        return f"{seconds:,.2f} s" if seconds else "0"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+
+
+def moment(timestamp: int) -> str:
+    """Return the time of a commit; empty for 0."""
+    return datetime_of(timestamp).strftime(_MOMENT) if timestamp else ""
+
+
+def clock(seconds: float) -> str:
+    """Return a time in seconds since 1970."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime(_MOMENT)
+
+
+def share(part: float, whole: float) -> str:
+    """Return a part in percent."""
+    return f"{100 * part / whole:.0f} %" if whole else ""

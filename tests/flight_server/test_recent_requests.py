@@ -1,0 +1,146 @@
+"""Recent requests: which are kept, how the console shows them, and what it says of slow ones."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+from http_client import Port
+from served import SCHEMA
+from test_console import filled, tree, words
+
+from nyala.flight_server.http.console.charts import Samples, charts
+from nyala.flight_server.http.console.explanation import explained
+from nyala.flight_server.http.console.html import page
+from nyala.flight_server.http.console.requests import quantile
+from nyala.flight_server.recent_requests import RecentRequest, RecentRequests, Scanned
+from nyala.schemas.prune_count import PruneCount
+from nyala.schemas.scan import ScanSpec
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [["".join(cell.itertext()) for cell in row] for row in tree(text).iter("tr")]
+
+
+def recent(name: str = "1", seconds: float = 1.0, scanned: Scanned | None = None, **times: float) -> RecentRequest:
+    spent = {"admission_seconds": 0.0, "client_seconds": 0.0, "processor_seconds": 0.0, **times}
+    return RecentRequest(name, "do_get", "t", None, "", 0, seconds, rows=7, bytes=1, code="", scanned=scanned, **spent)
+
+
+def test_a_recent_scan_is_explained(port: Callable[..., Port]) -> None:
+    one = port()
+    filled(one)
+    scanned = one.served.get({"table": "homes", "where": "id < 100 and city = 'hunter2'", "columns": ["id"]})
+    assert scanned.num_rows == 100
+    status, text = one.ask("/console/scans")
+    assert status == 200 and "1 columns; filter on city, id" in words(text) and "hunter2" not in text
+    links = [each.get("href") or "" for each in tree(text).iter("a")]
+    (link,) = {each for each in links if each.startswith("/console/scan?")}
+    status, text = one.ask(link)
+    assert status == 200 and "It returned 100 rows" in words(text) and "hunter2" not in text
+    rows = {row[0]: row[1] for row in rows_of(text)}
+    assert (rows["Rowsets read"], rows["Rowsets without a key in range, or empty"]) == (
+        "1",
+        "3",
+    )  # an empty one is in memory
+    assert "3 of 4 rowsets were left out: no key in range, or empty." in words(text)
+    assert re.fullmatch(r"[\d.,e+-]+ (s|ms|us)", rows["reading and computing"])
+    assert one.ask("/console/scan?id=00")[0] == 404
+
+
+def test_a_running_scan_is_shown(port: Callable[..., Port]) -> None:
+    one = port()
+    ids = np.arange(2_000_000)
+    one.served.put(
+        "homes", pa.record_batch({"id": ids, "city": pa.nulls(len(ids), "string"), "price": ids / 2}, SCHEMA)
+    )
+    reader = one.served.client.do_get(fl.Ticket(b'{"table":"homes"}'))
+    reader.read_chunk()
+    (found,) = (row for row in rows_of(one.ask("/console/scans")[1]) if row[0] == "homes")
+    assert found[3] == "all columns" and int(found[5].replace(",", "")) > 0
+    assert sum(chunk.data.num_rows for chunk in reader) > 0
+
+
+def test_a_failed_scan_tells_its_code(port: Callable[..., Port]) -> None:
+    one = port()
+    with pytest.raises(fl.FlightError):
+        one.served.get({"table": "homes", "where": "castle = 'hunter2'"})
+    text = one.ask("/console/scans")[1]
+    codes = [row[9] for row in rows_of(text) if len(row) == 10]
+    assert codes == ["Error", "INVALID_ARGUMENT"] and "hunter2" not in text
+
+
+def test_writes_are_shown_with_their_latencies(port: Callable[..., Port]) -> None:
+    one = port()
+    one.served.put("homes", one.served.rows(1000))
+    done = one.served.action("execute", {"table": "homes", "kind": "delete", "where": "city = 'city 1'"})
+    text = one.ask("/console/writes")[1]
+    rows = rows_of(text)
+    counts = {row[0]: row[1] for row in rows if len(row) == 6}
+    assert (counts["do_put"], counts["execute"]) == ("1", "1") and int(counts["this server"]) >= 2
+    found = [(row[1], row[2], row[4]) for row in rows if len(row) == 10][1:]
+    assert found == [("execute", "homes", str(done["applied"])), ("do_put", "homes", "1,000")]
+    assert "city 1" not in text
+
+
+def test_recent_requests_are_bounded() -> None:
+    kept = RecentRequests()
+    for number in range(1000):
+        kept.add(recent(str(number), number / 500))
+    assert [each.id for each in kept.writes.all()] == [str(number) for number in range(999, 899, -1)]
+    assert kept.found("950") and not kept.found("5") and not kept.scans.all()
+    kept.add(recent("a scan", 0.1, Scanned(None)))
+    assert [each.id for each in kept.scans.all()] == ["a scan"]
+    assert [each.id for each in kept.slow.all()] == [str(number) for number in range(999, 899, -1)]
+
+
+@pytest.mark.parametrize(
+    ("spent", "counts", "said"),
+    [
+        ({"admission_seconds": 5.0}, PruneCount(), "scans_max"),
+        ({"client_seconds": 8.0}, PruneCount(), "Its client took 80 %"),
+        ({"processor_seconds": 9.0}, PruneCount(rows_in_chunks=10**6, rowsets_read=1), "read 1,000,000 rows to return"),
+        ({"processor_seconds": 1.0}, PruneCount(), "its own thread computed 1.00 s"),
+        ({"processor_seconds": 9.9}, PruneCount(chunks_touched_only=3), "major compaction"),
+        ({"processor_seconds": 9.9}, PruneCount(chunks_read=1, chunks_by_zone_map=2), "2 of 3 ranges"),
+        ({"processor_seconds": 9.9}, PruneCount(rowsets_read=20), "merged 20 rowsets"),
+        ({"processor_seconds": 9.9}, PruneCount(), "nothing stood in its way"),
+        ({"processor_seconds": 9.9}, None, "not counted here"),
+    ],
+)
+def test_what_made_a_scan_slow_is_told(spent: dict[str, float], counts: PruneCount | None, said: str) -> None:
+    scanned = Scanned(ScanSpec(table="t", where="a = 1", ordered=True), 0.01, counts)
+    found = explained(recent("1", 10.0, scanned, **spent))
+    assert len([text for text in found if said in text]) == 1
+
+
+def test_quantiles_are_within_their_bucket() -> None:
+    bounds = [1.0, 2.0, 4.0]
+    assert quantile([0, 100, 0, 0], bounds, 0.5) == pytest.approx(1.5)
+    assert quantile([90, 0, 10, 0], bounds, 0.95) == pytest.approx(3.0)
+    assert quantile([0, 0, 0, 5], bounds, 0.5) == 4.0
+    assert quantile([10, 0, 0, 0], bounds, 0.99) == pytest.approx(0.99)
+
+
+def test_charts_show_what_happened(port: Callable[..., Port]) -> None:
+    one = port()
+    samples, server = Samples(), one.served.server
+    samples.take(server)
+    assert "begin a few seconds" in page("x", charts(samples)).decode()
+    one.served.put("homes", one.served.rows(500))
+    for _ in range(2):
+        time.sleep(0.01)
+        samples.take(server)
+    drawn: dict[str, tuple[list[str], str]] = {}
+    for figure in tree(page("x", charts(samples)).decode()).iter("figure"):
+        (line,), (about,) = figure.iter("polyline"), figure.iter("title")
+        drawn[figure[0][0].text or ""] = (line.get("points") or "").split(), about.text or ""
+    points, said = drawn["Rows written a second"]
+    assert points == ["0.0,3.0", "300.0,79.0"]
+    assert re.search(r"now 0, at most [\d,]+", said)
+    assert drawn["Memory of the process"][0][0].split(",")[1] != "79.0"
