@@ -95,7 +95,8 @@ class SetOption(Message, frozen=True, extra="forbid"):
 
     op: Literal["set_option"] = "set_option"
     option: str
-    value: Any
+    value: Any = None
+    """None: its default."""
 
 
 class AddRangePartition(RangeBound, frozen=True):

@@ -158,6 +158,8 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
         known = ", ".join(TableOptions.model_fields)
         raise InvalidArgumentError(f"unknown table option {step.option!r}; known: {known}")
     parts = {**state.options.model_dump(), step.option: step.value}
+    if step.value is None:
+        del parts[step.option]
     try:
         return replace(state, options=TableOptions.model_validate(parts))
     except ValidationError as error:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .errors import InvalidArgumentError
@@ -21,6 +21,8 @@ from .wrapped import bare_type
 
 AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
+QUOTAS = ("max_rows", "max_bytes")
+"""The options that limit what a table may hold."""
 
 
 class TableOptions(Message, frozen=True, extra="forbid"):
@@ -32,6 +34,16 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     """``off`` leaves every flush to ``maintain``."""
     comment: str = Field(default="", max_length=1024)
     """A description of the table."""
+    max_rows: int | None = Field(default=None, ge=1)
+    """The quota of live rows; None: none."""
+    max_bytes: int | None = Field(default=None, ge=1)
+    """The quota of bytes, on disk with all history and in memory; None: none."""
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out quotas that are not set: version 0.1 rejects options that it does not know, and so a store whose
+        quotas it would not enforce."""
+        return {name: each for name, each in written(self).items() if each is not None}
 
 
 class TableOptionsDict(TypedDict, total=False):
@@ -40,6 +52,8 @@ class TableOptionsDict(TypedDict, total=False):
     history_max_age_seconds: int
     maintenance: Literal["on", "off"]
     comment: str
+    max_rows: int | None
+    max_bytes: int | None
 
 
 class TableDefinition(Message, frozen=True, extra="forbid"):

@@ -99,7 +99,7 @@ class TableAlteration:
         return self._add(alter.DropNotNull, name=name)
 
     def set_option(self, option: str, value: Any) -> Self:
-        """Set a table option, such as ``history_max_age_seconds``."""
+        """Set a table option, such as ``history_max_age_seconds``; None restores its default."""
         return self._add(alter.SetOption, option=option, value=value)
 
     def add_range_partition(

@@ -30,7 +30,9 @@ SetDefault = Annotated[
 SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= restores the default.")]
 SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= removes compression.")]
 SetComment = Annotated[Texts, typer.Option("--set-comment", help="column=text; =text sets the table's comment.")]
-SetOption = Annotated[Texts, typer.Option("--set-option", help="name=value: a table option; repeatable.")]
+SetOption = Annotated[
+    Texts, typer.Option("--set-option", help="name=value: a table option; name= restores its default; repeatable.")
+]
 AddRange = Annotated[Texts, typer.Option("--add-range", help="lower..upper: add a range; repeatable.")]
 DropRange = Annotated[Texts, typer.Option("--drop-range", help="lower..upper: drop a range and its rows.")]
 Split = Annotated[str | None, typer.Option("--split", help="Split a range at this value; excludes other steps.")]
@@ -76,7 +78,7 @@ def alter(
         steps.values(set_encoding, "--set-encoding column=encoding", steps.change.set_encoding)
         steps.values(set_compression, "--set-compression column=compression", steps.change.set_compression)
         steps.values(set_comment, "--set-comment column=text", steps.set_comment)
-        steps.pairs(set_option, "=", "--set-option name=value", steps.set_option)
+        steps.values(set_option, "--set-option name=value", steps.set_option)
         steps.each(drop_range, steps.drop_range)
         steps.each(add_range, steps.add_range)
         steps.each([split] if split else None, steps.split)
@@ -108,7 +110,7 @@ class _Steps:
         self.each(texts, lambda text: step(*pair(text, mark, form)))
 
     def values(self, texts: Texts, form: str, step: Callable[[str, str | None], object]) -> None:
-        """Take a step for a column and its new value; None for an empty value."""
+        """Take a step for a name and its new value; None for an empty value."""
 
         def take(text: str) -> None:
             name, found, value = text.partition("=")
@@ -135,8 +137,8 @@ class _Steps:
             raise InvalidArgumentError(f"there is no column {name!r}; known: {', '.join(self._kinds)}")
         self.change.set_default(name, None if text is None else default_of(name, text, self._kinds[name]))
 
-    def set_option(self, option: str, text: str) -> None:
-        self.change.set_option(option, int(text) if text.isdigit() else text)
+    def set_option(self, option: str, text: str | None) -> None:
+        self.change.set_option(option, int(text) if text and text.isdigit() else text)
 
     def set_comment(self, name: str, text: str | None) -> None:
         self.change.set_comment(name or None, text or "")

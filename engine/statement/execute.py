@@ -28,6 +28,7 @@ from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ..options import StoreOptions
 from ..scan.snapshots import Snapshots
+from ..table.quota import within
 from ..table.routed_batch import RoutedBatch, route
 from ..table.table import Table, changes_of, has_errors, status_of
 from ..table.table_version import TableVersion, write_locks
@@ -182,7 +183,10 @@ class Statements:
         if not changes and ticket is None:
             return None, said
         notes = [ticket.note(said)] if ticket else []
-        with self._log.commit([each.change for each in changes], notes, durability) as commit:
+        with (
+            within(version.quota, table.name, changes),
+            self._log.commit([each.change for each in changes], notes, durability) as commit,
+        ):
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if changes:

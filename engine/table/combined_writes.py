@@ -22,6 +22,7 @@ from ..record.change import ROW_FORM_MAX, ChangeKind, pack_parts, pack_record
 from ..tablet.outcome import Outcome
 from .checked_batch import CheckedBatch, RowRefusals
 from .pending_write import PendingWrite
+from .quota import within
 from .routed_batch import RoutedBatch, TabletRows, route
 from .table import Table, status_of
 from .table_version import write_locks
@@ -130,7 +131,10 @@ class _Combined:
             for write, one in zip(group, pending, strict=True):
                 write.pending = one
             return
-        with log.commit_all([records[number] for number in logged], group[0].durability) as commits:
+        with (
+            within(routed.version.quota, table.name, [each.change for each in changes]),
+            log.commit_all([records[number] for number in logged], group[0].durability) as commits,
+        ):
             by_number = dict(zip(logged, commits, strict=True))
             self._apply(table, changes, by_number)
             for number, (write, one) in enumerate(zip(group, pending, strict=True)):

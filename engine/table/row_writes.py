@@ -127,6 +127,8 @@ class RowWrites:
         planned = None if command.if_timestamp is not None else plan.planned(row, self._limits)
         if planned is None or self._may_load(planned.size_bytes) or not self._gate.admits_at_once(planned.size_bytes):
             return None
+        if (quota := plan.version.quota) and not quota.admits_at_once(planned.size_bytes):
+            return None
         return RowWrite(table, plan, planned, ticket)
 
     def _look_at(self, tablet: Tablet, before: int) -> None:

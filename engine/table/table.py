@@ -30,6 +30,7 @@ from .auto_increment import AutoIncrement
 from .checked_batch import CheckedBatch, check_batch
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite
+from .quota import within
 from .routed_batch import RoutedBatch, by_tablet, keyed, route
 from .table_version import TableVersion, write_locks
 from .tablet_change import TabletChange, tablet_changes
@@ -201,7 +202,10 @@ def _applied(
         said = answer(batch, version.schema, checked, status, 0, durability, rejected) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
         attachments = [one.attachment for one in attached]
-        with log.commit([each.change for each in changes], notes, durability, attachments) as commit:
+        with (
+            within(version.quota, table.name, changes, attached),
+            log.commit([each.change for each in changes], notes, durability, attachments) as commit,
+        ):
             attach(attached, commit.timestamp, commit.lsn)
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)

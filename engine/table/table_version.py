@@ -28,6 +28,7 @@ from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector
 from ..vectors.physical import physical_of
 from .point_plan import PointPlan
+from .quota import Quota, quota_of
 
 if TYPE_CHECKING:
     from ...schemas.operation import Operation
@@ -55,7 +56,7 @@ class TableVersion:
 
     def prepared(self) -> TableVersion:
         """Return it ready for the first batch: what is worked out when it is first asked for is there."""
-        _ = self.router, self.defaults, self.default_bytes, self.encoder
+        _ = self.router, self.defaults, self.default_bytes, self.encoder, self.quota
         return self
 
     def with_tablet(self, old: Tablet, new: Tablet) -> TableVersion:
@@ -91,6 +92,11 @@ class TableVersion:
     def encoder(self) -> KeyEncoder:
         """The encoder of the table's keys."""
         return KeyEncoder([physical_of(column.logical.arrow) for column in self.schema.key])
+
+    @cached_property
+    def quota(self) -> Quota | None:
+        """What the table may hold at most; None: there is no limit."""
+        return quota_of(self.options, self.tablets)
 
     @cached_property
     def point_plan(self) -> PointPlan:

@@ -339,6 +339,11 @@ class Tablet:
         return sum(rowset.live.live_count for rowset in self.version.rowsets())
 
     @property
+    def size_bytes(self) -> int:
+        """The bytes of its files, and of its unflushed rows and changes in memory."""
+        return sum(rowset.bytes_on_disk for rowset in self.version.on_disk) + self.unflushed_bytes
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing in memory or on disk to work on."""
         version = self.version

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
 from ..options import StoreOptions
 from ..table.direct_load import DirectLoad
+from ..table.quota import within
 from ..table.table import Table
 from ..table.table_version import write_locks
 from ..table.tablet_change import TabletChange, tablet_changes
@@ -203,6 +205,7 @@ class Transactions:
         notes, attachments = [note_of(done, version)], [one.attachment for one in plan.staged]
         changes = [each.change for each in decided.changes]
         with (
+            _within_quotas(plan, decided),
             self._transaction_memory.logging() as keep,
             self._log.commit(changes, notes, Durability.FSYNC, attachments) as commit,
         ):
@@ -225,6 +228,19 @@ class Transactions:
             error_count=plan.refusals.count,
             errors=sorted(plan.refusals.errors, key=lambda error: (places[error.part], error.row)),
         )
+
+
+@contextmanager
+def _within_quotas(plan: Plan, decided: _Outcome) -> Iterator[None]:
+    """Admit all changes to their tables, in ascending id to prevent deadlock. Raises StorageFullError: a quota is
+    exceeded."""
+    with ExitStack() as held:
+        for work in sorted(plan.works, key=lambda work: work.table.table_id):
+            if quota := work.version.quota:
+                changes = [each for each in decided.changes if each.tablet.tablet_id in work.tablets]
+                staged = [one for each in work.tablets.values() for one in each.staged]
+                held.enter_context(within(quota, work.table.name, changes, staged))
+        yield
 
 
 def _all(plan: Plan) -> list[TabletWork]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...schemas.alter import Alteration, RenameTable
+from ...schemas.alter import Alteration, RenameTable, SetOption
 from ...schemas.bulk import ImportCommit, ImportMode
 from ...schemas.grants import ALL_TABLES, GrantChange, Privilege
+from ...schemas.table import QUOTAS
 
 if TYPE_CHECKING:
     from .guarded_store import GuardedStore
@@ -41,8 +42,11 @@ def _of_id(privilege: Privilege) -> Rule:
 
 
 def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
-    """A new name may be that of a hidden table, which the error would tell."""
+    """A new name may be that of a hidden table, which the error would tell. Who is limited by a quota does not set
+    it."""
     guard.need(asked.table, Privilege.ALTER, action)
+    if any(isinstance(step, SetOption) and step.option in QUOTAS for step in asked.steps):
+        guard.need(asked.table, Privilege.ADMIN, action)
     if any(isinstance(step, RenameTable) for step in asked.steps):
         guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
 

@@ -156,6 +156,10 @@ def test_every_step_of_an_alteration(run: Run, target: list[str]) -> None:
     assert len(run("tablet", "list", "u", "--json", *target).json) == 2
     taken = run("alter", "u", "--set-default", "d=", "--set-compression", "b=", "--json", *target).json
     assert taken["columns"][3]["write_default"] is None and taken["columns"][2]["compression"] == "none"
+    limited = run("alter", "u", "--set-option", "max_rows=5", "--json", *target).json
+    assert limited["options"]["max_rows"] == 5
+    freed = run("alter", "u", "--set-option", "max_rows=", "--set-option", "comment=", "--json", *target).json
+    assert "max_rows" not in freed["options"] and freed["options"]["comment"] == ""
     nothing = run("alter", "u", *target)
     assert nothing.code == 3 and "at least one step" in nothing.err
     assert run("alter", "u", "--set-default", "zz=1", *target).code == 3

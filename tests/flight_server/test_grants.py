@@ -284,6 +284,18 @@ def test_a_renamed_column_keeps_its_grant_and_a_new_one_has_none(guarded: Guarde
         guarded.user.session({"get": "t"}, {"key": [1]})
 
 
+@pytest.mark.parametrize("option", ["max_rows", "max_bytes"])
+def test_who_may_alter_a_table_does_not_set_its_quota(guarded: Guarded, option: str) -> None:
+    steps = [{"op": "set_option", "option": option, "value": 1}]
+    comment = {"op": "set_option", "option": "comment", "value": "mine"}
+    guarded.set_grants({"alter": frozenset()})
+    guarded.user.action("alter_table", table="t", steps=[comment])
+    with pytest.raises(fl.FlightUnauthorizedError, match="admin"):
+        guarded.user.action("alter_table", table="t", steps=[comment, *steps])
+    guarded.set_grants({"alter": frozenset(), "admin": frozenset()})
+    assert guarded.user.action("alter_table", table="t", steps=steps)["options"][option] == 1
+
+
 def test_a_new_table_of_the_same_name_has_no_grants(guarded: Guarded) -> None:
     guarded.set_grants({"read": frozenset(ALL)})
     guarded.admin.action("alter_table", table="t", steps=[{"op": "rename", "to": "u"}])

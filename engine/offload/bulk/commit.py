@@ -25,6 +25,7 @@ from ...commit.numbered_writes import Ticket
 from ...compaction.key_merge import shared_key
 from ...manifest.environment import Environment
 from ...rowset.diskrowset import DiskRowSet
+from ...table.quota import within
 from ...table.routed_batch import TabletRows, by_tablet, shape_of
 from ...table.table import Table
 from ...table.table_version import TableVersion, write_locks
@@ -105,9 +106,12 @@ class Importer:
             changes = [change for part in parts for change in _decided(version, part)]
             answer = WriteResult(timestamp=0, rows=rows, applied=rows)
             attachments = [one.attachment for one in staged.rowsets]
-            with self.log.commit(
-                [each.change for each in changes], [ticket.note(answer)], Durability.FSYNC, attachments
-            ) as commit:
+            with (
+                within(version.quota, table.name, changes, staged.rowsets),
+                self.log.commit(
+                    [each.change for each in changes], [ticket.note(answer)], Durability.FSYNC, attachments
+                ) as commit,
+            ):
                 attach(staged.rowsets, commit.timestamp, commit.lsn)
                 for each in changes:
                     each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
