@@ -419,7 +419,7 @@ class Store:
         """See StoreService."""
         damaged = damaged_files(self.damage.found(), self._environment.manifest.current, self._catalog.tablets())
         ahead = self._snapshots.seconds_ahead
-        return health_of(self._log.read_only_reason, damaged, *self._identity, ahead)
+        return health_of(self._log.read_only_reason, self._gate.disk.why(), damaged, *self._identity, ahead)
 
     metrics = _of(lambda store: store._metrics.now)
 

@@ -1,7 +1,8 @@
 """Running calls: the work of each, and the end of those that are stuck in their clients.
 
 A stream that waits for its client, to send or to take a batch, occupies a thread and a slot. It is ended after
-``stalled_seconds_max``; and already after ``yielding_seconds`` if another stream needs a slot and none is free.
+``stalled_seconds_max``; and already after ``yielding_seconds`` if another stream needs a slot and none is free. After
+``stream_seconds_max`` every stream is ended.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..schemas.errors import StoreError, UnavailableError
 from ..schemas.request import Request, serving
 from ..schemas.verb import Kind
 from .config import ServerConfig
-from .limits import Admission, BudgetShare, Slot
+from .limits import STREAMS, Admission, BudgetShare, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
 from .recent_requests import RecentRequest, RecentRequests, Scanned
@@ -39,6 +40,10 @@ _LOOK_SECONDS = 0.05
 """Minimum pause between searches for stuck streams, however many requests wait for slots."""
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
+_TOO_LONG = (
+    "UNAVAILABLE: the stream was open for {seconds:g} seconds, the longest that one may be (stream_seconds_max), and "
+    "was ended; begin another"
+)
 _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
 
 
@@ -60,9 +65,9 @@ class Call:
         self.kind = kind
         self.metrics = calls.metrics
         self.log = calls.log
-        self.peer = peer_of(context.peer())
         self.identity = calls.authentication.caller if calls.authentication else None
         """Who calls; None if the server asks nobody, or lets anyone do this."""
+        self.peer = peer_of(context.peer(), self.user or "")
         self.waiting_since: float | None = None
         """When it began to wait for its client; None while the server works."""
         self._sending_since: float | None = None
@@ -350,15 +355,21 @@ class Calls:
 
     def _watch(self) -> None:
         """End stuck calls, and those whose token is not valid any more, until the server stops."""
-        longest = self.config.stalled_seconds_max
-        while not self._stopped.wait(min(longest / 4, 1.0)):
+        longest, oldest = self.config.stalled_seconds_max, self.config.stream_seconds_max
+        while not self._stopped.wait(min(longest / 4, oldest / 4 or 1.0, 1.0)):
             before = time.monotonic() - longest
             for call in self._all():
                 if call.identity is not None and not call.identity.is_valid:
                     with suppress(Exception):
                         call.end(f"UNAUTHENTICATED: {call.identity.ended}", UNAUTHENTICATED)
                 elif (since := call.stuck_since) is not None and since < before:
-                    self._end_stalled(call, longest)
+                    self._end(call, _STALLED.format(seconds=longest), "stalled")
+                elif self._is_too_old(call):
+                    self._end(call, _TOO_LONG.format(seconds=self.config.stream_seconds_max), "too_old")
+
+    def _is_too_old(self, call: Call) -> bool:
+        longest, began = self.config.stream_seconds_max, call.began
+        return bool(longest) and call.kind in STREAMS and began is not None and began < time.monotonic() - longest
 
     def _make_room(self, kind: Kind) -> bool:
         """End one stream that has been stuck in its client for too long to keep its slot: of the peer with the most
@@ -380,14 +391,15 @@ class Calls:
             if not stuck:
                 return False
             chosen = max(stuck, key=lambda each: each[:2])[2]
-        self._end_stalled(chosen, self.config.yielding_seconds)
+        self._end(chosen, _STALLED.format(seconds=self.config.yielding_seconds), "displaced")
         return True
 
-    def _end_stalled(self, call: Call, seconds: float) -> None:
+    def _end(self, call: Call, message: str, reason: str) -> None:
         with self._lock:
             if call in self._ending or call not in self._running:
                 return
             self._ending[call] = time.monotonic()
-        _LOG.info("ended a stream (%s) of %s that made no progress", call.kind.value, call.peer.connection or "?")
+            self.metrics.ended[reason] += 1
+        _LOG.info("ended a stream (%s) of %s: %s", call.kind.value, call.peer.connection or "?", reason)
         with suppress(Exception):
-            call.end(_STALLED.format(seconds=seconds))
+            call.end(message)

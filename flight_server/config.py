@@ -32,6 +32,8 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     other requests."""
     peer_share: float = Field(default=0.5, gt=0, le=1)
     """The share of the streams of a kind that one connection, or one other machine, may have."""
+    user_share: float = Field(default=0.75, gt=0, le=1)
+    """The same for one user, over all connections and machines, on a server with authentication."""
     known_share: float = Field(default=0.25, ge=0, lt=1)
     """The share of the stream slots reserved for connections whose last call succeeded."""
     waiting_max: PositiveInt = 256
@@ -40,6 +42,8 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     """How long a request waits for a slot before it is rejected with the advice to retry."""
     stalled_seconds_max: PositiveFloat = 60.0
     """A stream whose client sends or reads nothing for this long is closed."""
+    stream_seconds_max: NonNegativeFloat = 86_400.0
+    """A stream is closed after this long, whether or not it makes progress; 0: never."""
     yielding_seconds: NonNegativeFloat = 1.0
     """A stream that has waited this long for its client is closed when another stream needs its slot."""
     request_bytes_max: PositiveInt = MIB

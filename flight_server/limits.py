@@ -29,8 +29,8 @@ RETRY_SECONDS = 1.0
 """When a rejected client should retry."""
 NOBODY = Peer("", "")
 
-
-_STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})
+STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})
+"""The kinds of requests that last as long as their clients want."""
 
 
 class Slot:
@@ -151,7 +151,8 @@ class Admission:
         self._kept = {kind: int(most * config.known_share) for kind, most in self._limits.items()}
         """The slots reserved for known connections."""
         self._shares = {kind: math.ceil(most * config.peer_share) for kind, most in self._limits.items()}
-        """The slots that one peer may have."""
+        """The slots that one connection or machine may have."""
+        self._user_shares = {kind: math.ceil(most * config.user_share) for kind, most in self._limits.items()}
         self._running = dict.fromkeys(Kind, 0)
         self._of_peers: dict[tuple[Kind, str], int] = {}
         self._trust: dict[str, int] = {}
@@ -201,7 +202,7 @@ class Admission:
                 left = deadline - time.monotonic()
                 if left <= 0 or waiting.is_displaced:
                     raise self._full(kind, peer)
-                if kind in _STREAMS and self._trust.get(peer.connection, 0) >= 0:
+                if kind in STREAMS and self._trust.get(peer.connection, 0) >= 0:
                     self.make_room(kind)  # not for peers with stuck streams: two would end each other's for ever
                 waiting.changed.wait(min(left, _POLL_SECONDS))
                 check()
@@ -250,7 +251,7 @@ class Admission:
 
     def _has_place(self, kind: Kind, peer: Peer) -> bool:
         free = self._limits[kind] - self._running[kind]
-        if kind not in _STREAMS or free <= 0:
+        if kind not in STREAMS or free <= 0:
             return free > 0
         return (free > self._kept[kind] or self._is_known(peer)) and not self._is_over_share(kind, peer)
 
@@ -260,18 +261,26 @@ class Admission:
 
     def _is_over_share(self, kind: Kind, peer: Peer) -> bool:
         if self._running[kind] < self._shares[kind]:
-            return False
-        return any(name and self._count_of(kind, name) >= self._shares[kind] for name in peer.names)
+            return self._is_users_over(kind, peer)
+        names = (peer.connection, peer.address)
+        is_over = any(name and self._count_of(kind, name) >= self._shares[kind] for name in names)
+        return is_over or self._is_users_over(kind, peer)
+
+    def _is_users_over(self, kind: Kind, peer: Peer) -> bool:
+        most = self._user_shares[kind]
+        return bool(peer.user) and self._running[kind] >= most and self._count_of(kind, peer.user_name) >= most
 
     def _count_of(self, kind: Kind, name: str) -> int:
         return self._of_peers.get((kind, name), 0)
 
     def _full(self, kind: Kind, peer: Peer) -> UnavailableError:
         most, whose = self._limits[kind], "run"
-        if kind in _STREAMS and not self._is_known(peer):
+        if kind in STREAMS and not self._is_known(peer):
             most -= self._kept[kind]
-        if kind in _STREAMS and self._is_over_share(kind, peer):
+        if kind in STREAMS and self._is_over_share(kind, peer):
             most, whose = self._shares[kind], "of this client run"
+            if self._is_users_over(kind, peer):
+                most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
         return UnavailableError(f"{most} {kind.value} {whose} already; try again in {RETRY_SECONDS:g} s", RETRY_SECONDS)
 
     def _enter(self, kind: Kind, peer: Peer) -> None:
@@ -306,6 +315,10 @@ class Admission:
         """Return how many requests run, and how many wait, by the name of their kind."""
         running = {kind.name.lower(): count for kind, count in self._running.items()}
         return running, {kind.name.lower(): len(queue) for kind, queue in self._queues.items()}
+
+    def limits(self) -> dict[str, int]:
+        """Return how many requests may run at once, by the name of their kind."""
+        return {kind.name.lower(): most for kind, most in self._limits.items()}
 
     @property
     def is_draining(self) -> bool:

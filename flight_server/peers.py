@@ -15,23 +15,31 @@ class Peer:
 
     connection: str
     address: str
+    user: str = ""
+    """Who calls; empty if the server does not ask."""
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """Both, or one if they are equal."""
+    """Connection and address, or one if they are equal; and ``user_name``."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple({self.connection, self.address}))
+        user = (self.user_name,) if self.user else ()
+        object.__setattr__(self, "names", (*{self.connection, self.address}, *user))
+
+    @property
+    def user_name(self) -> str:
+        """The user, as no connection or address is written."""
+        return f"user {self.user}"
 
 
 @lru_cache(1024)
-def peer_of(text: str) -> Peer:
+def peer_of(text: str, user: str = "") -> Peer:
     """Return the peer that gRPC writes as ``ipv4:10.0.0.7:5000``, ``ipv6:%5B::1%5D:5000`` or ``unix:``."""
     kind, _, rest = unquote(text).partition(":")
     host, _, port = rest.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port:
-        return Peer("", "")
+        return Peer("", "", user)
     host = host.strip("[]").partition("%")[0].removeprefix("::ffff:")
     try:
         is_here = ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return Peer(rest, "")
-    return Peer(rest, "" if is_here else host)
+        return Peer(rest, "", user)
+    return Peer(rest, "" if is_here else host, user)

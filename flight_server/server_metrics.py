@@ -25,6 +25,8 @@ class ServerMetrics:
         self._requests: dict[str, Histogram] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
         self._errors_lock = threading.Lock()
+        self.ended: dict[str, int] = {"stalled": 0, "displaced": 0, "too_old": 0}
+        """The streams that the server ended, by the reason."""
         self.received_bytes = self.sent_bytes = self.written_rows = 0
 
     def of(self, verb: str) -> Histogram:
@@ -62,6 +64,8 @@ class ServerMetrics:
             counter("nyala_request_errors", "Errors that clients got.", *errors),
             gauge("nyala_running_requests", "Requests that run, by their kind.", *each_of("kind", running)),
             gauge("nyala_waiting_requests", "Requests that wait to be admitted.", *each_of("kind", waiting)),
+            gauge("nyala_request_limit", "Requests that may run at once.", *each_of("kind", admission.limits())),
+            counter("nyala_ended_streams", "Streams that the server ended.", *each_of("reason", self.ended)),
             counter("nyala_received_bytes", "Rows and keys from clients, decompressed.", one(self.received_bytes)),
             counter("nyala_sent_bytes", "Rows for clients, before compression.", one(self.sent_bytes)),
             counter(

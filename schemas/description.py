@@ -240,8 +240,8 @@ class DamagedFile(Message):
 
 
 class Health(Message):
-    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, everything else works; or ``read_only``
-    with the reason why writes are rejected."""
+    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, or the disk is nearly full, as the
+    reason says, and everything else works; or ``read_only`` with the reason why writes are rejected."""
 
     status: str
     reason: str = ""

@@ -16,10 +16,16 @@ class Limits(Message, frozen=True, extra="forbid"):
     """Columns in a table."""
     tablets: PositiveInt = 10_000
     """Tablets of a table: the buckets of all hash levels times the ranges."""
+    tables: PositiveInt = 10_000
+    """Tables of the store, those that were dropped and can be recalled included."""
+    store_tablets: PositiveInt = 100_000
+    """Tablets of all tables: each takes memory, and the manifest names all of them."""
     identifier_bytes: PositiveInt = 256
     """A table's or column's name in UTF-8."""
     batch_bytes: PositiveInt = 256 * 1024 * 1024
     """One record batch, which is one commit: it is held in memory and in one log record."""
+    batch_rows: PositiveInt = 1 << 26
+    """Rows of one record batch, however few bytes they have."""
     predicate_nodes: PositiveInt = 10_000
     """Nodes of a filter tree, the values of IN lists not counted."""
     in_list_values: PositiveInt = 100_000

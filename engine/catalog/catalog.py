@@ -89,6 +89,7 @@ class Catalog:
                 raise AlreadyPresentError(
                     f"table {definition.name!r} already exists: use it, drop it, or choose another name"
                 )
+            self._check_room(1, partitions.tablet_count)
             here = self._environment.here
             elsewhere = here.elsewhere(definition.name, partitions) if here else {}
             table = self._make(definition.name, schema, definition.options, partitions, elsewhere)
@@ -145,9 +146,25 @@ class Catalog:
             )
         before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
+        self._check_room(0, state.partitions.tablet_count - len(version.tablets))
         if state.name != table.name and state.name in self._tables:
             raise AlreadyPresentError(f"table {state.name!r} already exists")
         return state
+
+    def _check_room(self, tables: int, tablets: int) -> None:
+        """Check that the store may have so many more tables and tablets. Raises InvalidArgumentError if not."""
+        known, limits = self.tables(), self._limits
+        if tables > 0 and len(known) + tables > limits.tables:
+            raise InvalidArgumentError(
+                f"the store has {len(known):,} tables, dropped ones that can be recalled included, and at most "
+                f"{limits.tables:,} are allowed (limits: tables): drop one without keeping it"
+            )
+        count = sum(len(table.tablets) for table in known)
+        if tablets > 0 and count + tablets > limits.store_tablets:
+            raise InvalidArgumentError(
+                f"the tables of the store have {count:,} tablets, and {tablets:,} more are not allowed, as "
+                f"{limits.store_tablets:,} are the most (limits: store_tablets): use fewer buckets or ranges"
+            )
 
     def _put_in_place(self, table: Table, state: TableState) -> list[Tablet]:
         """Bring the table to ``state``, and return the removed tablets. Under the lock."""

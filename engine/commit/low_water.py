@@ -26,12 +26,22 @@ class LowWater:
         Raises:
             StorageFullError: it is below its mark.
         """
+        if why := self.why():
+            raise StorageFullError(why)
+
+    def why(self) -> str:
+        """Measure the disk, and return why writes are refused; empty if it is not below its mark."""
         free, mark = self._measure()
-        if self.is_low:
-            raise StorageFullError(
-                f"the disk has {free:,} bytes left, and writes stop at {mark:,} (disk_low_bytes): free some; reads "
-                "continue, and so do writes as soon as there is room"
-            )
+        if not self.is_low:
+            return ""
+        return (
+            f"the disk has {free:,} bytes left, and writes stop at {mark:,} (disk_low_bytes): free some; reads "
+            "continue, and so do writes as soon as there is room"
+        )
+
+    def mark_bytes(self) -> int:
+        """Return the mark."""
+        return self._measure()[1]
 
     def _measure(self) -> tuple[int, int]:
         """Return the bytes that are free, and the mark."""

@@ -57,7 +57,8 @@ class MemoryGate:
         flush: Callable[[], object],
     ) -> None:
         """``maintained`` are the ``tablets`` that ``flush`` requests flushes of, to the disk of ``fs``."""
-        self._disk = LowWater(fs, options.disk_low_bytes)
+        self.disk = LowWater(fs, options.disk_low_bytes)
+        """The mark below which it refuses everything."""
         self._is_on = options.maintenance == "on"
         self._hard = options.memory_bytes
         self._soft = int(options.memory_bytes * options.memory_soft_share)
@@ -131,7 +132,7 @@ class MemoryGate:
             UnavailableError: it does not fit. Flushes were requested; ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
-            self._disk.check()
+            self.disk.check()
             self._in_flight += size_bytes
             fullness = self._fullness()
             if fullness.whole >= 1:
@@ -155,7 +156,7 @@ class MemoryGate:
     def _admit(self, size_bytes: int) -> None:
         if self._is_counted(size_bytes):
             return
-        self._disk.check()
+        self.disk.check()
         fullness = self._fullness()
         if fullness.relieved > 0:
             self._flush()
@@ -167,7 +168,7 @@ class MemoryGate:
 
     def _is_counted(self, size_bytes: int) -> bool:
         """Whether a batch may be admitted without a measurement."""
-        is_measured = self._is_over_soft or self._disk.is_low
+        is_measured = self._is_over_soft or self.disk.is_low
         return not is_measured and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8)
 
     def _throttle(self, fullness: float) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence, Sized
 
 from ...schemas.description import Health, TabletStats
 from ...schemas.metrics import MetricFamily, Metrics, Sample, counter, each_of, gauge, histogram, one
+from ...schemas.table import TableOptions
 from ..catalog.catalog import Catalog
 from ..commit.memory_gate import MemoryGate
 from ..manifest.environment import Environment
@@ -52,7 +53,9 @@ class StoreMetrics:
             for table in self._catalog.tables()
             if table.dropped_until is None
         }
-        parts = (self._log(), self._maintenance(), self._memory(), self._scans(), self._state(), _tables(by_table))
+        options = {table.name: table.options for table in self._catalog.tables() if table.dropped_until is None}
+        of_tables = [*_tables(by_table), *_quotas(options)]
+        parts = (self._log(), self._maintenance(), self._memory(), self._scans(), self._state(), of_tables)
         return Metrics(families=[family for part in parts for family in part])
 
     def _log(self) -> list[MetricFamily]:
@@ -171,6 +174,7 @@ class StoreMetrics:
                 "Free space of the data directory's disk.",
                 one(self._environment.fs.free_bytes("")),
             ),
+            gauge("nyala_disk_low_bytes", "With less free, writes are refused.", one(self._gate.disk.mark_bytes())),
             gauge(
                 "nyala_commits_in_flight",
                 "Commits that are not visible yet.",
@@ -212,6 +216,19 @@ def _tables(by_table: dict[str, list[TabletStats]]) -> list[MetricFamily]:
         gauge("nyala_table_average_height", "Rowsets that a look-up of a random key would search.", *of_each(_height)),
         gauge("nyala_table_size_bytes", "Disk space: columns, changes, and old values.", *sizes_of),
         gauge("nyala_table_memory_bytes", "Rows and changes in memory.", *added("memory_bytes")),
+    ]
+
+
+def _quotas(options: dict[str, TableOptions]) -> list[MetricFamily]:
+    """Return the quotas of the first tables that have any."""
+    limited = sorted(name for name, each in options.items() if each.max_rows or each.max_bytes)[:TABLES_MAX]
+
+    def of_each(option: str) -> list[Sample]:
+        return [one(most, table=name) for name in limited if (most := getattr(options[name], option))]
+
+    return [
+        gauge("nyala_table_max_rows", "Quota of rows, of tables that have one.", *of_each("max_rows")),
+        gauge("nyala_table_max_bytes", "Quota of bytes, likewise.", *of_each("max_bytes")),
     ]
 
 

@@ -81,14 +81,15 @@ def tablet_map(table: Table) -> TabletMap:
 
 def health_of(
     read_only_reason: str | None,
+    full_reason: str,
     damaged: list[DamagedFile],
     server: str | None,
     store_uuid: str,
     clock_ahead_seconds: float,
 ) -> Health:
     return Health(
-        status="read_only" if read_only_reason else "degraded" if damaged else "ok",
-        reason=read_only_reason or "",
+        status="read_only" if read_only_reason else "degraded" if damaged or full_reason else "ok",
+        reason=read_only_reason or full_reason,
         version=_installed_version("nyala"),
         server=server,
         store_uuid=store_uuid,

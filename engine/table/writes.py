@@ -103,13 +103,14 @@ class Writes:
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         return patiently(lambda: self.begin(command, batch, seq), patience)
 
-    def _check_size(self, size: int) -> None:
-        most = self._options.limits.batch_bytes
-        if size > most:
-            raise InvalidArgumentError(
-                f"a batch of {size:,} bytes is too large: it is one commit, of at most {most:,} bytes; "
-                "split it into several"
-            )
+    def _check_size(self, size: int, rows: int) -> None:
+        limits = self._options.limits
+        for measure, most, unit in ((size, limits.batch_bytes, "bytes"), (rows, limits.batch_rows, "rows")):
+            if measure > most:
+                raise InvalidArgumentError(
+                    f"a batch of {measure:,} {unit} is too large: it is one commit, of at most {most:,} {unit}; "
+                    "split it into several"
+                )
 
     def _begun(
         self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None
@@ -117,7 +118,7 @@ class Writes:
         if batch.num_rows == 1 and (row := self._rows.begin_batch(table, command, batch, ticket)):
             return row
         size = batch.nbytes
-        self._check_size(size)
+        self._check_size(size, batch.num_rows)
         if command.if_timestamp is not None:
             self._check_moment(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self._options.durability

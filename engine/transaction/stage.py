@@ -65,5 +65,10 @@ def _checked(
             batch = batch.select([name for name in batch.schema.names if name in keys])
         if batch.nbytes > limits.batch_bytes:
             raise InvalidArgumentError(f"the rows {over_limit(batch.nbytes, limits)}")
+        if batch.num_rows > limits.batch_rows:
+            raise InvalidArgumentError(
+                f"a batch of {batch.num_rows:,} rows is too large: at most {limits.batch_rows:,} are allowed; send "
+                "several batches"
+            )
         check_batch(batch.slice(0, 0), schema, operation, limits)
         yield operation, spelled_out(batch, schema, limits)

@@ -328,3 +328,24 @@ def test_clients_of_a_unix_socket_do_not_answer_for_each_other() -> None:
     with admission.admit(Kind.SCAN, unix), pytest.raises(UnavailableError):
         admission.admit(Kind.SCAN, unix)
     assert asked
+
+
+def test_a_user_has_a_share_over_all_connections_and_machines() -> None:
+    admission = Admission(ServerConfig(scans_max=4, wait_seconds_max=0, peer_share=1, known_share=0, user_share=0.5))
+    slots = [admission.admit(Kind.SCAN, peer_of(f"ipv4:10.0.0.{number}:5000", "alice")) for number in (1, 2)]
+    with pytest.raises(UnavailableError, match="2 scans of the user 'alice' run already"):
+        admission.admit(Kind.SCAN, peer_of("ipv4:10.0.0.3:5000", "alice"))
+    slots.append(admission.admit(Kind.SCAN, peer_of("ipv4:10.0.0.3:5000", "bob")))
+    slots[0].release()
+    slots.append(admission.admit(Kind.SCAN, peer_of("unix:", "alice")))
+    for slot in slots:
+        slot.release()
+    assert admission.running == 0 and not admission._of_peers
+
+
+def test_a_server_without_users_has_no_share_for_them() -> None:
+    admission = Admission(ServerConfig(scans_max=2, wait_seconds_max=0, peer_share=1, known_share=0, user_share=0.1))
+    slots = [admission.admit(Kind.SCAN, peer_of(f"ipv4:127.0.0.1:{number}")) for number in (1, 2)]
+    assert len(slots) == 2
+    for slot in slots:
+        slot.release()

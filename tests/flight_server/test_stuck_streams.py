@@ -147,3 +147,26 @@ def test_who_was_pushed_out_pushes_nobody_out(start: Callable[..., Served]) -> N
     assert served.ids() == [], "a third one is let in"
     for reader in (*kept, also_kept):
         reader.cancel()
+
+
+@pytest.mark.parametrize(("begin", "kind"), IDLE.values(), ids=IDLE)
+def test_a_stream_ends_when_it_is_too_old(start: Callable[..., Served], begin: Callable, kind: Kind) -> None:
+    served = start(stream_seconds_max=1.0, stalled_seconds_max=60)
+    stream = begin(served.client)
+    wait_for(lambda: served.server.admission.count(kind) == 1)
+    wait_for(lambda: served.server.admission.count(kind) == 0)
+    assert served.server.calls.metrics.ended == {"stalled": 0, "displaced": 0, "too_old": 1}
+    with pytest.raises(fl.FlightUnavailableError, match=r"UNAVAILABLE: .* for 1 seconds, .* \(stream_seconds_max\)"):
+        if isinstance(stream, fl.FlightStreamReader):
+            stream.read_all()
+        else:
+            stream.close()
+
+
+def test_a_stream_that_makes_progress_ends_too_when_it_is_too_old(start: Callable[..., Served]) -> None:
+    served = start(stream_seconds_max=1.0, stalled_seconds_max=60)
+    reader = idle_reader(served.client)
+    with pytest.raises(fl.FlightUnavailableError, match="stream_seconds_max"):
+        while True:
+            reader.read_chunk()
+    assert served.ids() == []

@@ -6,14 +6,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from nyala.clients.api.database import Database
 from nyala.engine.maintenance import upkeep
 from nyala.engine.store import Store
 from nyala.engine.table import table as table_module
 from nyala.engine.table.direct_load import DirectLoad
-from nyala.schemas.errors import AlreadyPresentError, NotFoundError, UnavailableError
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.transaction import StagedBatch
+from nyala.schemas.write import Stage, WriteCommand
 from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Subject, batch
 
@@ -125,4 +128,40 @@ def test_a_close_waits_for_a_running_flush_and_lets_none_begin_after(monkeypatch
         environment.manifest.commit(lambda manifest: manifest)
     subject.store = Store.open(subject.fs, subject.options)
     assert len(subject.tablet.version.disk) == 1
+    subject.close()
+
+
+def test_a_store_takes_so_many_tables_and_tablets() -> None:
+    subject = Subject(limits={"tables": 3, "store_tablets": 5})
+    store = subject.store
+    store.create_table(definition("two", partition_by=[HashLevel(hash=["k"], buckets=2)]))
+    with pytest.raises(InvalidArgumentError, match=r"have 3 tablets, and 3 more .* 5 are the most"):
+        store.create_table(definition("three", partition_by=[HashLevel(hash=["k"], buckets=3)]))
+    store.create_table(definition("one"))
+    assert store.create_table(definition("one", if_not_exists=True)).name == "one"
+    with pytest.raises(InvalidArgumentError, match=r"has 3 tables, .* at most 3 are allowed"):
+        store.create_table(definition("more"))
+    store.drop_table("one", keep_seconds=100)
+    with pytest.raises(InvalidArgumentError, match="has 3 tables, dropped ones"):
+        store.create_table(definition("more"))
+    store.recall_table("one")
+    store.drop_table("one")
+    store.create_table(definition("more", partition_by=[HashLevel(hash=["k"], buckets=2)]))
+    with pytest.raises(InvalidArgumentError, match="have 5 tablets, and 1 more"):
+        Database(store).table("t").alter().split_partition(5).apply()
+    subject.close()
+
+
+@pytest.mark.parametrize("way", ["a write", "a staged part"])
+def test_a_batch_has_so_many_rows(way: str) -> None:
+    subject = Subject(limits={"batch_rows": 3})
+    rows = batch([(key, 1, "") for key in range(4)])
+    with pytest.raises(InvalidArgumentError, match=r"a batch of 4 rows is too large: .*at most 3 "):
+        if way == "a write":
+            subject.store.write(WriteCommand(table="t"), rows)
+        else:
+            stage = Stage(transaction="x", part="p")
+            subject.store.stage(WriteCommand(table="t", stage=stage), [StagedBatch(rows)])
+    subject.upsert(1, 2, 3)
+    subject.check()
     subject.close()

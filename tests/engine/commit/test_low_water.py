@@ -67,7 +67,9 @@ def filled(table: Table) -> None:
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_writes_stop_and_continue_by_themselves(table: Table, free: dict[str, int], what: str) -> None:
+def test_writes_stop_and_continue_by_themselves(
+    database: Database, table: Table, free: dict[str, int], what: str
+) -> None:
     free["bytes"] = 10 * MIB - 1
     with pytest.raises(StorageFullError, match="disk_low_bytes"):
         filled(table)
@@ -78,8 +80,11 @@ def test_writes_stop_and_continue_by_themselves(table: Table, free: dict[str, in
     assert table.get(1) == {"k": 1, "v": b"old"}
     table.maintain("flush")
     assert table.scan().to_arrow().sort_by("k").equals(before.sort_by("k"))
+    health = database.health()
+    assert (health.status, health.takes_writes) == ("degraded", True) and "disk_low_bytes" in health.reason
     free["bytes"] = 10 * MIB
     WRITES[what](table)
+    assert database.health().status == "ok"
     assert not table.scan().to_arrow().sort_by("k").equals(before.sort_by("k"))
 
 
