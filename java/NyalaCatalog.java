@@ -20,22 +20,22 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The tables of a store in SQL: {@code nyala.default.homes}, and {@code nyala.default.homes.changes}, the change feed.
  *
- * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, and
- * {@code spark.sql.catalog.nyala.operation} the operation of statements, by default {@code insert}. Tables cannot be
- * created or altered here.
+ * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, {@code .token},
+ * {@code .tlsRoots} and so on what it is shown, and {@code .operation} the operation of statements, by default
+ * {@code insert}. Tables cannot be created or altered here.
  */
 public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
   private static final String NAMESPACE = "default";
   private static final String CHANGES = "changes";
 
   private String name;
-  private String uri;
+  private Map<String, String> ofServer;
   private Map<String, String> ofWrites;
 
   @Override
   public void initialize(String catalogName, CaseInsensitiveStringMap options) {
     name = catalogName;
-    uri = options.get("uri");
+    ofServer = TableOptions.ofServer(options);
     ofWrites = TableOptions.ofWrites(options);
   }
 
@@ -54,7 +54,7 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     if (!isDefault(namespace)) {
       throw new NoSuchNamespaceException(namespace);
     }
-    String[] names = PythonSource.ask("tables", Map.of("uri", uri())).fieldNames();
+    String[] names = PythonSource.ask("tables", ofServer()).fieldNames();
     return Stream.of(names).map(table -> Identifier.of(defaultNamespace(), table)).toArray(Identifier[]::new);
   }
 
@@ -77,7 +77,7 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
 
   private Table load(Identifier table, Map<String, String> more) throws NoSuchTableException {
     Map<String, String> options = new HashMap<>(more);
-    options.put("uri", uri());
+    options.putAll(ofServer());
     String[] namespace = table.namespace();
     if (isDefault(namespace)) {
       options.put("table", table.name());
@@ -153,13 +153,13 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     throw notOffered("drop namespaces", "a server of its own");
   }
 
-  private String uri() {
-    if (uri == null) {
+  private Map<String, String> ofServer() {
+    if (!ofServer.containsKey("uri")) {
       throw new IllegalArgumentException(
           "the catalog " + name + " has no server: set spark.sql.catalog." + name + ".uri, as in "
               + "grpc://127.0.0.1:8815");
     }
-    return uri;
+    return ofServer;
   }
 
   private static boolean isDefault(String[] namespace) {

@@ -107,7 +107,7 @@ final class NyalaScan implements SupportsReportStatistics {
   }
 
   private CaseInsensitiveStringMap pinned() {
-    Long timestamp = moment == null ? null : moment.timestamp(uri());
+    Long timestamp = moment == null ? null : moment.timestamp(TableOptions.ofServer(options));
     if (timestamp == null) {
       return options;
     }

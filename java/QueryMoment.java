@@ -27,12 +27,13 @@ final class QueryMoment {
     return moment;
   }
 
-  /** Returns the timestamp to read the store at; null if the query reads it only once. */
-  synchronized Long timestamp(String uri) {
+  /** Returns the timestamp to read the store of a server at; null if the query reads it only once. */
+  synchronized Long timestamp(Map<String, String> server) {
+    String uri = server.get("uri");
     if (scans.getOrDefault(uri, 0) < 2) {
       return null;
     }
-    return moments.computeIfAbsent(uri, key -> PythonSource.askNumber("now", Map.of("uri", key), "now"));
+    return moments.computeIfAbsent(uri, key -> PythonSource.askNumber("now", server, "now"));
   }
 
   private synchronized void count(String uri) {

@@ -12,7 +12,18 @@ final class TableOptions {
 
   private static final List<String> OF_WRITES = List.of("operation", "ignorenull");
 
+  /** The server, and what shows it who asks: see clients/spark/server.py. */
+  private static final List<String> OF_SERVER =
+      List.of("uri", "token", "tokenfile", "tlsroots", "clientcert", "clientkey");
+
   private TableOptions() {}
+
+  /** Returns the options that say which server to ask, and as whom. */
+  static Map<String, String> ofServer(CaseInsensitiveStringMap options) {
+    Map<String, String> kept = new HashMap<>(options);
+    kept.keySet().retainAll(OF_SERVER);
+    return kept;
+  }
 
   /**
    * Returns the options among a table's properties. {@code CREATE TABLE ... OPTIONS} also stores each with a prefix,

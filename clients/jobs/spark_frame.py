@@ -19,9 +19,11 @@ def write_spark_frame(link: StoreLink, table: str, frame: Any, op: Operation) ->
     from pyspark.sql.functions import count, lit
 
     from ..spark.api import write_table  # pyright: ignore[reportAttributeAccessIssue]
+    from ..spark.server import keywords_of
 
     if link.location is None:
         raise InvalidArgumentError("a Spark DataFrame can be written only to a server: give its URL")
     seen = Observation()
-    write_table(frame.observe(seen, count(lit(1)).alias("rows")), table, link.location, operation=str(op))
+    counted, shown = frame.observe(seen, count(lit(1)).alias("rows")), keywords_of(link.credentials)
+    write_table(counted, table, link.location, operation=str(op), **shown)
     return seen.get["rows"]

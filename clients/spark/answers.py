@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from ..api.per_process import all_servers_at, server_at
 from .options import BatchReadOptions, parse
+from .server import server_of
 
 ASK = "ask"
 """The option that holds the question; all others are read options."""
@@ -26,7 +26,7 @@ def answer(options: _Options) -> StructType:
     question = options.pop(ASK)
     if question not in _ANSWERS:
         raise InvalidArgumentError(f"unknown question {question!r}: the Java shim has another version; build it again")
-    server_at(options["uri"], patient=False)  # report a missing server at once
+    server_of(options["uri"], options).server(patient=False)  # report a missing server at once
     return _ANSWERS[question](options)
 
 
@@ -42,7 +42,7 @@ def _schema(options: _Options) -> StructType:
 
 def _tables(options: _Options) -> StructType:
     """The names of all tables."""
-    return _numbers(dict.fromkeys(all_servers_at(options["uri"]).tables(), 0))
+    return _numbers(dict.fromkeys(server_of(options["uri"], options).all_servers().tables(), 0))
 
 
 def _now(options: _Options) -> StructType:
@@ -50,7 +50,7 @@ def _now(options: _Options) -> StructType:
     from ..cluster.planning import now_there
     from ..cluster.store import PlacedStore
 
-    store = all_servers_at(options["uri"])
+    store = server_of(options["uri"], options).all_servers()
     now = now_there(store.servers)[0] if isinstance(store, PlacedStore) else store.now()
     return _numbers({"now": now})
 
@@ -60,7 +60,7 @@ def _size(options: _Options) -> StructType:
     from .batch_read import scan_of, source_schema
 
     read = parse(BatchReadOptions, options, "read")
-    parts = server_at(read.uri).parts(scan_of(read, source_schema(read).fieldNames())).parts
+    parts = read.server().parts(scan_of(read, source_schema(read).fieldNames())).parts
     return _numbers({"rows": sum(part.rows for part in parts), "bytes": sum(part.bytes for part in parts)})
 
 

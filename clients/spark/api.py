@@ -13,9 +13,9 @@ from pyspark.sql import functions as f
 from ...schemas.changes import BEFORE
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ..api.per_process import server_at
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
+from .server import ServerKeywords, ServerOptions, server_of
 from .types import same_name
 
 Moment = int | str | dt.datetime
@@ -72,17 +72,22 @@ def write_table(
         PySparkException: the columns do not fit the table, or rows were rejected; then nothing was applied.
     """
     given = {"uri": uri, "table": table, "operation": operation, "statement": "write"} | options
-    placed = by_tablet(frame, table, uri) if repartition else frame
+    placed = _by_tablet(frame, table, server_of(uri, options)) if repartition else frame
     placed.write.format("nyala").options(**_texts(given)).mode(mode).save()
 
 
-def by_tablet(frame: DataFrame, table: str, uri: str) -> DataFrame:
+def by_tablet(frame: DataFrame, table: str, uri: str, **credentials: Unpack[ServerKeywords]) -> DataFrame:
     """Return a frame with one partition for each tablet of a table, with the rows that belong to it.
+    ``credentials`` are the options of ``format("nyala")`` of these names.
 
     Raises:
         StoreError: the table does not exist, or no server answers.
     """
-    tablets, tablet = tablet_of(server_at(uri, patient=False).describe_table(table))
+    return _by_tablet(frame, table, server_of(uri, credentials))
+
+
+def _by_tablet(frame: DataFrame, table: str, server: ServerOptions) -> DataFrame:
+    tablets, tablet = tablet_of(server.server(patient=False).describe_table(table))
     return frame.repartitionById(tablets, tablet) if tablets > 1 else frame
 
 
@@ -105,7 +110,7 @@ def merge_changes(
         PySparkException: the columns do not fit the table, or rows were rejected; then nothing was applied.
         StoreError: the table does not exist, or no server answers.
     """
-    key = server_at(uri, patient=False).describe_table(table).primary_key
+    key = server_of(uri, options).server(patient=False).describe_table(table).primary_key
     operation_column = _column(changes, operation_column)
     for name in (*key, order_by):
         _column(changes, name or operation_column)

@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from ...schemas.changes import ChangeSpec
 from ...schemas.scan import ScanSpec
-from ..api.per_process import server_at
+from .server import ServerOptions
 
 
 class Backlog:
     """Counts each commit once, over all micro-batches. For one thread."""
 
-    def __init__(self, uri: str, table: str, where: str | None) -> None:
-        self._uri = uri
+    def __init__(self, server: ServerOptions, table: str, where: str | None) -> None:
+        self._server = server
         self._table = table
         self._where = where
         self._since = self._until = 0
@@ -50,7 +50,7 @@ class Backlog:
     def _counted(self, since: int, until: int) -> list[tuple[int, int]]:
         feed = ChangeSpec(since=since, until=until, every=True)
         spec = ScanSpec(table=self._table, columns=[], where=self._where, changes=feed)
-        batches = [batch.select(["_timestamp"]) for batch in server_at(self._uri).scan(spec).batches]
+        batches = [batch.select(["_timestamp"]) for batch in self._server.server().scan(spec).batches]
         if not batches:
             return []
         counts = pa.Table.from_batches(batches).group_by("_timestamp").aggregate([([], "count_all")])

@@ -18,7 +18,6 @@ from pyspark.sql.types import StructType
 from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.scan import ScanSpec
-from ..api.per_process import server_at
 from ..flight.scan_parts import ScanPart
 from .options import BatchReadOptions, StreamReadOptions, is_of_stream, parse
 from .part_batches import batches_of
@@ -59,7 +58,7 @@ class BatchReader(DataSourceReader):
     @plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return the parts, in no particular order. All have one snapshot, whenever they are read."""
-        parts = server_at(self._options.uri).parts(scan_of(self._options, self._names.values()))
+        parts = self._options.server().parts(scan_of(self._options, self._names.values()))
         return [ScanPartition(part) for part in parts.parts]
 
     @plain_errors
@@ -68,7 +67,7 @@ class BatchReader(DataSourceReader):
         if isinstance(partition, ScanPartition):
             check_case(self._names)
             wanted = arrow_schema(self._schema)
-            for batch in batches_of(self._options.uri, partition.part):
+            for batch in batches_of(self._options, partition.part):
                 yield conform(batch, wanted, self._names)
 
 
@@ -89,7 +88,7 @@ def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
     Raises:
         StoreError: there is no such table or column.
     """
-    table = server_at(options.uri, patient=False).describe_table(options.table)  # report a wrong URI at once
+    table = options.server(patient=False).describe_table(options.table)  # report a wrong URI at once
     columns = chosen(table.columns, options.columns)
     if isinstance(options, BatchReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])

@@ -18,7 +18,6 @@ from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedBatch, TransactionCommit
 from ...schemas.write import Stage, WriteCommand
-from ..api.per_process import all_servers_at, server_at
 from ..convert.batching import in_batches, in_slices
 from .alignment import Alignment
 from .grouping import grouped
@@ -67,7 +66,7 @@ class Stager:
                 op=self._alignment.operation,
                 stage=Stage(transaction=transaction, part=name),
             )
-            result = all_servers_at(self.options.uri).stage(command, run)
+            result = self.options.all_servers().stage(command, run)
             staged.rows += result.rows
             staged.parts += result.parts
         return staged
@@ -88,7 +87,7 @@ class Stager:
             RowErrors: rows were refused; nothing was applied, and the staged rows are discarded.
         """
         parts = [part for message in messages if isinstance(message, StagedParts) for part in message.parts]
-        store = all_servers_at(self.options.uri)
+        store = self.options.all_servers()
         commit = TransactionCommit(
             transaction=transaction,
             parts=parts,
@@ -127,7 +126,7 @@ class BatchWriter(DataSourceArrowWriter):
         """
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
             raise InvalidArgumentError("overwrite empties the table first: it works only with insert and upsert")
-        table = server_at(options.uri, patient=False).describe_table(options.table)
+        table = options.server(patient=False).describe_table(options.table)
         self._options, self._adds_only = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite
         self._stager = Stager(schema, self._options, table)
@@ -154,7 +153,7 @@ class BatchWriter(DataSourceArrowWriter):
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Discard all staged rows, also those of tasks that left no message."""
-        all_servers_at(self._options.uri).abort_transaction(self._transaction)
+        self._options.all_servers().abort_transaction(self._transaction)
 
 
 def _attempt() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
-from ..api.per_process import all_servers_at
+from .server import ServerOptions
 
 _SPLITS_A_TABLET = 4
 """Splits of a tablet for each micro-batch: more divide the rows better, and take longer to plan."""
@@ -20,8 +20,8 @@ _SPLITS_MAX = 20_000
 class FirstRows:
     """Plans all ranges at once and caches them. For one thread."""
 
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
+    def __init__(self, server: ServerOptions) -> None:
+        self._server = server
         self._planned: tuple[ScanSpec, int] | None = None
         self._ends: list[str | None] = []
 
@@ -38,7 +38,7 @@ class FirstRows:
         return self._ends[self._ends.index(begin) + 1]
 
     def _planned_ends(self, rest: ScanSpec, rows_max: int) -> list[str | None]:
-        store = all_servers_at(self._uri)
+        store = self._server.all_servers()
         whole = store.plan(rest.model_copy(update={"split_bytes": None})).splits
         rows, size = sum(split.rows for split in whole), sum(split.bytes for split in whole)
         if rows <= rows_max:

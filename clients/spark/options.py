@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ...schemas.timestamp import parse_moment
+from .server import ServerKeywords, ServerOptions
 
 SPLIT_BYTES = 64 << 20
 """Default bytes for one task: a few tasks per core for a large table, one task for a small one."""
@@ -61,11 +62,9 @@ Measures = Annotated[dict[str, tuple[str, str]], BeforeValidator(_measures)]
 """``{name: (column, function)}``, as JSON."""
 
 
-class Place(BaseModel, frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True):
+class Place(ServerOptions, frozen=True):
     """The table and its server."""
 
-    uri: str
-    """The server's address, such as grpc://127.0.0.1:8815."""
     table: str
     """Its name; also given by ``load("name")``."""
 
@@ -133,7 +132,8 @@ class BatchReadOptions(_Selection, frozen=True):
     @property
     def is_writable(self) -> bool:
         """Whether a view with these options may be written to: only the whole, current table may."""
-        return self.model_fields_set <= {"uri", "table", "split_size_bytes", "operation", "ignore_null"}
+        own = {"table", "split_size_bytes", "operation", "ignore_null"}
+        return self.model_fields_set <= own | ServerOptions.model_fields.keys()
 
     @property
     def snapshot(self) -> int | str | None:
@@ -187,7 +187,7 @@ class WriteOptions(_Writing, frozen=True):
     txn_version: NonNegativeInt | None = None
     statement: Literal["insert", "write"] | None = None
     """Set by the Java shim and by ``write_table``: whether the write is a statement of SQL or ``df.write``."""
-    left_out: Names = []
+    left_out: Names = Field(default_factory=list)
     """Set by the shim: columns that Spark filled and that must not be written."""
 
     def checked(self) -> Self:
@@ -201,7 +201,7 @@ class StreamWriteOptions(_Writing, frozen=True):
     """The options of ``df.writeStream``. The default of ``txnAppId`` is the query's id, which its checkpoint keeps."""
 
 
-class ReadKeywords(TypedDict, total=False):
+class ReadKeywords(ServerKeywords, total=False):
     """The options of ``BatchReadOptions`` that are keywords of ``read_table`` only under these names."""
 
     timestampAsOf: int | str
@@ -214,7 +214,7 @@ class ReadKeywords(TypedDict, total=False):
     ignoreNull: bool
 
 
-class WriteKeywords(TypedDict, total=False):
+class WriteKeywords(ServerKeywords, total=False):
     """The options of ``WriteOptions`` that are keywords of ``write_table`` only under these names."""
 
     operationColumn: str

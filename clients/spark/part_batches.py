@@ -8,33 +8,33 @@ import pyarrow as pa
 
 from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.scan import ScanSpec
-from ..api.per_process import all_servers_at, server_at
 from ..flight.scan_parts import ScanPart
+from .server import ServerOptions
 
 
-def batches_of(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
+def batches_of(server: ServerOptions, part: ScanPart) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a part, from the server that has its tablet now.
 
     Raises:
         WrongServerError: no server has the tablet.
         UnavailableError: the server cannot be reached; the message names it.
     """
-    location = part.locations[0] if part.locations else uri
+    location = part.locations[0] if part.locations else server.uri
     try:
-        yield from server_at(location).read_part(part)
+        yield from server.at(location).read_part(part)
     except WrongServerError:  # raised before the first batch: the tablet has moved since planning
-        yield from _followed(uri, part)
+        yield from _followed(server, part)
     except UnavailableError as error:
         if location in error.message:
             raise
         raise UnavailableError(f"the server at {location}: {error.message}", error.retry_after_seconds) from None
 
 
-def _followed(uri: str, part: ScanPart) -> Iterator[pa.RecordBatch]:
+def _followed(server: ServerOptions, part: ScanPart) -> Iterator[pa.RecordBatch]:
     """Return the batches of a part whose tablet has moved, from its new server."""
     from ..cluster.store import PlacedStore  # needs numpy, and only here
 
-    store, ticket = all_servers_at(uri), ScanSpec.model_validate_json(part.ticket)
+    store, ticket = server.all_servers(), ScanSpec.model_validate_json(part.ticket)
     if not isinstance(store, PlacedStore) or ticket.partition is None:
         raise WrongServerError("a tablet has moved to another server: plan the scan again")
     return store.follow(ticket)

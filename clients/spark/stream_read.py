@@ -31,7 +31,6 @@ from ...schemas.changes import BEFORE, OPS, ChangeSpec
 from ...schemas.errors import SnapshotTooOldError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import last_of, microseconds_of
-from ..api.per_process import all_servers_at, server_at
 from ..flight.scan_parts import ScanPart
 from ..flight.store import FlightStore
 from .backlog import Backlog
@@ -70,8 +69,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = projection(schema, source_schema(options))
         self._schema = schema
         self._options = options
-        self._backlog = Backlog(options.uri, options.table, options.filter)
-        self._first_rows = FirstRows(options.uri)
+        self._backlog = Backlog(options, options.table, options.filter)
+        self._first_rows = FirstRows(options)
         self._last: int | None = None
 
     @plain_errors
@@ -128,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if _is_first(start):
             rows = self._scan(as_of=until, key_lower=start.get(_BELOW), key_upper=end.get(_BELOW))
-            return [StreamPart(part, until) for part in server_at(self._options.uri).parts(rows).parts]
+            return [StreamPart(part, until) for part in self._options.server().parts(rows).parts]
         return self._after_loss(begin, until, lambda since: self._changes(since, until), [])
 
     @plain_errors
@@ -137,18 +136,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, StreamPart)
         check_case(self._names)
         wanted = arrow_schema(self._schema)
-        for batch in batches_of(self._options.uri, partition.part):
+        for batch in batches_of(self._options, partition.part):
             if partition.inserted_at is not None:
                 batch = _as_inserts(batch, partition.inserted_at, self._names.values())
             yield conform(batch, wanted, self._names)
 
     def _newest(self) -> int:
-        return all_servers_at(self._options.uri).last_change(self._options.table)
+        return self._options.all_servers().last_change(self._options.table)
 
     def _changes(self, since: int, until: int) -> list[InputPartition]:
         options = self._options
         feed = ChangeSpec(since=since, until=until, before=options.before_values, every=True)
-        return [StreamPart(part, None) for part in server_at(options.uri).parts(self._scan(changes=feed)).parts]
+        return [StreamPart(part, None) for part in options.server().parts(self._scan(changes=feed)).parts]
 
     def _scan(self, **what: Any) -> ScanSpec:
         options = self._options
@@ -176,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             return limit.max_rows
         assert isinstance(limit, ReadMaxBytes)
-        parts = server_at(self._options.uri).parts(scan).parts
+        parts = self._options.server().parts(scan).parts
         rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
         return max(limit.max_bytes * rows // max(size, 1), 1)
 
@@ -190,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{error.message}: changes after {since} are lost; start again with a new checkpoint, or continue "
                     "without them with failOnDataLoss=false"
                 ) from None
-        oldest = _oldest(server_at(self._options.uri), self._options.table)
+        oldest = _oldest(self._options.server(), self._options.table)
         _log.warning("changes of table %s after %d and up to %d are lost", self._options.table, since, oldest)
         return nothing if oldest >= until else plan(oldest)
 

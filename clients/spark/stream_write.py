@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ..api.per_process import all_servers_at, server_at
 from .batch_write import StagedParts, Stager
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
@@ -51,7 +50,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._options = options
         self._overwrite = overwrite
-        self._stager = Stager(schema, options, server_at(options.uri).describe_table(options.table))
+        self._stager = Stager(schema, options, options.server().describe_table(options.table))
         self._made = uuid.uuid4().hex
 
     @plain_errors
@@ -81,7 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Discard what the tasks have staged; if no task of the batch left a message, it expires."""
         for transaction in {message.transaction for message in messages if isinstance(message, StagedPartsOfBatch)}:
-            all_servers_at(self._options.uri).abort_transaction(transaction)
+            self._options.all_servers().abort_transaction(transaction)
 
 
 def _property(name: str) -> str:
