@@ -96,8 +96,9 @@ class Handshakes:
 
     def _given_again(self, user: str, password: str) -> str | None:
         given = self._of_passwords.get(_digest(password))
-        is_same = given is not None and given.identity.user == user and given.identity.is_valid
-        return given.token if is_same and given.identity.expires - self._now() > self._seconds / 2 else None
+        if given is None or given.identity.user != user or not given.identity.is_valid:
+            return None
+        return given.token if given.identity.expires - self._now() > self._seconds / 2 else None
 
     def _given_anew(self, user: str, password: str) -> str:
         known = self._of_passwords.get(_digest(password))
