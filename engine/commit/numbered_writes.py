@@ -5,6 +5,9 @@ answers of each writer are in memory. Before a part of the log with some of them
 are logged again, as one note at the end of the log. So the log alone restores them after a restart. The log from a
 writer's ``logged_from`` on has all its answers.
 
+A server that knows its users gives each names of its own (``schemas/writer_name``). Answers from before that, without a
+user, are found by their number, too.
+
 Three constants bound what is kept. A number below a writer's kept answers is rejected. A writer that was forgotten,
 because many others have written since, counts as new.
 """
@@ -24,6 +27,7 @@ from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ...schemas.message import Message
 from ...schemas.moving import MovedAnswers
 from ...schemas.write import SEQ_MAX, Durability, WriteResult
+from ...schemas.writer_name import shown, unowned
 from ..record.log_note import Note, NoteKind
 
 ANSWERS_KEPT = 64
@@ -189,10 +193,10 @@ class NumberedWrites:
             self._trim()
 
     def by_timestamp(self, table_id: int) -> dict[int, str]:
-        """Return the writers of the remembered writes to a table, by commit timestamp."""
+        """Return the writers of the remembered writes to a table, as people read them, by commit timestamp."""
         with self._changed:
             return {
-                answered.timestamp: name
+                answered.timestamp: shown(name)
                 for (number, name), writer in self._writers.items()
                 if number == table_id
                 for answered in writer.answers.values()
@@ -238,6 +242,12 @@ class NumberedWrites:
     # Under the lock
 
     def _find(self, number: Number) -> Answered | None:
+        found = self._find_by_name(number)
+        if found is None and (name := unowned(number.writer)) is not None:
+            return self._find_by_name(Number(number.table_id, name, number.seq))
+        return found
+
+    def _find_by_name(self, number: Number) -> Answered | None:
         writer = self._writers.get((number.table_id, number.writer))
         if writer is None:
             return None
@@ -245,7 +255,7 @@ class NumberedWrites:
             return found
         if number.seq < writer.floor:
             raise InvalidArgumentError(
-                f"write {number.seq} of writer {number.writer!r} is older than the kept answers, which begin at "
+                f"write {number.seq} of writer {shown(number.writer)!r} is older than the kept answers, which begin at "
                 f"{writer.floor}, so it is unknown whether it was applied"
             )
         return None

@@ -40,6 +40,7 @@ from ...schemas.transaction import (
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
 from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.writer_name import is_owned, owned
 from .audit import AuditLog
 from .needs import WRITTEN, has_keys, read_by_scan, read_by_statement, written
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
@@ -58,6 +59,7 @@ class GuardedStore(Verbs):
         self._book = book
         self._audit = audit
         self._known: tuple[object, Rights] | None = None
+        self._last_command: tuple[WriteCommand, WriteCommand] | None = None
         self._rows = store if isinstance(store, RowReader) else None
         self._relay = store if isinstance(store, RowRelay) else None
         self._row_writer = store if isinstance(store, RowWriter) else None
@@ -189,6 +191,8 @@ class GuardedStore(Verbs):
                 self.check(table, privilege, "execute", _all_columns)
         elif table.of(Privilege.READ) is not None and (names := read_by_statement(statement)):
             self.check(table, Privilege.READ, "execute", lambda _: names)
+        if statement.writer is not None:
+            statement = statement.model_copy(update={"writer": self._own_name(statement.writer)})
         done = self._store.execute(statement)
         return without_keys(done) if done.errors and not self._reads_key(table) else done
 
@@ -262,14 +266,28 @@ class GuardedStore(Verbs):
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
         """See StoreService."""
         self._check_write(command.table, command.op, batch.schema.names)
-        return self._store.begin_write(command, batch, seq)
+        return self._store.begin_write(self._owned(command), batch, seq)
 
     def begin_row(
         self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
     ) -> PendingResult | Undecided:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return UNDECIDED if self._row_writer is None else self._row_writer.begin_row(command, row, seq)
+        return UNDECIDED if self._row_writer is None else self._row_writer.begin_row(self._owned(command), row, seq)
+
+    def _owned(self, command: WriteCommand) -> WriteCommand:
+        """Return a command whose numbers are the caller's own: nobody else can take the next one."""
+        if command.writer is None:
+            return command
+        known = self._last_command  # a session repeats its own
+        if known is None or known[0] is not command or is_owned(command.writer):
+            named = command.model_copy(update={"writer": self._own_name(command.writer)})
+            known = self._last_command = command, named
+        return known[1]
+
+    def _own_name(self, writer: str) -> str:
+        """Return a writer's name as the caller's own. Servers, which are administrators, pass on those of others."""
+        return writer if is_owned(writer) and self.rights.is_admin else owned(self._caller.user, writer)
 
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
         """See StoreService. Each batch has an operation of its own."""

@@ -1,0 +1,46 @@
+"""The names of writers of numbered writes where a server knows its users: each user has names of its own.
+
+``\\x01USER\\x01NAME``, with the user quoted as in a URL: two users never make the same. A server puts its caller in
+front, whatever a client sends, so nobody writes under the name of another.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from urllib.parse import quote
+
+from .write import WRITER_LENGTH_MAX
+
+_MARK = "\x01"
+_SUFFIX_MAX = 64
+
+
+def owned(user: str, writer: str) -> str:
+    """Return the name under which the numbers of a user's writer are kept.
+
+    It is no longer than any other name: a longer one is replaced by its hash, up to the tablet that may be at its end.
+    """
+    name = f"{_MARK}{quote(user, safe=' @.+=,/')}{_MARK}{writer}"
+    if len(name) <= WRITER_LENGTH_MAX:
+        return name
+    _, found, tablet = writer.rpartition("@")
+    suffix = f"@{tablet}" if found and len(tablet) < _SUFFIX_MAX else ""
+    return f"{_MARK}{blake2b(name.encode(errors='replace'), digest_size=16).hexdigest()}{suffix}"
+
+
+def is_owned(name: str) -> bool:
+    """Return whether a name has a user."""
+    return name.startswith(_MARK)
+
+
+def unowned(name: str) -> str | None:
+    """Return a name without its user; None if it has none, is a hash, or would be that of another user."""
+    if not is_owned(name):
+        return None
+    _, found, writer = name[1:].partition(_MARK)
+    return writer if found and not is_owned(writer) else None
+
+
+def shown(name: str) -> str:
+    """Return a name for people: ``USER/NAME``."""
+    return name.replace(_MARK, "", 1).replace(_MARK, "/", 1) if is_owned(name) else name
