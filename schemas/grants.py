@@ -97,6 +97,8 @@ class Grant(Grantee, frozen=True):
     privilege: Privilege
     columns: list[str] | None = None
     """None: on all columns."""
+    column_ids: list[int] | None = None
+    """The numbers of these columns on this server."""
 
 
 class GrantList(Message, frozen=True):

@@ -13,6 +13,7 @@ from .description import TableDescription
 from .moving import MoveProgress
 from .prune_count import PruneCount
 from .scan import ScanSpec
+from .table import TableSchema
 from .transaction import StagedBatch, StageResult
 from .verbs import Verbs
 from .write import WriteCommand, WriteResult
@@ -62,6 +63,15 @@ class ScanStream:
     """Returns what is left to read after an error, if known."""
     counts: PruneCount | None = None
     """What it has read and skipped so far; None if that is counted elsewhere, or by no rowset and chunk."""
+    source: tuple[int, TableSchema] | None = None
+    """The number of the table that is read, and the schema by which the names of the request were understood; None:
+    another process knows."""
+
+    def close(self) -> None:
+        """Release what the scan pins, whether it was begun or not."""
+        for items in (self.batches, self.marked):
+            if end := getattr(items, "close", None):
+                end()
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as an Arrow reader."""

@@ -59,7 +59,8 @@ def sorted_stream(spec: ScanSpec, key: Sequence[str], scan: Callable[[ScanSpec],
     names = found.schema.names if spec.columns is None else spec.columns
     schema = pa.schema([found.schema.field(name) for name in names])
     rows = _sorted(found.batches, spec, key, found.schema)
-    return ScanStream(schema, found.snapshot, (batch.select(names) for batch in rows), counts=found.counts)
+    ordered = (batch.select(names) for batch in rows)
+    return ScanStream(schema, found.snapshot, ordered, counts=found.counts, source=found.source)
 
 
 def _sorted(

@@ -103,8 +103,8 @@ class Grants:
             by_id = {} if table is None else {column.id: column.name for column in table.version.schema.columns}
             for privilege in sorted(entry.privileges, key=list(Privilege).index):
                 ids = entry.privileges[privilege]
-                columns = None if ids is None else [by_id[each] for each in ids if each in by_id]
-                if columns == []:
+                there = None if ids is None else [each for each in ids if each in by_id]
+                if there == []:
                     continue  # all of them were dropped
                 found.append(
                     Grant(
@@ -113,7 +113,8 @@ class Grants:
                         table=name,
                         table_id=entry.table,
                         privilege=privilege,
-                        columns=columns,
+                        columns=None if there is None else [by_id[each] for each in there],
+                        column_ids=there,
                     )
                 )
         return sorted(found, key=lambda each: (each.role or "", each.user or "", each.table))

@@ -87,7 +87,7 @@ class PointScans:
             batches = [] if cells is None else [plan.batch(cells)]
         except UndecidedError:
             return None
-        return ScanStream(plan.schema, snapshot, iter(batches))
+        return ScanStream(plan.schema, snapshot, iter(batches), source=(found.table_id, version.schema))
 
     def _plan(
         self, spec: ScanSpec, version: TableVersion, names: Sequence[str], values: Sequence[Any]

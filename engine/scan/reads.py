@@ -12,6 +12,7 @@ from ...schemas.prune_count import PruneCount
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked, ScanStream, Undecided
 from ...schemas.sorting import sorted_stream, unsorted
+from ...schemas.table import TableSchema
 from ..filter.compiled import FilterCache
 from ..manifest.damage import DamageRegistry
 from ..mvcc.mvcc import MvccManager
@@ -71,8 +72,8 @@ class Reads:
                 with self._damage.noticing():
                     few = rows_of_few_keys(spec, table, version, request, wanted.tablets)
                 if few is not None:
-                    return _whole(spec, request, few)
-                return self._stream(spec, version, request, wanted.tablets, versions)
+                    return _whole(spec, request, few, (table.table_id, version.schema))
+                return self._stream(spec, table, version, request, wanted.tablets, versions)
 
     def _planned_stream(self, spec: ScanSpec, planned: PlannedScan) -> ScanStream | None:
         """Start a part of a planned scan from what was kept for it; None if the plan did not have it.
@@ -89,11 +90,12 @@ class Reads:
             return None
         tablets = scanning.wanted_tablets(spec, table, version, request).tablets
         versions = planned.versions_of(tablets)
-        return None if versions is None else self._stream(spec, version, request, tablets, versions)
+        return None if versions is None else self._stream(spec, table, version, request, tablets, versions)
 
     def _stream(
         self,
         spec: ScanSpec,
+        table: Table,
         version: TableVersion,
         request: ScanRequest,
         tablets: list[Tablet],
@@ -104,9 +106,8 @@ class Reads:
         marked = self._noticed(self._planned.reading(spec, found), request.counts)
         has_marks = spec.marks and not request.aggregate
         batches = scanning.unmarked(marked)
-        return ScanStream(
-            request.schema, request.snapshot, batches, marked if has_marks else None, counts=request.counts
-        )
+        shown, source = marked if has_marks else None, (table.table_id, version.schema)
+        return ScanStream(request.schema, request.snapshot, batches, shown, counts=request.counts, source=source)
 
     def _noticed(self, items: Iterator[Marked], count: PruneCount) -> Iterator[Marked]:
         with self._damage.noticing(), self.counts.counting(count):
@@ -188,8 +189,8 @@ class Reads:
         return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes)
 
 
-def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch) -> ScanStream:
+def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch, source: tuple[int, TableSchema]) -> ScanStream:
     """Return a stream of rows that have been read."""
     found = [rows] if rows.num_rows else []
     marked = (Marked(batch, None) for batch in found) if spec.marks else None
-    return ScanStream(request.schema, request.snapshot, (batch for batch in found), marked)
+    return ScanStream(request.schema, request.snapshot, (batch for batch in found), marked, source=source)

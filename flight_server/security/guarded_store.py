@@ -203,7 +203,8 @@ class GuardedStore(Verbs):
     # Reads
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService. Checks all columns that the scan reads."""
+        """See StoreService. Checks all columns that the scan reads: by their names before it begins, and then by their
+        numbers, since names may change before and while it runs."""
         version, rights = self._rights_now()
         asked = self._allowed(spec, "scan", rights)
         found = self._store.scan(asked)
@@ -212,11 +213,33 @@ class GuardedStore(Verbs):
             nonlocal version
             newer, rights = self._rights_now()
             if newer != version:
-                self._allowed(asked, "scan", rights)
+                self._check_running(asked, found, rights)
                 version = newer
 
+        if found.source is not None:
+            self._check_running(asked, found, rights)
         marked = None if found.marked is None else _Watched(found.marked, check)
         return replace(found, batches=_Watched(found.batches, check), marked=marked)
+
+    def _check_running(self, spec: ScanSpec, found: ScanStream, rights: Rights) -> None:
+        """Raise unless a caller with these rights may go on with a scan. Only the process that scans knows the numbers
+        of what it reads; elsewhere the names of today count."""
+        if found.source is None:
+            self._allowed(spec, "scan", rights, is_begun=True)
+            return
+        table_id, schema = found.source
+        readable = rights.readable(table_id)
+        if readable is None:
+            return
+        if not readable:
+            found.close()
+            self._seen_by(rights, spec.table, "scan")
+            raise self._denied(spec.table, Privilege.READ, "scan")
+        by_name = schema.by_name
+        names = read_by_scan(spec, by_name, (column.name for column in schema.key))
+        if lacking := sorted(name for name in names if name in by_name and by_name[name].id not in readable):
+            found.close()
+            raise self._denied(spec.table, Privilege.READ, "scan", lacking)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
@@ -231,8 +254,14 @@ class GuardedStore(Verbs):
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""
+        if self._rows is None:
+            return UNDECIDED
+        version, _ = self._rights_now()
         self._check_get(table.name)
-        return UNDECIDED if self._rows is None else self._rows.get_row(table, key)
+        found = self._rows.get_row(table, key)
+        if self._rights_now()[0] != version:
+            self._check_get(table.name)  # as in ``get``
+        return found
 
     def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
         """See RowRelay."""
@@ -246,8 +275,9 @@ class GuardedStore(Verbs):
     def _check_get(self, name: str) -> None:
         self.check(self.seen(name, "get"), Privilege.READ, "get", _all_columns)
 
-    def _allowed(self, spec: ScanSpec, action: str, rights: Rights) -> ScanSpec:
-        """Return a scan without what would show keys that a caller with these rights may not read.
+    def _allowed(self, spec: ScanSpec, action: str, rights: Rights, is_begun: bool = False) -> ScanSpec:
+        """Return a scan without what would show keys that a caller with these rights may not read. ``is_begun``: it has
+        found all of its columns.
 
         Raises:
             NotFoundError: the caller does not see the table.
@@ -256,7 +286,7 @@ class GuardedStore(Verbs):
         table = self._seen_by(rights, spec.table, action)
         if (readable := table.of(Privilege.READ)) is None:
             return spec
-        about = self.check(table, Privilege.READ, action, lambda about: read_by_scan(spec, about))
+        about = self.check(table, Privilege.READ, action, lambda about: _read(spec, about), is_begun=is_begun)
         if about is None or readable.issuperset(about.primary_key) or has_keys(spec):
             return spec
         return spec.model_copy(update={"marks": False, "split_bytes": None})
@@ -337,9 +367,10 @@ class GuardedStore(Verbs):
         action: str,
         needed: Callable[[TableDescription], set[str]] | None = None,
         told: Mapping[str, Any] | None = None,
+        is_begun: bool = False,
     ) -> TableDescription | None:
         """Check a privilege on the columns that ``needed`` tells of the table's; None: on any column. Return the
-        table's description if it was asked for.
+        table's description if it was asked for. ``is_begun``: a column that is not there was, under this name.
 
         Raises:
             PermissionDeniedError: it is lacking; the message names the columns.
@@ -352,8 +383,10 @@ class GuardedStore(Verbs):
         if needed is None:
             return None
         about = self._store.describe_table(table.table)
-        there = {column.name for column in about.columns}
-        if lacking := sorted((needed(about) & there) - granted):  # one that is not there is the store's to tell
+        wanted = needed(about)
+        if not is_begun:
+            wanted &= _all_columns(about)  # one that is not there is the store's to tell
+        if lacking := sorted(wanted - granted):
             raise self._denied(table.table, privilege, action, lacking, told)
         return about
 
@@ -385,6 +418,10 @@ class GuardedStore(Verbs):
 
 def _all_columns(table: TableDescription) -> set[str]:
     return {column.name for column in table.columns}
+
+
+def _read(spec: ScanSpec, table: TableDescription) -> set[str]:
+    return read_by_scan(spec, (column.name for column in table.columns), table.primary_key)
 
 
 def _degraded(found: Health, why: str) -> Health:

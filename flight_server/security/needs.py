@@ -25,16 +25,17 @@ WRITTEN: dict[Operation, tuple[Privilege, ...]] = {
 """What an operation needs, by its base."""
 
 
-def read_by_scan(spec: ScanSpec, table: TableDescription) -> set[str]:
-    """Return the columns that a scan reads: those that it returns, computes with, tests, sorts or groups by."""
+def read_by_scan(spec: ScanSpec, every: Iterable[str], key: Iterable[str]) -> set[str]:
+    """Return the columns that a scan reads: those that it returns, computes with, tests, sorts or groups by. ``every``
+    are the columns of the table, ``key`` those of its key."""
     if spec.aggregate is not None:
         names = {column for column, _ in spec.aggregate.values() if column != ALL_ROWS} | {*(spec.group_by or ())}
     else:
-        names = {*(_all(table) if spec.columns is None else spec.columns)}
+        names = {*(every if spec.columns is None else spec.columns)}
     names |= tested(spec.where)
     names.update(term.column for term in spec.order_by or ())
     if spec.ordered or has_keys(spec):
-        names.update(table.primary_key)
+        names.update(key)
     return names
 
 
@@ -72,7 +73,3 @@ def _tested(where: str) -> frozenset[str]:
     from ...engine.filter.where import columns_of
 
     return columns_of(where, Limits())
-
-
-def _all(table: TableDescription) -> set[str]:
-    return {column.name for column in table.columns}

@@ -54,6 +54,8 @@ class Rights:
         self.own: list[Grant] = []
         """The grants to the caller."""
         self._names: dict[int, str] = {}
+        self._readable: dict[int, frozenset[int] | None] = {}
+        """By the number of a table, those of its columns that may be read; None: all."""
         everywhere: dict[Privilege, Columns] = {}
         if ADMIN_ROLE in caller.roles or caller.user in admins:
             everywhere |= _ALL
@@ -65,6 +67,11 @@ class Rights:
                 self.own.append(each)
                 # Not by the name: a store may have a table "*" from before that was refused.
                 _add(everywhere if each.table_id is None else found.setdefault(each.table, {}), each)
+                if each.table_id is not None and each.privilege in (Privilege.READ, Privilege.ADMIN):
+                    before = self._readable.get(each.table_id, frozenset())
+                    if before is not None:
+                        more = None if each.columns is None else before.union(each.column_ids or ())
+                        self._readable[each.table_id] = more
         self.everywhere = _whole(everywhere)
         self.is_admin = Privilege.ADMIN in self.everywhere
         self._everywhere = TableRights(ALL_TABLES, self.everywhere)
@@ -79,6 +86,10 @@ class Rights:
     def of(self, table: str) -> TableRights:
         """Return what the caller may do with a table, whether it exists or not."""
         return self.tables.get(table, self._everywhere)
+
+    def readable(self, table_id: int) -> frozenset[int] | None:
+        """Return the numbers of the columns of a table that the caller may read, whatever they are called now."""
+        return None if Privilege.READ in self.everywhere else self._readable.get(table_id, frozenset())
 
     def shows(self, grant: Grant) -> bool:
         """Whether the caller may know a grant: its own, and those on tables that it administers."""
