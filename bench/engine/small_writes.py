@@ -6,6 +6,7 @@ Each thread inserts one row after the other and waits until it is durable: in Ny
 """
 
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -43,6 +44,7 @@ Insert = Callable[[int], object]
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Measure; the subjects take turns in every round. The number of ``rows`` that are there before does not matter."""
     del rows
+    shutil.rmtree(work, ignore_errors=True)  # SQLite's table of a run that was stopped has these keys
     results = Results(console)
     with scratch_store(work / "nyala") as database:
         table = database.create_table("t", _SCHEMA, primary_key=["id"])
@@ -64,7 +66,11 @@ def rate(opened: Callable[[], Any], writers: int, numbers: Iterator[int]) -> flo
     start, stop = threading.Barrier(writers + 1), threading.Event()
 
     def work(thread: int, insert: Insert) -> None:
-        insert(next(numbers))
+        try:
+            insert(next(numbers))
+        except BaseException:
+            start.abort()
+            raise
         start.wait()
         while not stop.is_set():
             insert(next(numbers))
