@@ -209,36 +209,49 @@ class _Session:
             raise InvalidArgumentError("a write in a session is one commit: `stage` and `commit` go by DoPut")
         if asked.columns is not None:
             row = RowWrite(self.store, command, asked.columns)
-            return lambda details, body: self._write(details, lambda: row.begin(details))
+            return lambda details, body: self._write_row(details, row)
         schema = _schema(asked.arrow_schema)
 
         def ask(details: SessionDetails, body: bytes) -> None:
             batch = self._bodies.batch(body, schema)
-            self._write(details, lambda: self.store.begin_write(command, batch, details.seq))
+
+            def begin() -> PendingResult:
+                return self.store.begin_write(command, batch, details.seq)
+
+            if details.more:
+                self._begin(begin)
+            else:
+                self._finish(lambda: begin().result())
 
         return ask
 
-    def _write(self, details: SessionDetails, begin: Callable[[], PendingResult | None]) -> None:
-        answers = self.answers
+    def _write_row(self, details: SessionDetails, row: RowWrite) -> None:
         if details.more:
-            pending = self._admitted(Kind.PUT, begin)
-            began, self._began = self._began, None
-            answers.add(lambda: self._written_later(pending, began))
+            self._begin(lambda: row.begin(details))
         else:
-            answers.wait()
-            answers.send(self._admitted(Kind.PUT, lambda: self._written(begin())))
+            self._finish(lambda: row.write(details))
+
+    def _begin(self, begin: Callable[[], PendingResult | None]) -> None:
+        """Begin a write that the second thread answers."""
+        pending = self._admitted(Kind.PUT, begin)
+        began, self._began = self._began, None
+        self.answers.add(lambda: self._written_later(pending, began))
 
     def _written_later(self, pending: PendingResult | None, began: float | None) -> bytes:
         try:
-            return self._written(pending)
+            return self._written(None if pending is None else pending.result())
         finally:
             if began is not None:
                 self._times.add(time.perf_counter() - began)
 
-    def _written(self, pending: PendingResult | None) -> bytes:
-        if pending is None:
+    def _finish(self, write: Callable[[], WriteResult | None]) -> None:
+        """Carry out a write, and answer it."""
+        self.answers.wait()
+        self.answers.send(self._written(self._admitted(Kind.PUT, write)))
+
+    def _written(self, result: WriteResult | None) -> bytes:
+        if result is None:
             return _AS_BATCH
-        result = pending.result()
         self.call.wrote(result.applied)
         return _told(result)
 

@@ -118,7 +118,9 @@ class RowRelay(Protocol):
 class RowWriter(Protocol):
     """A store that writes single rows without Arrow."""
 
-    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+    def write_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> WriteResult | Undecided:
         """Apply one row, as Python values by column, as ``write`` does a batch of it.
 
         UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
@@ -172,24 +172,10 @@ class PlacedStore(Verbs):
             self._cache.forget(command.table)
             return None
 
-    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
-        """See RowWriter."""
-        return self._by_owner(command, row, None, lambda owner, own: owner.write_row(own, row))
-
-    def begin_row(
+    def write_row(
         self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> PendingResult | Undecided:
-        """See RowWriter. Waits for the answer."""
-        return self._by_owner(command, row, seq, lambda owner, own: owner.begin_row(own, row, seq))
-
-    def _by_owner(
-        self,
-        command: WriteCommand,
-        row: Mapping[str, Any],
-        seq: int | None,
-        write: Callable[[RowWriter, WriteCommand], Answer | Undecided],
-    ) -> Answer | Undecided:
-        """Let the server of a row write it. A numbered write is numbered by tablet, since answers move with it."""
+    ) -> WriteResult | Undecided:
+        """See RowWriter. A numbered write is numbered by tablet, since answers move with it."""
         found = self._cache.of(command.table).routed.of_row(row)
         if found is None:
             return UNDECIDED
@@ -198,10 +184,17 @@ class PlacedStore(Verbs):
         if command.writer is not None and seq is not None:
             command = _numbered(command, tablet)
         try:
-            return write(owner, command) if isinstance(owner, RowWriter) else UNDECIDED
+            return owner.write_row(command, row, seq) if isinstance(owner, RowWriter) else UNDECIDED
         except WrongServerError:
             self._cache.forget(command.table)
             return UNDECIDED
+
+    def begin_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> PendingResult | Undecided:
+        """See RowWriter. Waits for the answer."""
+        result = self.write_row(command, row, seq)
+        return UNDECIDED if result is UNDECIDED else Answered(result)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer."""

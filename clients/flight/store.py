@@ -121,11 +121,15 @@ class FlightStore(Verbs):
         """See StoreService. Waits for the answer: order needs a single stream, as in ``write_all``."""
         return Answered(self.write(command, batch, seq))
 
-    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+    def write_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> WriteResult | Undecided:
         """See RowWriter."""
-        if not self._retries or command.writer is not None or command.commit is not CommitMode.BATCH:
-            return UNDECIDED
-        if not self._small.takes_rows:  # the general way finds out, and repeats under one number whatever it finds
+        if command.commit is not CommitMode.BATCH or not self._small.takes_rows:
+            return UNDECIDED  # the general way finds out, and repeats under one number whatever it finds
+        if command.writer is not None:
+            return UNDECIDED if seq is None else self._write_row(command, command.writer, row, seq)
+        if not self._retries or seq is not None:
             return UNDECIDED
         writer = self._writers.borrow()
         assert writer.name is not None, "borrowed writers have names"
@@ -146,12 +150,7 @@ class FlightStore(Verbs):
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
         """See RowWriter. Waits for the answer, as ``begin_write`` does."""
-        if command.writer is None or seq is None:
-            found = self.write_row(command, row) if seq is None else UNDECIDED
-        elif command.commit is CommitMode.BATCH and self._small.takes_rows:
-            found = self._write_row(command, command.writer, row, seq)
-        else:
-            found = UNDECIDED
+        found = self.write_row(command, row, seq)
         return UNDECIDED if found is UNDECIDED else Answered(found)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:

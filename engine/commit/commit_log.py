@@ -24,9 +24,9 @@ from ..manifest.read_only_latch import ReadOnlyLatch
 from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
 from ..record.log_note import Note
+from ..wal.group import Stamp
 from ..wal.log import WriteAheadLog
 from ..wal.turn import Awaited
-from ..wal.writer import Stamp
 
 
 @dataclass(frozen=True, slots=True)

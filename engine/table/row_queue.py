@@ -2,7 +2,8 @@
 
 Where many threads wait for the log, a thread puts its row here and waits, too. The thread that writes the next group
 first commits all rows that are here, one tablet after the other, so that they share locks, a place in the log and warm
-code. Each remains a commit of its own. Where few wait, threads commit their rows themselves, beside the sync of others.
+code. Each remains a commit of its own. Where few wait, threads commit their rows themselves, beside the sync of others;
+but numbered rows, which come over sockets to threads that are cold, are always worth a place here.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ class RowWrites:
         self._flush_bytes = options.flush_bytes
         self._queue = RowQueue(log, self._look_at)
 
-    def write(self, table: Table, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | None:
+    def write(
+        self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None
+    ) -> WriteResult | None:
         """Write one row, as Python values by column; None, with nothing done, if the general way has to.
 
         Raises:
@@ -71,11 +73,11 @@ class RowWrites:
             UnavailableError: nothing was applied, or the log failed; then it is known after a restart.
         """
         plan = plan_of(table.version, command.op, tuple(row))
-        write = None if plan is None else self._planned(table, command, plan, row, None)
+        write = None if plan is None else self._planned(table, command, plan, row, ticket)
         if write is None:
             return None
         durability = command.durability or self._durability
-        if durability is Durability.FSYNC and self._log.is_crowded:
+        if durability is Durability.FSYNC and (ticket or self._log.is_crowded):
             self._queue.write(write)
         if not (write.timestamp or write.is_general):
             self._commit(write, durability)

@@ -63,10 +63,15 @@ class Writes:
         """See StoreService."""
         return self._begin_patiently(command, batch, seq).result()
 
-    def write_row(self, command: WriteCommand, row: Mapping[str, Any]) -> WriteResult | Undecided:
+    def write_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> WriteResult | Undecided:
         """See RowWriter."""
-        result = self._rows.write(self._table(command.table), command, row)
-        return UNDECIDED if result is None else result
+        table = self._table(command.table)
+        done = self._once(table, command, 1, seq, lambda ticket: self._rows.write(table, command, row, ticket))
+        if isinstance(done, RepeatedWrite):
+            return done.result()
+        return UNDECIDED if done is None else done
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | Undecided:
         """See RowWriter."""

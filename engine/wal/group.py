@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...schemas.metrics import Histogram
 from ..mvcc.clock import elapsed_seconds
 from .format import EncodedRecord
 from .segments import NewSegment
+
+Stamp = Callable[[int], Sequence[int]]
+"""Returns the timestamps of so many records, ascending."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ from ...schemas.errors import InternalError, UnavailableError
 from ...schemas.metrics import Histogram
 from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
-from .group import LogEnd
+from .group import LogEnd, Stamp
 from .options import WalOptions
 from .reader import CleanStop, LogReader
 from .segments import SegmentInfo, SegmentList
 from .turn import Awaited
-from .writer import LogWriter, Stamp
+from .writer import LogWriter
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike

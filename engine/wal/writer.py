@@ -45,7 +45,7 @@ from .format import (
     footprint,
     seed_of,
 )
-from .group import LogEnd, TakenGroup, WriterCounters
+from .group import LogEnd, Stamp, TakenGroup, WriterCounters
 from .interruption import is_interruption
 from .options import WalOptions
 from .reader import CleanStop
@@ -57,10 +57,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Stamp = Callable[[int], Sequence[int]]
-"""Returns the timestamps of so many records, ascending."""
-
-GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory for one group
+GROUP_RECORDS_MAX = 1 << 16  # bounds what a reader holds in memory
 _LINGER_SECONDS = 0.010  # how long a record is left to a writer that may come to wait for it
 _LINGER_BYTES = 64 << 10  # so much is written at once, while its writer prepares the next
 _RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may wake nobody, and count nothing
@@ -98,8 +95,9 @@ class LogWriter:
         self._early_lsn = 0
         """Up to here somebody wants to know of records that they are written, before they are on the disk."""
         self.turns = Turns()
-        self._is_idle = self._in_haste = False
-        """Whether the log's thread waits for records, and whether it shall not linger."""
+        self._is_idle = self._in_haste = self._is_gathering = False
+        """Whether the log's thread waits for records; whether it shall not linger; whether a leader will take what is
+        there."""
         self._admitted = self._claimed = 0
         self._reserved: dict[int, int] = {}
         self._newest: NewSegment | None = None
@@ -264,7 +262,7 @@ class LogWriter:
             self._early_lsn = last_lsn
         if self._claimed >= _LINGER_BYTES:
             self._hasten()
-        elif self._is_idle:
+        elif self._is_idle and not self._is_gathering:
             self._work.notify()
         return last_lsn - len(encoded) + 1
 
@@ -334,18 +332,15 @@ class LogWriter:
         """Return the last record, after the time in which its writer may have come to wait; None: there are no more."""
         with self._mutex:
             self._is_idle = True
-            self._work.wait_for(lambda: self._is_unfinished() or self._refuses())
+            self._work.wait_for(lambda: self.durable_lsn < self.last_lsn or self._refuses())
             self._is_idle = False
-            if self.failed or (self._closing and not self._is_unfinished()):
+            if self.failed or self.durable_lsn == self.last_lsn:
                 return None
             lsn = self.last_lsn
             if self._work.wait_for(lambda: self._in_haste or self._refuses(), _LINGER_SECONDS):
                 lsn = self.last_lsn
             self._in_haste = False
             return lsn
-
-    def _is_unfinished(self) -> bool:
-        return self.durable_lsn < self.last_lsn
 
     def _hasten(self) -> None:
         """Have the log's thread write at once what there is; under the mutex."""
@@ -394,6 +389,7 @@ class LogWriter:
         try:
             self._repeatable = True
             if self._taken is None:
+                self._is_gathering = True
                 self.gatherer()
                 self._take()
             if self._taken is not None:
@@ -403,6 +399,7 @@ class LogWriter:
                 self._fail(error)
                 return
             with self._mutex:
+                self._is_gathering = False
                 self._hasten()
             raise
         finally:
@@ -411,6 +408,7 @@ class LogWriter:
     def _take(self) -> None:
         """Take all that waits, and its place in the newest segment, if there is something to write."""
         with self._mutex:
+            self._is_gathering = False
             if not self._queue or self.failed:
                 return
             self._repeatable = False
@@ -425,6 +423,8 @@ class LogWriter:
             first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
             self._taken = TakenGroup(records, first_lsn, claims, segment, segment.take(size), size, newborn)
             self._repeatable = True
+            if self._queue and self._is_idle:
+                self._work.notify()
 
     def _write(self, group: TakenGroup) -> None:
         """Write and sync a group. While ``_repeatable``, all that it has changed may be changed again."""

@@ -298,6 +298,13 @@ class GuardedStore(Verbs):
         self._check_write(command.table, command.op, batch.schema.names)
         return self._store.begin_write(self._owned(command), batch, seq)
 
+    def write_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> WriteResult | Undecided:
+        """See RowWriter."""
+        self._check_write(command.table, command.op, row)
+        return UNDECIDED if self._row_writer is None else self._row_writer.write_row(command, row, seq)
+
     def begin_row(
         self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
     ) -> PendingResult | Undecided:

@@ -18,7 +18,9 @@ import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.flight_server.security.guarded_store import GuardedStore
 from nyala.schemas.grants import GrantChange, Privilege
+from nyala.schemas.service import RowWriter
 from tests.doubles.grant_statements import ALL, PLAIN, REQUESTS, SCHEMA, OpenSession, expected, outcome, privileges
 
 USERS: dict[str, dict[str, frozenset[str]]] = {
@@ -182,6 +184,10 @@ def test_a_ticket_ends_with_the_grant(guarded: Guarded) -> None:
     guarded.set_grants({})
     with pytest.raises(fl.FlightError, match="there is no table 't'; the tables are: none"):
         guarded.user.read(info)
+
+
+def test_single_rows_take_the_short_way_under_grants_too() -> None:
+    assert issubclass(GuardedStore, RowWriter)
 
 
 def test_a_session_ends_its_answers_with_the_grant(guarded: Guarded) -> None:

@@ -43,16 +43,18 @@ class Asked:
     op: str
     row: Row
     table: str = "t"
+    number: int | None = None
     outcome: list[Any] = field(default_factory=list)
 
     def run(self, store: Store) -> None:
-        command = WriteCommand(table=self.table, op=Operation(self.op))
+        writer = None if self.number is None else "writer"
+        command = WriteCommand(table=self.table, op=Operation(self.op), writer=writer)
         cells = dict(zip(SCHEMA.names, self.row, strict=False))
         try:
-            result = store.write_row(command, cells)
+            result = store.write_row(command, cells, self.number)
             if result is UNDECIDED:
                 schema = pa.schema([SCHEMA.field(name) for name in cells])
-                result = store.write(command, pa.RecordBatch.from_pylist([cells], schema))
+                result = store.write(command, pa.RecordBatch.from_pylist([cells], schema), self.number)
             self.outcome.append(result)
         except StoreError as error:
             self.outcome.append(error)
@@ -219,6 +221,32 @@ def test_few_writers_commit_their_rows_themselves(store: Store, monkeypatch: pyt
         thread.join(30)
     assert turns == [0] * 9 + list(range(1, 8)), "the first writes, and eight are no crowd"
     assert [each.result.applied for each in writes] == [1] * 16
+
+
+def test_numbered_rows_wait_and_are_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few there are; a repeated one, in the same group, later or after a restart, gets the first answer."""
+    fs = MemoryFileSystem()
+    with opened(fs) as store:
+        first = [Asked("upsert", (key, key, "numbered"), number=key) for key in range(3)]
+        again = Asked("upsert", (0, 0, "numbered"), number=0)
+        threads = [threading.Thread(target=each.run, args=(store,)) for each in (Asked("upsert", (-1, 0, "")), *first)]
+        repeated, rows = threading.Thread(target=again.run, args=(store,)), queue_of(store)._rows
+        with held(monkeypatch):
+            for number, thread in enumerate(threads):
+                thread.start()
+                until(lambda number=number: len(rows) == number and store._wal._ready.turns.leader is not None)
+            repeated.start()
+        for thread in (*threads, repeated):
+            thread.join(30)
+        times = [each.result.timestamp for each in first]
+        assert times == sorted(set(times)), "commits of their own"
+        later = Asked("upsert", (1, 1, "numbered"), number=1)
+        later.run(store)
+    with opened(fs) as store:
+        restarted = Asked("upsert", (2, 2, "numbered"), number=2)
+        restarted.run(store)
+        assert [each.result for each in (again, later, restarted)] == [each.result for each in first]
+        assert rows_of(store) == [(key, key, "numbered") for key in range(3)]
 
 
 @pytest.mark.usefixtures("queued")

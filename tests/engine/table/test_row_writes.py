@@ -19,6 +19,7 @@ from nyala.engine.table.row_writes import RowWrites
 from nyala.schemas.errors import StoreError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import UNDECIDED
 from nyala.schemas.write import WriteCommand
 from tests.doubles.clock import ManualClock
 from tests.model.machine import writes
@@ -96,6 +97,10 @@ class Way:
             durability = "os" if form == "os" else None
             writer = "w" if form == "numbered" else None
             command = WriteCommand(table=TABLE, op=Operation(op), durability=durability, writer=writer)  # pyright: ignore
+            if form == "numbered":
+                result = self.store.write_row(command, next(iter(python_rows(batch))), number)
+                if result is not UNDECIDED:
+                    return result
             return self.store.write(command, batch, number if writer else None)
         except StoreError as error:
             return repr(error)

@@ -11,6 +11,7 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
+from nyala.engine.wal import writer
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.turn import Position, Turn, link
 from nyala.engine.wal.writer import LogWriter
@@ -101,6 +102,68 @@ def test_a_record_that_nobody_waits_for_becomes_durable(log: WriteAheadLog, sync
     lsn = appended(log, b"x")
     until(lambda: log.durable_lsn == lsn)
     assert syncs.threads == ["nyala-wal"]
+
+
+def gathering(log: WriteAheadLog, count: int) -> None:
+    """Let the next leader gather so many records."""
+
+    def gather() -> None:
+        log.append_at_once([b"gathered"] * count, lambda count: [2] * count)
+
+    log.gather_by(gather)
+
+
+def is_asleep(log: WriteAheadLog) -> bool:
+    return bool(log._ready._work._waiters)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.fixture
+def woken(log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long the queue was whenever the log's thread, which is idle, was told of work."""
+    lengths: list[int] = []
+    ready = log._ready
+    until(lambda: ready._is_idle)
+    monkeypatch.setattr(ready._work, "notify", lambda: lengths.append(len(ready._queue)))
+    return lengths
+
+
+def test_records_that_a_leader_gathers_do_not_wake_the_logs_thread(log: WriteAheadLog, woken: list[int]) -> None:
+    gathering(log, 1)
+    log.wait_for(Position(2))
+    assert log.durable_lsn == 2 and not woken
+    log.gather_by(lambda: None)
+    appended(log, b"alone")
+    assert len(woken) == 1
+
+
+def test_records_that_a_leader_leaves_wake_the_logs_thread(
+    log: WriteAheadLog, woken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "GROUP_RECORDS_MAX", 3)
+    gathering(log, 5)
+    log.wait_for(Position(2))
+    log.gather_by(lambda: None)
+    assert woken == [2] and log.durable_lsn == 4
+    log.wait(6)
+
+
+@pytest.mark.parametrize("gathered", [0, 2])
+def test_an_interrupted_gatherer_leaves_records_to_the_logs_thread(
+    log: WriteAheadLog, syncs: Syncs, gathered: int
+) -> None:
+    def gather() -> None:
+        log.gather_by(lambda: None)
+        log.append_at_once([b"gathered"] * gathered, lambda count: [2] * count)
+        raise KeyboardInterrupt
+
+    until(lambda: log._ready._is_idle)
+    log.gather_by(gather)
+    with pytest.raises(KeyboardInterrupt):
+        log.wait_for(Position(2))
+    until(lambda: log.durable_lsn == 1 + gathered and is_asleep(log))  # its thread sleeps again
+    appended(log, b"later")
+    until(lambda: log.durable_lsn == 2 + gathered)
+    assert set(syncs.threads) == {"nyala-wal"}
 
 
 def test_many_bytes_do_not_wait_for_their_writer(
