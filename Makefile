@@ -52,7 +52,7 @@ docs: .venv/.installed-dev  ## build the API reference from the docstrings, in b
 bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
 	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)
 
-counters: .venv/.installed-dev  ## count what twelve operations cost (functions, pages, allocations, disk), and record it
+counters: .venv/.installed-dev  ## count what thirteen operations cost (functions, pages, allocations, disk), and record it
 	@$(BIN)/python tests/counters/record.py
 
 fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)

@@ -317,6 +317,7 @@ class Store:
 
     write = _of(lambda store: store._writes.write)
     write_row = _of(lambda store: store._writes.write_row)
+    write_rows = _of(lambda store: store._writes.write_rows)
     begin_write = _of(lambda store: store._writes.begin)
     begin_row = _of(lambda store: store._writes.begin_row)
 

@@ -135,6 +135,18 @@ class RowWriter(Protocol):
 
 
 @runtime_checkable
+class RowsWriter(Protocol):
+    """A store in this process, which writes a few rows without Arrow."""
+
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | Undecided:
+        """Apply two or more rows, as Python values by column, as ``write`` does a batch of them.
+
+        UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
+        """
+        ...
+
+
+@runtime_checkable
 class GrantKeeper(Protocol):
     """A store in this process, which tells at once whether grants have changed."""
 

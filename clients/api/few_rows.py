@@ -6,21 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schemas.column import ColumnSchema
-from ...schemas.service import UNDECIDED, RowWriter, StoreService
+from ...schemas.service import UNDECIDED, RowsWriter, RowWriter, StoreService
 from ...schemas.write import WriteCommand, WriteResult
 from ..convert.few_rows import few_rows
 
 
-def write_few(
-    store: StoreService, rows: RowWriter | None, command: WriteCommand, data: Any, columns: Sequence[ColumnSchema]
-) -> WriteResult | None:
-    """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``; else return None.
+class FewRowsWriter:
+    """Writes to one store. Thread safe."""
 
-    ``rows`` is the store, if it takes single rows.
-    """
-    if rows is not None and type(data) is list and len(data) == 1 and type(data[0]) is dict:
-        result = rows.write_row(command, data[0])
+    def __init__(self, store: StoreService) -> None:
+        self._store = store
+        self._one = store if isinstance(store, RowWriter) else None
+        self._some = store if isinstance(store, RowsWriter) else None
+
+    def write(self, command: WriteCommand, data: Any, columns: Sequence[ColumnSchema]) -> WriteResult | None:
+        """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``; else return
+        None."""
+        if type(data) not in (list, tuple) or not data or not all(type(row) is dict for row in data):
+            return None
+        result = UNDECIDED
+        if len(data) == 1:
+            result = UNDECIDED if self._one is None else self._one.write_row(command, data[0])
+        elif self._some is not None:
+            result = self._some.write_rows(command, data)
         if result is not UNDECIDED:
             return result
-    few = few_rows(data, columns)
-    return None if few is None else store.write(command, few)
+        few = few_rows(data, columns)
+        return None if few is None else self._store.write(command, few)

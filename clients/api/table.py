@@ -17,7 +17,7 @@ from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ...schemas.operation import Operation
 from ...schemas.order import OrderTerm, order_terms
 from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, RowReader, RowWriter, StoreService
+from ...schemas.service import UNDECIDED, RowReader, StoreService
 from ...schemas.statement import StatementKind
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
@@ -27,7 +27,7 @@ from ..convert.keys import key_of, key_values, keys_of
 from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered
 from .alter import TableAlteration
-from .few_rows import write_few
+from .few_rows import FewRowsWriter
 from .progress import LoadProgress
 from .scan import Scan, check_ordered, column_names
 from .statements import execute, expression_text
@@ -44,7 +44,7 @@ class Table:
     def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store
         self._rows = store if isinstance(store, RowReader) else None
-        self._row_writer = store if isinstance(store, RowWriter) else None
+        self._few = FewRowsWriter(store)
         self._description = description
         self.notes = list(notes)
         """What the table's maker should know, a sentence each: ``create_table`` says here which columns have another
@@ -211,7 +211,7 @@ class Table:
         return WriteData(data, self._description.columns, whole, key)
 
     def _write_all(self, command: WriteCommand, data: Any) -> WriteResult:
-        if few := write_few(self._store, self._row_writer, command, data, self._description.columns):
+        if few := self._few.write(command, data, self._description.columns):
             return few
         batches = self._prepared(data, command, whole=command.atomic)
         results: list[WriteResult] = []

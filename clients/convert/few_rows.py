@@ -59,7 +59,7 @@ class FewRows:
 
     def batch(self, data: Any) -> pa.RecordBatch | None:
         """See ``few_rows``."""
-        if type(data) is not list or not 0 < len(data) <= ROWS_MAX or not all(type(row) is dict for row in data):
+        if not 0 < len(data) <= ROWS_MAX or not all(type(row) is dict for row in data):
             return None
         names = tuple(data[0])
         layout = self._layouts.get(names) or self._layout(names)

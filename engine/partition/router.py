@@ -91,6 +91,14 @@ class Router:
         number = 0 if self._line is None else self._line.segment_of(cells)
         return NOWHERE if number == NOWHERE else self._ranges[number].number_of(cells, self._schema)
 
+    def numbers_of_key(self, key: Sequence[Vector]) -> np.ndarray | None:
+        """Return the same as ``numbers_of``, given all key columns."""
+        if self._is_single:
+            return None
+        return self.numbers_of_cells(
+            dict(zip([column.id for column in self._schema.key], key, strict=True)), len(key[0])
+        )
+
     def numbers_of_cells(self, cells: Mapping[int, Vector], count: int) -> np.ndarray:
         """Return the same as ``numbers_of`` for key cells by column id."""
         if self._line is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -114,6 +114,12 @@ def pack_parts(change: Change, bounds: Sequence[int]) -> list[bytes]:
     a record of its own."""
     rows = pack_row_parts(change.cells, change.rows.num_rows, bounds)
     return [part_header(change.tablet_id, change.kind, len(body)) + body for body in rows]
+
+
+def pack_change(tablet_id: int, kind: ChangeKind, cells: Mapping[int, Vector], row_count: int) -> bytes:
+    """Return a change of few rows as it is in a record, from its cells by column id."""
+    body = pack_rows(cells, row_count)
+    return part_header(tablet_id, kind, len(body)) + body
 
 
 def part_header(tablet_id: int, kind: ChangeKind, size: int) -> bytes:

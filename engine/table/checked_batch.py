@@ -25,7 +25,7 @@ from ...schemas.table import TableSchema
 from ...schemas.wrapped import bare_type, unwrapped
 from .casts import bools, cast, range_of
 
-_FIRST_DATE, _LAST_DATE = -719_162, 2_932_896
+FIRST_DATE, LAST_DATE = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""
 
 
@@ -214,7 +214,7 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
         refusals.refuse(bools(too_large), "TOO_LARGE", message)
     if kind.name == "date" and len(array):
         days = array.view(pa.int32())
-        outside = pc.or_(pc.less(days, _FIRST_DATE), pc.greater(days, _LAST_DATE))
+        outside = pc.or_(pc.less(days, FIRST_DATE), pc.greater(days, LAST_DATE))
         message = f"column {column.name!r} has a date outside 0001-01-01 to 9999-12-31"
         refusals.refuse(bools(outside), "INVALID_ARGUMENT", message)
     return array

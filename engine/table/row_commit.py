@@ -102,13 +102,13 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
 def _decided(row: RowWrite, durability: Durability) -> _Decided | None:
     """Decide what becomes of a row; None if only the general way can tell, or refuses."""
     plan, ticket, (tablet, key, cells, _) = row.plan, row.ticket, row.planned
-    if row.table.version is not plan.version or row.table.dropped_until is not None or not _is_plain(tablet):
+    if row.table.version is not plan.version or row.table.dropped_until is not None or not is_plain(tablet):
         return None
     place = find_row(tablet, key, cells[: len(plan.key_columns.ids)], plan.key_columns)
     written = place and plan.written(place)
     if place is None or written is None or not _fits(tablet, place, plan):
         return None
-    change, sources, values = written
+    change, _, sources, values = written
     stored = [cells[i] if i >= 0 else default for i, default in sources]
     record = change.pack(tablet.tablet_id, stored)
     said = None if ticket is None else applied(0, durability)
@@ -117,7 +117,7 @@ def _decided(row: RowWrite, durability: Durability) -> _Decided | None:
     return _Decided(row, change.kind, place, stored, values, record, said)
 
 
-def _is_plain(tablet: Tablet) -> bool:
+def is_plain(tablet: Tablet) -> bool:
     """Whether nobody moves the tablet or waits for its new keys."""
     return not tablet.is_watched and (tablet.is_closed is None or not tablet.is_closed())
 
@@ -127,6 +127,6 @@ def _fits(tablet: Tablet, place: RowPlace, plan: RowPlan) -> bool:
     return place.rowset is not None or tablet.version.active.physicals == plan.physicals
 
 
-def applied(timestamp: int, durability: Durability) -> WriteResult:
-    """Return the answer to a row that was written."""
-    return WriteResult(timestamp=timestamp, rows=1, applied=1, durability=durability)
+def applied(timestamp: int, durability: Durability, rows: int = 1) -> WriteResult:
+    """Return the answer to rows that were all written."""
+    return WriteResult(timestamp=timestamp, rows=rows, applied=rows, durability=durability)

@@ -6,7 +6,7 @@ It depends on the version of the table, the operation and the columns that the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from .checked_batch import columns_of
 from .routed_batch import shape_of
 from .table_version import TableVersion
 
+if TYPE_CHECKING:
+    from .rows_plan import RowsPlan
+
 _STRING_BYTES_MAX = 32 << 10
 _CELL_BYTES = 24
 """No cell takes more as Arrow, without its string."""
@@ -44,10 +47,12 @@ class PlannedRow(NamedTuple):
     """About as many as the row takes in memory."""
 
 
-class _Written(NamedTuple):
+class Written(NamedTuple):
     """How one kind of change is logged and applied."""
 
     change: RowChange
+    ids: list[int]
+    """Of its columns."""
     sources: list[tuple[int, RawCell]]
     """For each of its columns, which cell of the row it gets; -1: none, but this default."""
     values: RowValues
@@ -61,6 +66,8 @@ class RowPlan:
         schema = version.schema
         columns = columns_of(names, schema, operation)
         self.version = version
+        self.columns = columns
+        """Those of the rows; of the key first."""
         self._columns = [
             (column.name, *plain_type(column.logical), raw_value(column.logical), column.nullable) for column in columns
         ]
@@ -73,32 +80,42 @@ class RowPlan:
         self.physicals = {column.id: physical_of(column.logical.arrow) for column in schema.columns}
         """The types of all columns of the table, by id."""
         sent = {column.id: i for i, column in enumerate(columns)}
-        self._other_bytes = version.bytes_of_defaults(sent) + _CELL_BYTES * len(schema.columns)
+        self.other_bytes = version.bytes_of_defaults(sent) + _CELL_BYTES * len(schema.columns)
+        """About as many as a row takes beside its strings."""
+        self.of_several: RowsPlan | None = None
+        """Filled by `rows_plan.rows_plan_of`."""
         self._decide(version, operation, sent)
 
     def _decide(self, version: TableVersion, operation: Operation, sent: Mapping[int, int]) -> None:
-        """Decide what becomes of rows whose key is alive, or not; None: only the general way can tell, or refuses."""
+        """Decide what becomes of rows whose key is ``if_alive``, or not; None: only the general way can tell, or
+        refuses."""
         base, shape = operation.base, shape_of(version, set(sent))
         mutable = [column_id for column_id in sent if column_id not in version.immutable]
-        self._if_alive = self._if_absent = None
+        self.if_alive: Written | None = None
+        self.if_absent: Written | None = None
         if base is Operation.DELETE:
-            self._if_alive = _written(version, ChangeKind.DELETE, [column.id for column in version.schema.key], sent)
+            self.if_alive = _written(version, ChangeKind.DELETE, [column.id for column in version.schema.key], sent)
         elif base is not Operation.INSERT and shape.has_values and (operation.ignores or not shape.has_immutable):
-            self._if_alive = _written(version, ChangeKind.UPDATE, mutable, sent)
+            self.if_alive = _written(version, ChangeKind.UPDATE, mutable, sent)
         if base in (Operation.INSERT, Operation.UPSERT) and shape.is_complete:
             everything = [column.id for column in version.schema.columns]
-            self._if_absent = _written(version, ChangeKind.STORE, everything, sent)
+            self.if_absent = _written(version, ChangeKind.STORE, everything, sent)
+
+    def has_types_of(self, schema: pa.Schema) -> bool:
+        """Whether a batch of these columns has exactly the types of the table."""
+        if schema is not self._schema and (self._schema is None or not schema.equals(self._schema)):
+            if any(schema.field(name).type != kind for name, kind in self._types.items()):
+                return False
+            self._schema = schema
+        return True
 
     def row_of(self, batch: pa.RecordBatch) -> dict[str, Any] | None:
         """Return the only row of a batch as Python values by column; None if only the general way can judge it."""
-        schema = batch.schema
-        if schema is not self._schema and (self._schema is None or not schema.equals(self._schema)):
-            if any(schema.field(name).type != kind for name, kind in self._types.items()):
-                return None
-            self._schema = schema
+        if not self.has_types_of(batch.schema):
+            return None
         try:
             batch.validate(full=True)
-            return {name: cells[0].as_py() for name, cells in zip(schema.names, batch.columns, strict=True)}
+            return {name: cells[0].as_py() for name, cells in zip(batch.schema.names, batch.columns, strict=True)}
         except (ValueError, OverflowError):  # malformed, or a moment that Python lacks
             return None
 
@@ -116,18 +133,18 @@ class RowPlan:
         for i in self._strings:
             if cells[i] is not None:
                 size += len(cells[i])
-        if size > min(_STRING_BYTES_MAX, limits.cell_bytes) or size + self._other_bytes > limits.batch_bytes:
+        if size > min(_STRING_BYTES_MAX, limits.cell_bytes) or size + self.other_bytes > limits.batch_bytes:
             return None
         version = self.version
         key_cells = cells[: version.schema.key_columns]
         key, number = self._place(key_cells), version.router.number_of_cells(key_cells)
         if key.length > limits.key_bytes or number == NOWHERE or not version.is_here(number):
             return None
-        return PlannedRow(version.tablets[number], key, cells, size + self._other_bytes)
+        return PlannedRow(version.tablets[number], key, cells, size + self.other_bytes)
 
-    def written(self, place: RowPlace) -> _Written | None:
+    def written(self, place: RowPlace) -> Written | None:
         """Return what becomes of a row, None if only the general way can tell, or refuses."""
-        return self._if_alive if place.is_alive else self._if_absent
+        return self.if_alive if place.is_alive else self.if_absent
 
 
 def plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
@@ -149,13 +166,13 @@ def _new_plan(version: TableVersion, operation: Operation, names: tuple[str, ...
         return None
 
 
-def _written(version: TableVersion, kind: ChangeKind, ids: Sequence[int], sent: Mapping[int, int]) -> _Written:
+def _written(version: TableVersion, kind: ChangeKind, ids: Sequence[int], sent: Mapping[int, int]) -> Written:
     schema = version.schema
     columns = {column_id: physical_of(schema.by_id[column_id].logical.arrow) for column_id in ids}
     sources = [(sent[number], None) if number in sent else (-1, _default(version, number)) for number in ids]
     key = {column.id for column in schema.key}
     values = {number: (physical, i) for i, (number, physical) in enumerate(columns.items()) if number not in key}
-    return _Written(RowChange(kind, columns), sources, values)
+    return Written(RowChange(kind, columns), list(ids), sources, values)
 
 
 def _default(version: TableVersion, column_id: int) -> RawCell:

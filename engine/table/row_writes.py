@@ -7,21 +7,24 @@ keys that only a search finds, tablets that are moving, memory that is nearly fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from ...schemas.write import Durability, WriteCommand, WriteResult
-from ..commit.commit_log import CommitLog
+from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate
 from ..commit.numbered_writes import Ticket
 from ..options import StoreOptions
 from ..tablet.tablet import Tablet
+from ..vectors.vector import Vector
 from .row_commit import RowWrite, applied, commit_rows
 from .row_plan import RowPlan, plan_of
 from .row_queue import RowQueue
+from .rows_commit import commit_together
+from .rows_plan import RowsPlan, rows_plan_of
 from .table import Table
 
 _ROWS_BETWEEN_LOOKS = 64
@@ -29,17 +32,18 @@ _ROWS_BETWEEN_LOOKS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingRow:
-    """A row that is written and not acknowledged. It becomes visible whether or not ``result`` is called."""
+class PendingRows:
+    """Rows that are written and not acknowledged. They become visible whether or not ``result`` is called."""
 
-    row: RowWrite
+    commit: Commit | RowWrite
     log: CommitLog
     durability: Durability
+    row_count: int = 1
 
     def result(self) -> WriteResult:
-        """Return the answer once the row is durable and visible. Raises as ``PendingWrite.result``."""
-        self.log.acknowledge(self.row, self.durability)
-        return applied(self.row.timestamp, self.durability)
+        """Return the answer once the rows are durable and visible. Raises as ``PendingWrite.result``."""
+        self.log.acknowledge(self.commit, self.durability)
+        return applied(self.commit.timestamp, self.durability, self.row_count)
 
 
 class RowWrites:
@@ -87,7 +91,7 @@ class RowWrites:
 
     def begin(
         self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None
-    ) -> PendingRow | None:
+    ) -> PendingRows | None:
         """Apply one row, as Python values by column; None, with nothing done, if the general way has to.
 
         Raises:
@@ -98,20 +102,46 @@ class RowWrites:
 
     def begin_batch(
         self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None
-    ) -> PendingRow | None:
-        """Apply a batch of one row; else like ``begin``."""
-        plan = plan_of(table.version, command.op, tuple(batch.schema.names))
+    ) -> PendingRows | None:
+        """Apply a batch of a few rows; else like ``begin``."""
+        names = tuple(batch.schema.names)
+        if batch.num_rows > 1:
+            several = rows_plan_of(table.version, command.op, names)
+            return several and self._begin_rows(table, command, several, several.of_batch(batch), ticket)
+        plan = plan_of(table.version, command.op, names)
         row = plan and plan.row_of(batch)
         return self._begin(table, command, plan, row, ticket) if plan and row else None
 
+    def begin_rows(self, table: Table, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> PendingRows | None:
+        """Apply two or more rows, as Python values by column, as one commit; else like ``begin``."""
+        plan = rows_plan_of(table.version, command.op, tuple(rows[0]))
+        return plan and self._begin_rows(table, command, plan, plan.of_rows(rows), None)
+
+    def _begin_rows(
+        self, table: Table, command: WriteCommand, plan: RowsPlan, columns: list[Vector] | None, ticket: Ticket | None
+    ) -> PendingRows | None:
+        if columns is None or command.if_timestamp is not None:
+            return None
+        planned = plan.planned(columns, self._limits)
+        if planned is None or not self._has_room(planned.size_bytes):
+            return None
+        durability = command.durability or self._durability
+        before = [len(part.tablet.version.active) for part in planned.parts]
+        commit = commit_together(table, plan.plan, planned, self._log, durability, ticket)
+        if commit is None:
+            return None
+        for part, rows in zip(planned.parts, before, strict=True):
+            self._look_at(part.tablet, rows)
+        return PendingRows(commit, self._log, durability, planned.row_count)
+
     def _begin(
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
-    ) -> PendingRow | None:
+    ) -> PendingRows | None:
         write = self._planned(table, command, plan, row, ticket)
         durability = command.durability or self._durability
         if write is not None:
             self._commit(write, durability)
-        return PendingRow(write, self._log, durability) if write and write.timestamp else None
+        return PendingRows(write, self._log, durability) if write and write.timestamp else None
 
     def _commit(self, write: RowWrite, durability: Durability) -> None:
         """Settle a row in this thread, which may wait."""
@@ -127,11 +157,15 @@ class RowWrites:
     ) -> RowWrite | None:
         """Return a row that may be written by its plan, with room in memory; None if the general way has to judge."""
         planned = None if command.if_timestamp is not None else plan.planned(row, self._limits)
-        if planned is None or self._may_load(planned.size_bytes) or not self._gate.admits_at_once(planned.size_bytes):
+        if planned is None or not self._has_room(planned.size_bytes):
             return None
         if (quota := plan.version.quota) and not quota.admits_at_once(planned.size_bytes):
             return None
         return RowWrite(table, plan, planned, ticket)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Whether rows of so many bytes go to memory, which need not be measured for them."""
+        return not self._may_load(size_bytes) and self._gate.admits_at_once(size_bytes)
 
     def _look_at(self, tablet: Tablet, before: int) -> None:
         """Wake maintenance if a tablet may be full; its MemRowSet had so many rows ``before`` the last were written."""

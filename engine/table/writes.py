@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -20,11 +20,12 @@ from .checked_batch import in_one_batch
 from .combined_writes import apply_together, may_combine
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite, RepeatedWrite
-from .row_writes import PendingRow, RowWrites
+from .row_writes import PendingRows, RowWrites
+from .rows_plan import ROWS_MAX
 from .table import Table
 from .write_queue import QueuedWrite
 
-Pending = PendingWrite | PendingRow | RepeatedWrite
+Pending = PendingWrite | PendingRows | RepeatedWrite
 Begun = TypeVar("Begun")
 
 _WRITES_AHEAD = 4
@@ -73,6 +74,13 @@ class Writes:
             return done.result()
         return UNDECIDED if done is None else done
 
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | Undecided:
+        """See RowsWriter."""
+        if not 1 < len(rows) <= ROWS_MAX:
+            return UNDECIDED
+        pending = self._rows.begin_rows(self._table(command.table), command, rows)
+        return UNDECIDED if pending is None else pending.result()
+
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | Undecided:
         """See RowWriter."""
         table = self._table(command.table)
@@ -119,9 +127,9 @@ class Writes:
 
     def _begun(
         self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None
-    ) -> PendingWrite | PendingRow:
-        if batch.num_rows == 1 and (row := self._rows.begin_batch(table, command, batch, ticket)):
-            return row
+    ) -> PendingWrite | PendingRows:
+        if 0 < batch.num_rows <= ROWS_MAX and (rows := self._rows.begin_batch(table, command, batch, ticket)):
+            return rows
         size = batch.nbytes
         self._check_size(size, batch.num_rows)
         if command.if_timestamp is not None:

@@ -8,7 +8,7 @@ only for moments. ``key_lookup`` knows the locations of keys.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -284,10 +284,21 @@ class Tablet:
         The rows of several commits have a ``timestamp`` (int64) each, ascending; their records are from ``lsn`` to
         ``last_lsn``.
         """
-        cells = change.cells
-        if change.kind is ChangeKind.STORE:
+        self.apply_cells(change.kind, change.cells, locations, timestamp, lsn, last_lsn)
+
+    def apply_cells(
+        self,
+        kind: ChangeKind,
+        cells: Mapping[int, Vector],
+        locations: np.ndarray,
+        timestamp: int | np.ndarray,
+        lsn: int,
+        last_lsn: int | None = None,
+    ) -> None:
+        """Apply a change of this kind, whose cells are given by column id; else like ``apply``."""
+        if kind is ChangeKind.STORE:
             self._store(cells, locations, timestamp, lsn)
-        elif change.kind is ChangeKind.UPDATE:
+        elif kind is ChangeKind.UPDATE:
             self._append_deltas(cells, locations, timestamp, lsn, None)
         else:
             self._append_deltas({}, locations, timestamp, lsn, False)
@@ -393,7 +404,7 @@ class Tablet:
 
     # Inner workings
 
-    def _store(self, cells: dict[int, Vector], locations: np.ndarray, timestamp: int | np.ndarray, lsn: int) -> None:
+    def _store(self, cells: Mapping[int, Vector], locations: np.ndarray, timestamp: int | np.ndarray, lsn: int) -> None:
         new = np.flatnonzero(locations < 0)
         if len(new) == len(locations):
             self._insert(cells, timestamp, lsn)
@@ -405,7 +416,7 @@ class Tablet:
         revived = {column_id: vector.take(old) for column_id, vector in cells.items()}
         self._append_deltas(revived, locations[old], _of_rows(timestamp, old), lsn, True)
 
-    def _insert(self, cells: dict[int, Vector], timestamp: int | np.ndarray, lsn: int) -> None:
+    def _insert(self, cells: Mapping[int, Vector], timestamp: int | np.ndarray, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
         self.version.active.insert(cells, keys, timestamp, lsn)
         if self._watches:
@@ -413,7 +424,7 @@ class Tablet:
 
     def _append_deltas(
         self,
-        cells: dict[int, Vector],
+        cells: Mapping[int, Vector],
         locations: np.ndarray,
         timestamp: int | np.ndarray,
         lsn: int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
 from typing import Any
@@ -54,6 +54,20 @@ def vector_of(cell: RawCell, physical: PhysicalType) -> Vector:
         assert isinstance(cell, int), "an integer column"
         return FixedVector(np.array([(cell & (1 << 64) - 1, cell >> 64)], physical.dtype))
     return FixedVector(np.array([cell], physical.dtype))
+
+
+def vector_of_cells(cells: Sequence[Any], physical: PhysicalType, valid: np.ndarray | None = None) -> Vector:
+    """Return raw cells as a vector; those that are not ``valid`` are 0 or empty.
+
+    Raises OverflowError for an integer that the type does not hold.
+    """
+    if physical is PhysicalType.BYTES:
+        offsets = np.zeros(len(cells) + 1, np.int32)
+        np.cumsum(list(map(len, cells)), out=offsets[1:])
+        return BytesVector(offsets, np.frombuffer(b"".join(cells) or b"\0", np.uint8), valid)
+    if physical is PhysicalType.INT128:
+        cells = [(cell & (1 << 64) - 1, cell >> 64) for cell in cells]
+    return FixedVector(np.array(cells, physical.dtype), valid)
 
 
 def one_cell(cell: RawCell, physical: PhysicalType) -> Vector:

@@ -1,4 +1,4 @@
-"""Twelve operations on one table, through the public API: what users do all day."""
+"""Thirteen operations on one table, through the public API: what users do all day."""
 
 from __future__ import annotations
 
@@ -83,6 +83,8 @@ def costs() -> dict[str, dict[str, int]]:
         run("sum by group", lambda: table.scan().aggregate({"total": ("price", "sum")}, ["city"]))
         run("upsert 1,000 rows", lambda: table.upsert(rows(np.arange(1_000, 2_000), next(numbers))))
         run("update a row", lambda: table.update([{"id": 5, "count": next(numbers) % 1_000}]))
+        few = iter([rows(np.arange(8) * 17, version).to_pylist() for version in range(2)])
+        run("upsert 8 rows", lambda: table.upsert(next(few)))
         run("insert a row", lambda: table.insert(rows(np.array([ROWS + next(numbers)]))))
         run("scan over deltas", lambda: read(table))
         run("flush", lambda: (table.insert(rows(np.arange(500) + 10 * ROWS * next(numbers))), table.maintain("flush")))

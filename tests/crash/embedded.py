@@ -1,4 +1,4 @@
-"""Kill -9 a process that writes single rows from several threads into a store of its own, and look for every row.
+"""Kill -9 a process that writes one or two rows at once from several threads into its own store; look for each row.
 
     python tests/crash/embedded.py --cycles 20 --seed 0
 
@@ -32,11 +32,12 @@ def state_after(writer: int, steps: int) -> Cells:
     """Return the step and the text of each of a writer's rows."""
     rows: Cells = {}
     for number in range(steps):
-        op, row = step(writer, number)
-        if op == "delete":
-            del rows[row["number"]]
-        else:
-            rows[row["number"]] = row["step"], row.get("text", rows.get(row["number"], (0, ""))[1])
+        op, written = step(writer, number)
+        for row in written:
+            if op == "delete":
+                del rows[row["number"]]
+            else:
+                rows[row["number"]] = row["step"], row.get("text", rows.get(row["number"], (0, ""))[1])
     return rows
 
 

@@ -1,4 +1,4 @@
-"""A process that writes single rows into a store of its own, to be killed.
+"""A process that writes single rows, and two at once, into a store of its own, to be killed.
 
 python tests/crash/embedded_process.py DIRECTORY STARTS SEED      prints a line for each write that is acknowledged
 
@@ -34,8 +34,14 @@ SCHEMA = pa.schema(
 )
 
 
-def step(writer: int, number: int) -> tuple[str, dict[str, Any]]:
-    """Return the operation and the row: each key is inserted, changed, and some are deleted again."""
+def step(writer: int, number: int) -> tuple[str, list[dict[str, Any]]]:
+    """Return the operation and the rows: each key is inserted, changed, and some are deleted again. Every second writer
+    does the same to a second key at once."""
+    op, row = _of_one(writer, number)
+    return op, [row, {**row, "number": -1 - row["number"]}] if writer % 2 else [row]
+
+
+def _of_one(writer: int, number: int) -> tuple[str, dict[str, Any]]:
     key = {"writer": writer, "number": number // 3}
     match number % 3:
         case 0:
@@ -65,9 +71,9 @@ def main() -> None:
 
 def _write(table: nyala.Table, writer: int, number: int) -> None:
     while True:
-        op, row = step(writer, number)
-        result = table.write([row], op)
-        assert result.applied == 1, result
+        op, rows = step(writer, number)
+        result = table.write(rows, op)
+        assert result.applied == len(rows), result
         os.write(1, b"%d %d %d\n" % (writer, number, result.timestamp))
         number += 1
 

@@ -78,11 +78,13 @@ class EmbeddedSubject:
         self._store.create_table(shape.definition)
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
-        """Write a single row as Python values now and then, which is another way."""
+        """Write rows as Python values now and then, which is another way."""
         command = WriteCommand(table=TABLE, op=Operation(op), atomic=atomic, if_timestamp=since)
         self._writes += 1
-        if batch.num_rows == 1 and self._writes % 2:
-            result = self._store.write_row(command, next(iter(python_rows(batch))))
+        if batch.num_rows and self._writes % 2:
+            rows = list(python_rows(batch))
+            one, some = self._store.write_row, self._store.write_rows
+            result = one(command, rows[0]) if len(rows) == 1 else some(command, rows)
             if result is not UNDECIDED:
                 return result
         return self._store.write(command, batch)
@@ -182,10 +184,9 @@ class FlightSubject(EmbeddedSubject):
         self._table = self._database.table(TABLE)
 
     def write(self, op: str, batch: pa.RecordBatch, atomic: bool, since: int | None) -> WriteResult:
-        """Write a single row as Python values now and then, which is another way."""
+        """Write rows as Python values now and then, which is another way."""
         self._writes += 1
-        is_row = batch.num_rows == 1 and self._writes % 2
-        data = list(python_rows(batch)) if is_row else batch
+        data = list(python_rows(batch)) if batch.num_rows and self._writes % 2 else batch
         return self._table.write(data, op, atomic=atomic, if_timestamp=since, on_error="return")
 
     def transact(self, writes: Sequence[tuple[str, pa.RecordBatch]], truncate: bool) -> TransactionResult:

@@ -1,0 +1,180 @@
+"""RowsPlan: what a write of a few rows needs to know beside their values: how they become vectors, and where they go.
+
+It is the `RowPlan` of their columns, for rows that are decided together. Only what is plain gets through, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...schemas.column import ColumnSchema
+from ...schemas.limits import Limits
+from ...schemas.operation import Operation
+from ..partition.router import NOWHERE
+from ..record.change import ROW_FORM_MAX
+from ..tablet.tablet import Tablet
+from ..vectors.arrow import from_arrow
+from ..vectors.keys import BytesKeys, KeyVector, hash_keys, take_keys
+from ..vectors.physical import physical_of
+from ..vectors.raw_cell import plain_type, raw_value, vector_of_cells
+from ..vectors.vector import BytesVector, FixedVector, Vector
+from .checked_batch import FIRST_DATE, LAST_DATE
+from .row_plan import RowPlan, plan_of
+from .table_version import TableVersion, grouped
+
+ROWS_MAX = ROW_FORM_MAX
+_BYTES_MAX = 64 << 10
+"""Of all rows of a write; larger ones gain nothing."""
+
+
+class RowsOfTablet(NamedTuple):
+    """Rows of different keys that belong to one tablet."""
+
+    tablet: Tablet
+    columns: list[Vector]
+    """Those of the key first."""
+    keys: KeyVector
+    hashes: np.ndarray
+
+
+class PlannedRows(NamedTuple):
+    """Rows that fit their table."""
+
+    parts: list[RowsOfTablet]
+    """By ascending id of the tablet."""
+    row_count: int
+    size_bytes: int
+    """About as many as the rows take in memory."""
+
+
+class _ColumnMaker:
+    """Makes vectors of one column."""
+
+    def __init__(self, column: ColumnSchema) -> None:
+        self.name = column.name
+        self.arrow = column.logical.arrow
+        self._kind = column.logical
+        self._physical = physical_of(self.arrow)
+        plain, _ = plain_type(column.logical)
+        self._plain = {plain}
+        self._convert = raw_value(column.logical)
+        self._nullable = column.nullable
+
+    def of_values(self, values: Sequence[Any]) -> Vector | None:
+        """Return Python values as a vector; None if only the general way can judge one."""
+        cells, valid = values, None
+        if set(map(type, values)) != self._plain:
+            cells = list(map(self._convert, values))
+            if None in cells:
+                if not self._nullable or cells.count(None) > sum(value is None for value in values):
+                    return None
+                valid = np.array([cell is not None for cell in cells])
+                nothing = b"" if self._kind.is_variable else 0
+                cells = [nothing if cell is None else cell for cell in cells]
+        try:
+            return vector_of_cells(cells, self._physical, valid)
+        except OverflowError:
+            return None
+
+    def of_array(self, array: pa.Array) -> Vector | None:
+        """Return validated cells of the column's type as a vector; None if only the general way can judge one."""
+        if array.null_count and not self._nullable:
+            return None
+        vector = from_arrow(array, self._physical)
+        if isinstance(vector, BytesVector):
+            is_plain = self._kind.name != "varchar" or vector.lengths.max() <= self._kind.length
+        else:
+            is_plain = self._kind.name != "date" or _are_known_dates(vector)
+        return vector if is_plain else None
+
+
+class RowsPlan:
+    """How to write a few rows of one form. Thread safe."""
+
+    def __init__(self, plan: RowPlan) -> None:
+        self.plan = plan
+        self._makers = [_ColumnMaker(column) for column in plan.columns]
+        self._cells = itemgetter(*[maker.name for maker in self._makers])
+        self._key_columns = plan.version.schema.key_columns
+
+    def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Vector] | None:
+        """Return the columns of rows given as Python values by column; None if only the general way can judge them."""
+        makers = self._makers
+        if any(len(row) != len(makers) for row in rows):
+            return None
+        try:
+            found = list(map(self._cells, rows))
+        except KeyError:
+            return None
+        columns = [found] if len(makers) == 1 else zip(*found, strict=True)
+        return _all_of([maker.of_values(values) for maker, values in zip(makers, columns, strict=True)])
+
+    def of_batch(self, batch: pa.RecordBatch) -> list[Vector] | None:
+        """Return the columns of a batch; None if only the general way can judge them."""
+        if not self.plan.has_types_of(batch.schema):
+            return None
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid:
+            return None
+        return _all_of([maker.of_array(batch.column(maker.name)) for maker in self._makers])
+
+    def planned(self, columns: list[Vector], limits: Limits) -> PlannedRows | None:
+        """Return rows with their tablets; None if only the general way can judge them, as those of one key."""
+        count, version = len(columns[0]), self.plan.version
+        size = sum([vector.nbytes for vector in columns]) + count * self.plan.other_bytes
+        if size > min(_BYTES_MAX, limits.cell_bytes, limits.batch_bytes):
+            return None
+        key = columns[: self._key_columns]
+        keys = version.encoder.encode(key)
+        if isinstance(keys, BytesKeys) and np.diff(keys.offsets).max() > limits.key_bytes:
+            return None
+        hashes = hash_keys(keys)
+        if len(set(hashes.tolist())) < count:
+            return None
+        rows = RowsOfTablet(version.tablets[0], columns, keys, hashes)
+        parts = _by_tablet(version, rows, self._key_columns)
+        return None if parts is None else PlannedRows(parts, count, size)
+
+
+def rows_plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowsPlan | None:
+    """Return the plan for rows that have the columns ``names``; None if the general way has to judge them."""
+    plan = plan_of(version, operation, names)
+    if plan is None:
+        return None
+    if plan.of_several is None:
+        plan.of_several = RowsPlan(plan)
+    return plan.of_several
+
+
+def _by_tablet(version: TableVersion, rows: RowsOfTablet, key_columns: int) -> list[RowsOfTablet] | None:
+    """Return rows by tablet; None if one has no tablet here."""
+    numbers = version.router.numbers_of_key(rows.columns[:key_columns])
+    if numbers is None:
+        return [rows] if version.is_here(0) else None
+    order, groups = grouped(numbers)
+    if any(number == NOWHERE or not version.is_here(number) for number, _, _ in groups):
+        return None
+    if len(groups) == 1:
+        return [rows._replace(tablet=version.tablets[groups[0][0]])]
+    parts: list[RowsOfTablet] = []
+    for number, first, last in groups:
+        those = order[first:last]
+        columns = [vector.take(those) for vector in rows.columns]
+        parts.append(RowsOfTablet(version.tablets[number], columns, take_keys(rows.keys, those), rows.hashes[those]))
+    return parts
+
+
+def _are_known_dates(vector: Vector) -> bool:
+    assert isinstance(vector, FixedVector), "dates are numbers of days"
+    return vector.values.min() >= FIRST_DATE and vector.values.max() <= LAST_DATE
+
+
+def _all_of(vectors: list[Vector | None]) -> list[Vector] | None:
+    found = [vector for vector in vectors if vector is not None]
+    return found if len(found) == len(vectors) else None
