@@ -188,7 +188,7 @@ def interrupt_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nyala.engine.commit.commit_log.Commit", interrupted)
 
 
-@pytest.mark.parametrize("keys", [(1,), (1, 2)], ids=["row", "batch"])
+@pytest.mark.parametrize("keys", [(1,), (1, 2), tuple(range(1, 40))], ids=["row", "rows", "batch"])
 @pytest.mark.parametrize(
     "interrupt",
     [lambda patch: interrupt_after(patch, "append_all", "append_at_once"), interrupt_commit],
@@ -231,7 +231,7 @@ def test_an_interrupt_before_the_log_changes_nothing(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         interrupt_after(patch, "reserve")
         with pytest.raises(KeyboardInterrupt):
-            subject.store.write(WriteCommand(table="t", durability=durability), batch([(1, 1, ""), (2, 2, "")]))
+            subject.store.write(WriteCommand(table="t", durability=durability), batch([(1, 1, ""), (1, 2, "")]))
     assert not writer._reserved and subject.store._mvcc.in_flight_count == 0
     subject.upsert(3)
     within_time(lambda: writer._admitted == 0 == writer._claimed)
