@@ -3,7 +3,7 @@
 A write that would exceed it is refused as a whole, after its rows are decided and before anything is logged. Only what
 grows counts: a batch that adds no row passes ``max_rows``, and one that only deletes passes both, so that users can
 make room. Writers of batches wait for each other from the check until their rows are in the stores; so they never
-exceed ``max_rows`` together. A single row is admitted without that where the last count leaves enough room.
+exceed ``max_rows`` together. A few rows are admitted without that where the last count leaves enough room.
 
 Rows are known exactly. Bytes are those of the files that tablets consist of, with all history, and what unflushed rows
 and changes take in memory; they are counted again after so many written bytes, as flushes and compactions change them.
@@ -48,16 +48,16 @@ class Quota:
         self._has_guessed = False
         """Whether rows were admitted since then that may have replaced others."""
 
-    def admits_at_once(self, size_bytes: int) -> bool:
-        """Admit one row of a few KB if nothing has to be counted for it; else nothing has happened."""
+    def admits_at_once(self, size_bytes: int, rows: int = 1) -> bool:
+        """Admit a few rows of some KB if nothing has to be counted for them; else nothing has happened."""
         with self._counting:
             if self._is_due(size_bytes):
                 return False
-            if self._excess(1, size_bytes):
+            if self._excess(rows, size_bytes):
                 self._uncounted = None if self._has_guessed else self._uncounted
                 return False
             self._has_guessed = True
-            self._add(1, size_bytes)
+            self._add(rows, size_bytes)
             return True
 
     @contextmanager

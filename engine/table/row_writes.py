@@ -123,7 +123,7 @@ class RowWrites:
         if columns is None or command.if_timestamp is not None:
             return None
         planned = plan.planned(columns, self._limits)
-        if planned is None or not self._has_room(planned.size_bytes):
+        if planned is None or not self._has_room(plan.plan, planned.size_bytes, planned.row_count):
             return None
         durability = command.durability or self._durability
         before = [len(part.tablet.version.active) for part in planned.parts]
@@ -157,15 +157,15 @@ class RowWrites:
     ) -> RowWrite | None:
         """Return a row that may be written by its plan, with room in memory; None if the general way has to judge."""
         planned = None if command.if_timestamp is not None else plan.planned(row, self._limits)
-        if planned is None or not self._has_room(planned.size_bytes):
-            return None
-        if (quota := plan.version.quota) and not quota.admits_at_once(planned.size_bytes):
+        if planned is None or not self._has_room(plan, planned.size_bytes, 1):
             return None
         return RowWrite(table, plan, planned, ticket)
 
-    def _has_room(self, size_bytes: int) -> bool:
-        """Whether rows of so many bytes go to memory, which need not be measured for them."""
-        return not self._may_load(size_bytes) and self._gate.admits_at_once(size_bytes)
+    def _has_room(self, plan: RowPlan, size_bytes: int, rows: int) -> bool:
+        """Whether rows of so many bytes go to memory, and nothing need be measured or counted for them."""
+        if self._may_load(size_bytes) or not self._gate.admits_at_once(size_bytes):
+            return False
+        return plan.version.quota is None or plan.version.quota.admits_at_once(size_bytes, rows)
 
     def _look_at(self, tablet: Tablet, before: int) -> None:
         """Wake maintenance if a tablet may be full; its MemRowSet had so many rows ``before`` the last were written."""
