@@ -6,14 +6,29 @@ which a value begins; so that it has all bits, widths are 0 to 57, or 64.
 
 import numpy as np
 
+from .form import FORM, Form
 from .kernel import inline, kernel
-from .simd.simd import load_u64, store_u64, view_u64
+from .simd.simd import load_u64, store_u64, view_i8, view_i16, view_i32, view_i64, view_u64
 
 LOAD_BYTES = 8
 """How far a read of the last value may reach past the byte in which it begins."""
 
 WIDEST = 57
 WHOLE = 64
+
+_NARROW = 25
+"""The most bits of a value that is moved in a lane of 4 bytes."""
+
+CAN_UNPACK = False
+if FORM is Form.JIT:
+    from .simd.unpack_llvm import CAN_UNPACK, make_unpack_eights
+
+    _unpack_narrow8 = make_unpack_eights(8, 4)
+    _unpack_narrow4 = make_unpack_eights(4, 4)
+    _unpack_narrow2 = make_unpack_eights(2, 4)
+    _unpack_narrow1 = make_unpack_eights(1, 4)
+    _unpack_wide8 = make_unpack_eights(8, 8)
+    _unpack_wide4 = make_unpack_eights(4, 8)
 
 
 @inline
@@ -60,29 +75,53 @@ def load_bits(source, i, width):
 
 
 @inline
-def unpack_bits(source, count, width, base, target):
-    """Write ``base`` plus each value to the cells of ``target``, a view of integers of any width.
+def _fill(cells, first, count, source, width, base):
+    if width == 0:
+        for i in range(count):
+            cells[i] = base
+    else:
+        for i in range(first, count):
+            cells[i] = base + np.int64(load_bits(source, i, width))
 
-    Eight values begin at the same bits of their bytes as the eight before: their places are computed once.
-    """
-    mask = mask_of(width)
-    place1, shift1 = width >> 3, np.uint64(width & 7)
-    place2, shift2 = (2 * width) >> 3, np.uint64((2 * width) & 7)
-    place3, shift3 = (3 * width) >> 3, np.uint64((3 * width) & 7)
-    place4, shift4 = (4 * width) >> 3, np.uint64((4 * width) & 7)
-    place5, shift5 = (5 * width) >> 3, np.uint64((5 * width) & 7)
-    place6, shift6 = (6 * width) >> 3, np.uint64((6 * width) & 7)
-    place7, shift7 = (7 * width) >> 3, np.uint64((7 * width) & 7)
-    eights = count >> 3
-    for eight in range(eights):
-        i, at = 8 * eight, source + eight * width
-        target[i] = base + np.int64(load_u64(at) & mask)
-        target[i + 1] = base + np.int64((load_u64(at + place1) >> shift1) & mask)
-        target[i + 2] = base + np.int64((load_u64(at + place2) >> shift2) & mask)
-        target[i + 3] = base + np.int64((load_u64(at + place3) >> shift3) & mask)
-        target[i + 4] = base + np.int64((load_u64(at + place4) >> shift4) & mask)
-        target[i + 5] = base + np.int64((load_u64(at + place5) >> shift5) & mask)
-        target[i + 6] = base + np.int64((load_u64(at + place6) >> shift6) & mask)
-        target[i + 7] = base + np.int64((load_u64(at + place7) >> shift7) & mask)
-    for i in range(8 * eights, count):
-        target[i] = base + np.int64(load_bits(source, i, width))
+
+@kernel
+def unpack_bits(source: int, count: int, width: int, base: int, cell_bytes: int, target: int) -> None:
+    """Write ``base`` plus each value, modulo their size, as integers of 1, 2, 4 or 8 bytes."""
+    done = np.int64(0)
+    if CAN_UNPACK and width > 0:
+        done = _unpack_eights(source, count, width, base, cell_bytes, target)
+    if cell_bytes == 8:
+        _fill(view_i64(target, count), done, count, source, width, base)
+    elif cell_bytes == 4:
+        _fill(view_i32(target, count), done, count, source, width, base)
+    elif cell_bytes == 2:
+        _fill(view_i16(target, count), done, count, source, width, base)
+    else:
+        _fill(view_i8(target, count), done, count, source, width, base)
+
+
+if CAN_UNPACK:
+
+    @kernel
+    def _unpack_eights(source: int, count: int, width: int, base: int, cell_bytes: int, target: int) -> int:
+        """Do what `unpack_bits` does for the first values, without reading further than LOAD_BYTES behind the last one;
+        return how many."""
+        is_narrow = width <= _NARROW
+        reach = (width >> 1 if is_narrow else (3 * width) >> 2) + (16 - LOAD_BYTES)
+        eights = min(count >> 3, max(packed_bytes(count, width) - reach + width, 0) // width)
+        if is_narrow:
+            if cell_bytes == 8:
+                _unpack_narrow8(source, eights, width, base, target)
+            elif cell_bytes == 4:
+                _unpack_narrow4(source, eights, width, base, target)
+            elif cell_bytes == 2:
+                _unpack_narrow2(source, eights, width, base, target)
+            else:
+                _unpack_narrow1(source, eights, width, base, target)
+        elif cell_bytes == 8:
+            _unpack_wide8(source, eights, width, base, target)
+        elif cell_bytes == 4:
+            _unpack_wide4(source, eights, width, base, target)
+        else:
+            return 0
+        return 8 * eights

@@ -195,7 +195,7 @@ def unpack_decimals(frame: int, source: int, rows: int, cell_bytes: int, target:
     """Write the cells of a block of form DECIMAL that begins at ``source``; ``scratch`` is 8 bytes a row."""
     width = frame_width(frame)
     integers = view_i64(scratch, rows)
-    unpack_bits(source, rows, width, frame_base(frame), integers)
+    unpack_bits(source, rows, width, frame_base(frame), 8, scratch)
     factor, inverse = _power(load_u8(frame + 9)), 1.0 / _power(load_u8(frame + 8))
     if cell_bytes == 8:
         doubles = view_f64(target, rows)

@@ -337,7 +337,7 @@ def _add_frame(target, rows, base, slope, form):
     if form == STEPS:
         for i in range(rows):
             target[i] = base + slope * target[i]
-    elif slope != 0:
+    else:
         for i in range(rows):
             target[i] += (slope * np.int64(i)) >> SLOPE_BITS
 
@@ -355,19 +355,16 @@ def patch(place: int, exceptions: int, cell_bytes: int, target: int) -> None:
 def unpack_integers(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
     """Write the cells of a block of form LINE or STEPS that begins at ``source``."""
     base, slope, width, form = frame_base(frame), frame_slope(frame), frame_width(frame), frame_form(frame)
-    first = base if form == LINE else np.int64(0)
-    if cell_bytes == 8:
-        unpack_bits(source, rows, width, first, view_i64(target, rows))
-        _add_frame(view_i64(target, rows), rows, base, slope, form)
-    elif cell_bytes == 4:
-        unpack_bits(source, rows, width, first, view_i32(target, rows))
-        _add_frame(view_i32(target, rows), rows, base, slope, form)
-    elif cell_bytes == 2:
-        unpack_bits(source, rows, width, first, view_i16(target, rows))
-        _add_frame(view_i16(target, rows), rows, base, slope, form)
-    else:
-        unpack_bits(source, rows, width, first, view_i8(target, rows))
-        _add_frame(view_i8(target, rows), rows, base, slope, form)
+    unpack_bits(source, rows, width, base if form == LINE else np.int64(0), cell_bytes, target)
+    if slope != 0 or form != LINE:
+        if cell_bytes == 8:
+            _add_frame(view_i64(target, rows), rows, base, slope, form)
+        elif cell_bytes == 4:
+            _add_frame(view_i32(target, rows), rows, base, slope, form)
+        elif cell_bytes == 2:
+            _add_frame(view_i16(target, rows), rows, base, slope, form)
+        else:
+            _add_frame(view_i8(target, rows), rows, base, slope, form)
     patch(source + packed_bytes(rows, width), frame_exceptions(frame), cell_bytes, target)
 
 

@@ -68,15 +68,14 @@ def pack_bits_of_reals(
 def unpack_reals(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
     """Write the cells of a block of form REAL that begins at ``source``."""
     base, turn, width = frame_base(frame), np.uint64(frame_slope(frame)), frame_width(frame)
+    unpack_bits(source, rows, width, base, cell_bytes, target)
     if cell_bytes == 8:
-        unpack_bits(source, rows, width, base, view_i64(target, rows))
         longs = view_u64(target, rows)
         back = np.uint64(64) - turn if turn != 0 else np.uint64(0)
         for i in range(rows):
             longs[i] = (~longs[i] >> turn) | (~longs[i] << back)
     else:
         words = view_u32(target, rows)
-        unpack_bits(source, rows, width, base, words)
         back = np.uint64(32) - turn if turn != 0 else np.uint64(0)
         for i in range(rows):
             word = ~np.uint64(words[i]) & _WORD
