@@ -23,7 +23,7 @@ from .cache import FilePages
 from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
 from .page import FileImage, Page, load_page
-from .zone_map import ZoneMap
+from .zone_map import PageZones, ZoneMap
 
 OFTEN = 256
 """Rows read one by one from a page until its mini-blocks are decompressed for good: four times as many as it has."""
@@ -71,6 +71,7 @@ class StreamReader:
         and counted anew after a while."""
         self._has_restored = not _RESTORED.isdisjoint(entry.encodings)
         self._zone_maps: list[ZoneMap] | None = None
+        self._page_zones: PageZones | None = None
         self._dictionary: BytesVector | None = None
         self._longest: int | None = None
         self._dictionary_lock = threading.Lock()
@@ -85,6 +86,13 @@ class StreamReader:
             except ValueError as error:
                 raise self._image.corruption(self._image.footer_offset, self.key, error) from error
         return self._zone_maps
+
+    @property
+    def page_zones(self) -> PageZones:
+        """The same bounds, of numbers as arrays."""
+        if self._page_zones is None:
+            self._page_zones = PageZones(self.zone_maps, self.physical)
+        return self._page_zones
 
     def read(self, first: int, last: int) -> Vector:
         """Return rows [first, last). Rows of one page are decoded once, directly into the result."""

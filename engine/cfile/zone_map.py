@@ -9,7 +9,7 @@ raised by one (``b"ab\\xff..."`` becomes ``b"ac"``). A prefix of 0xff bytes alon
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,35 @@ class ZoneMap:
     has_nan: bool = False
 
 
+class PageZones:
+    """The bounds of all pages of a stream, one by one and as arrays."""
+
+    def __init__(self, maps: Sequence[ZoneMap], physical: PhysicalType) -> None:
+        self.maps = maps
+        self.null_counts = np.array([zone.null_count for zone in maps], np.int64)
+        self.has_cells = np.array([zone.null_count < zone.row_count for zone in maps], np.bool_)
+        """Whether a page has a cell that is not NULL."""
+        self.has_nan = np.array([zone.has_nan for zone in maps], np.bool_)
+        self.numbers = None if physical in _NOT_IN_ARRAYS else NumberBounds(maps, physical)
+        """The bounds of numbers of up to 8 bytes; None of others."""
+
+
+class NumberBounds:
+    """The bounds of numbers of each page, as arrays of int64 or float64."""
+
+    def __init__(self, maps: Sequence[ZoneMap], physical: PhysicalType) -> None:
+        dtype, most = (np.float64, np.inf) if physical in _FLOATS else (np.int64, (1 << 63) - 1)
+        self.are_known = np.array([zone.min is not None for zone in maps], np.bool_)
+        self.lows: np.ndarray[Any, Any] = np.array([zone.min or 0 for zone in maps], dtype)
+        self.highs: np.ndarray[Any, Any] = np.array([most if zone.max is None else zone.max for zone in maps], dtype)
+        self.are_one = np.array([zone.exact and zone.min == zone.max for zone in maps], np.bool_)
+        """Whether all cells that are neither NULL nor NaN are equal."""
+
+
+_FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
+_NOT_IN_ARRAYS = (PhysicalType.INT128, PhysicalType.BYTES)
+
+
 def zone_map_of(vector: Vector, physical: PhysicalType) -> ZoneMap:
     """Return the bounds of the cells of one page."""
     row_count = len(vector)
@@ -59,7 +88,7 @@ def zone_map_of(vector: Vector, physical: PhysicalType) -> ZoneMap:
 
 def _fixed_bounds(cells: np.ndarray, physical: PhysicalType) -> tuple[int | float | None, int | float | None, bool]:
     """Return (min, max, has NaN) of at least one cell, none of them NULL."""
-    if physical in (PhysicalType.FLOAT32, PhysicalType.FLOAT64):
+    if physical in _FLOATS:
         return _float_bounds(cells)
     if physical is PhysicalType.INT128:
         return _int128_extreme(cells, np.min), _int128_extreme(cells, np.max), False

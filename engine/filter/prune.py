@@ -5,13 +5,15 @@ Both err on the safe side: where ``may_match`` is False, and outside of ``key_ra
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...schemas.column import ColumnSchema
 from ...schemas.table import TableSchema
-from ..cfile.zone_map import ZoneMap
+from ..cfile.zone_map import NumberBounds, PageZones, ZoneMap
 from ..vectors.keys import KeyEncoder
 from .arrow import Cell
 from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or
@@ -33,6 +35,45 @@ def _may_match(node: Node, zone_map_of: Callable[[int], ZoneMap | None]) -> bool
         return any(_may_match(part, zone_map_of) for part in node.parts)
     zone = zone_map_of(node.column_id)
     return zone is None or _leaf_may_match(node, zone)
+
+
+def pages_may_match(bound: BoundFilter, zones: Mapping[int, PageZones]) -> np.ndarray:
+    """Return for each page, one bool, what `may_match` says: ``zones`` has those of the filter's columns by their ids,
+    at least one column, and of each the same pages."""
+    return _pages_may_match(bound.root, zones)
+
+
+def _pages_may_match(node: Node, zones: Mapping[int, PageZones]) -> np.ndarray:
+    if isinstance(node, And | Or):
+        how, pages = (np.logical_and, True) if isinstance(node, And) else (np.logical_or, False)
+        found = np.full(len(next(iter(zones.values())).maps), pages)
+        for part in node.parts:
+            how(found, _pages_may_match(part, zones), out=found)
+        return found
+    pages = zones[node.column_id]
+    if not isinstance(node, Compare) or pages.numbers is None:
+        return np.array([_leaf_may_match(node, zone) for zone in pages.maps], np.bool_)
+    found = _compare_pages(node, pages.numbers)
+    found[~pages.numbers.are_known] = True
+    found[pages.has_nan & (node.matches_nan | ~pages.numbers.are_known)] = node.matches_nan
+    return found & pages.has_cells
+
+
+def _compare_pages(leaf: Compare, pages: NumberBounds) -> np.ndarray:
+    """Return for each page with known bounds whether a number of it may satisfy a comparison."""
+    assert not isinstance(leaf.cell, bytes), "a number"
+    match leaf.op:
+        case "=":
+            return (pages.lows <= leaf.cell) & (pages.highs >= leaf.cell)
+        case "<":
+            return pages.lows < leaf.cell
+        case "<=":
+            return pages.lows <= leaf.cell
+        case ">":
+            return pages.highs > leaf.cell
+        case ">=":
+            return pages.highs >= leaf.cell
+    return ~(pages.are_one & (pages.lows == leaf.cell))
 
 
 def _leaf_may_match(leaf: Leaf, zone: ZoneMap) -> bool:

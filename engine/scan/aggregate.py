@@ -18,8 +18,9 @@ from ..rowset.morsel_groups import Folded
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import INT128_DTYPE, PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
-from .chunk import Chunk, ScanRequest, joined, pieces
+from .chunk import Chunk, ScanRequest, pieces
 from .selection import ChunkCells, Selection, select_rows, wanted_rows
+from .zones import joined
 
 
 @dataclass(slots=True)

@@ -13,15 +13,15 @@ from ...schemas.changes import feed_schema
 from ...schemas.column import ColumnSchema
 from ...schemas.prune_count import PruneCount
 from ..aggregate.plan import AggregatePlan
-from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..filter.bind import BoundFilter
-from ..filter.prune import KeyRange, may_match
-from ..rowset.absent import absent_bytes, absent_zone_map
+from ..filter.prune import KeyRange
+from ..rowset.absent import absent_bytes
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
+from .zones import verdicts
 
 _PAGES_AT_ONCE = 4
 """The most pages of narrow columns to aggregate at once as vectors; and how far decoding may exceed ``chunk_bytes`` in
@@ -136,10 +136,9 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         return
     count.rowsets_read += 1
     most = PAGE_ROWS if request.limit is None or request.where else request.limit
-    for chunk_first, chunk_last in _ranges(
-        first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)
-    ):
-        base_may_match, all_match = _by_zone_maps(rowset, chunk_first, chunk_last, request)
+    ranges = list(_ranges(first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)))
+    known = verdicts(rowset, ranges, request.where, request.inverse, request.filter_columns)
+    for (chunk_first, chunk_last), (base_may_match, all_match) in zip(ranges, known, strict=True):
         is_touched = base_may_match == all_match and _is_touched(rowset, chunk_first, chunk_last, request)
         if not (base_may_match or is_touched):
             count.chunks_by_zone_map += 1
@@ -268,54 +267,9 @@ def _chunks_of(rowset: RowSet, rows: np.ndarray) -> Iterator[Chunk]:
         yield Chunk(rowset, int(part[0]), int(part[-1]) + 1, rows=part)
 
 
-def _by_zone_maps(rowset: RowSet, first: int, last: int, request: ScanRequest) -> tuple[bool, bool]:
-    """Return whether a row of [first, last) may match, and whether all do, by the zone maps of the base cells."""
-    if request.where is None:
-        return True, False
-    known: dict[int, ZoneMap | None] = {}
-
-    def zone_map_of(column_id: int) -> ZoneMap | None:
-        if column_id not in known:
-            (column,) = (column for column in request.filter_columns if column.id == column_id)
-            known[column_id] = _zone_map(rowset, column, first, last)
-        return known[column_id]
-
-    if not may_match(request.where, zone_map_of, last - first):
-        return False, False
-    if request.inverse is None or may_match(request.inverse, zone_map_of, last - first):
-        return True, False
-    zones = [zone_map_of(column.id) for column in request.filter_columns]
-    return True, all(zone is not None and not zone.null_count for zone in zones)
-
-
-def _zone_map(rowset: RowSet, column: ColumnSchema, first: int, last: int) -> ZoneMap | None:
-    """Return the bounds of the base cells of rows [first, last); None if unknown."""
-    if isinstance(rowset, DiskRowSet) and not rowset.has_base(column.id):
-        return absent_zone_map(column, last - first)
-    return joined(rowset.zone_maps(column.id, first, last))
-
-
 def _is_touched(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:
     """Whether a cell of the filter's columns may differ from the base."""
     # If no delta is visible from either end of a range of timestamps, none is visible within it.
     moments = {request.oldest, request.snapshot}
     columns = [column.id for column in request.filter_columns]
     return any(rowset.deltas.touches(column, moment, first, last) for column in columns for moment in moments)
-
-
-def joined(zones: Sequence[ZoneMap]) -> ZoneMap | None:
-    """Return the bounds of all pages together; None if there are none."""
-    if len(zones) < 2:
-        return zones[0] if zones else None
-    with_values = [zone for zone in zones if zone.min is not None]
-    unbounded = any(zone.max is None for zone in with_values)
-    lows = [zone.min for zone in with_values if zone.min is not None]
-    highs = [zone.max for zone in with_values if zone.max is not None]
-    return ZoneMap(
-        min(lows, default=None),
-        None if unbounded else max(highs, default=None),
-        sum(zone.null_count for zone in zones),
-        sum(zone.row_count for zone in zones),
-        exact=all(zone.exact for zone in zones),
-        has_nan=any(zone.has_nan for zone in zones),
-    )

@@ -61,7 +61,7 @@ def test_no_error_is_lost() -> None:
 
 def test_a_chunk_is_counted_when_its_outcome_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[float] = []
-    decide = chunk._by_zone_maps
+    decide = chunk.verdicts
     with nyala.open(tmp_path) as db:
 
         def look() -> None:
@@ -74,7 +74,7 @@ def test_a_chunk_is_counted_when_its_outcome_is_known(tmp_path: Path, monkeypatc
         table = db.create_table("t", SCHEMA, primary_key=["id"])
         table.insert([{"id": number, "v": number} for number in range(1000)])
         table.maintain("flush")
-        monkeypatch.setattr(chunk, "_by_zone_maps", watched)
+        monkeypatch.setattr(chunk, "verdicts", watched)
         look()
         assert table.scan(where="v > 5000").to_arrow().num_rows == 0
         assert len(seen) > 1

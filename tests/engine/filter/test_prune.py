@@ -7,13 +7,13 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nyala.engine.cfile.zone_map import ZoneMap, zone_map_of
+from nyala.engine.cfile.zone_map import PageZones, ZoneMap, zone_map_of
 from nyala.engine.filter.bind import bind
 from nyala.engine.filter.evaluate import select
-from nyala.engine.filter.prune import key_range, may_match
+from nyala.engine.filter.prune import key_range, may_match, pages_may_match
 from nyala.engine.filter.sql import parse_sql
 from nyala.engine.vectors.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
 from nyala.engine.vectors.physical import physical_of
@@ -58,6 +58,17 @@ def test_no_leaf_prunes_a_match(leaf):
     for vectors, zones, row_count in PAGES[:: len(PAGES) // 200]:
         if not may_match(bound, zones.get, row_count):
             assert not select(bound, {column_id: vectors[column_id]}, row_count).any()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(predicates(), model.leaves()))
+def test_all_pages_at_once_are_told_as_one_by_one(predicate):
+    bound = bind(predicate, SCHEMA)
+    assume(bound.column_ids)
+    chosen = PAGES[:: len(PAGES) // 200]
+    zones = {number: PageZones([page[1][number] for page in chosen], PHYSICAL[number]) for number in bound.column_ids}
+    expected = [may_match(bound, page_zones.get, row_count) for _, page_zones, row_count in chosen]
+    assert pages_may_match(bound, zones).tolist() == expected
 
 
 NAN = float("nan")
@@ -115,6 +126,7 @@ def test_what_a_page_may_hold(text, cells, expected):
     arrays = {**model.ARROW, column.name: pa.array(cells, column.logical.arrow)}
     zone = zone_map_of(model.vectors_of(arrays)[column_id], PHYSICAL[column_id])
     assert may_match(bound, {column_id: zone}.get, len(cells)) is expected
+    assert pages_may_match(bound, {column_id: PageZones([zone], PHYSICAL[column_id])}).tolist() == [expected]
 
 
 def test_where_nothing_is_known_a_page_may_match():
