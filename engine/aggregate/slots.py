@@ -90,7 +90,10 @@ class StateSlots:
         without NULL; the plan `has_slots`.
 
         Raises NoSlotsError if the groups are many."""
-        self._plan, self._keys = plan, keys
+        self._plan, self.keys, self.without_null = plan, keys, without_null
+        self.row_count = 0
+        """How many rows were folded."""
+        self._saved: list[list[np.ndarray]] = []
         self.group_count = 1
         for key in keys:
             self.group_count *= key.count + key.has_null
@@ -103,8 +106,8 @@ class StateSlots:
             if counted not in self._slots:
                 self._slots[counted] = _Slot(counted, self.group_count, self.tables, bool(keys))
             self._slots[state] = self._slots[counted]
-        fields = [slot.fields(numbers) for slot in dict.fromkeys(self._slots.values())]
-        self._states = np.array(fields, np.int64)
+        self._distinct = list(dict.fromkeys(self._slots.values()))
+        self._states = np.array([slot.fields(numbers) for slot in self._distinct], np.int64)
         self._key_fields = np.array([key.fields for key in keys], np.int64)
 
     @property
@@ -113,13 +116,23 @@ class StateSlots:
         states, keys = self._states, self._key_fields
         return address_of(states), len(states), address_of(keys), len(keys), self.group_count, self.tables
 
+    def save(self) -> None:
+        """Remember the states for `restore`."""
+        self._saved = [[result.copy() for result in slot.results] for slot in self._distinct]
+
+    def restore(self) -> None:
+        """Bring back the states that `save` remembered, after rows could not be folded."""
+        for slot, saved in zip(self._distinct, self._saved, strict=True):
+            for result, before in zip(slot.results, saved, strict=True):
+                result[...] = before
+
     def partial(self) -> pa.Table:
         """Return the partial answer."""
         parts = [part for state in self._plan.states for part in self._slots[state].arrays()]
-        if not self._keys:
+        if not self.keys:
             return pa.Table.from_arrays(parts, names=self._plan.names)
         present = np.flatnonzero(self._slots[ROWS].arrays()[0].to_numpy())
-        groups = Groups(_NO_CODES, self.group_count, tuple(key.coded for key in self._keys), None)
+        groups = Groups(_NO_CODES, self.group_count, tuple(key.coded for key in self.keys), None)
         chosen = [part.take(pa.array(present)) for part in parts]
         return pa.Table.from_arrays([*groups.keys(present), *chosen], names=self._plan.names)
 
@@ -138,19 +151,20 @@ class _Slot:
         self.state = state
         self.fold, results = _memory(state, has_groups)
         shape = (tables, group_count) if self.fold in _IN_TABLES else (1, group_count)
-        self._results = [np.full(shape, start, dtype) for start, dtype in results]
+        self.results = [np.full(shape, start, dtype) for start, dtype in results]
+        """What the kernel adds to."""
 
     def fields(self, numbers: Mapping[int, int]) -> tuple[int, ...]:
         """The state as the kernel takes it."""
         column = self.state.column
-        places = [address_of(result) for result in self._results]
+        places = [address_of(result) for result in self.results]
         number = -1 if column is None else numbers[column.id]
         return (self.fold, number, *places, *[0] * (3 - len(places)))
 
     def arrays(self) -> list[pa.Array]:
         """Return the columns of the state."""
         with np.errstate(invalid="ignore"):  # infinities of both signs
-            results = [result.sum(axis=0) if self.fold in _IN_TABLES else result[0] for result in self._results]
+            results = [result.sum(axis=0) if self.fold in _IN_TABLES else result[0] for result in self.results]
         if self.fold == kernels.ADD_WORDS:
             return halves_of(results[0])
         if self.state.kind is not StateKind.BOUNDS:

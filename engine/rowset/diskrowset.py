@@ -9,7 +9,7 @@ import numpy as np
 
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
-from ..aggregate.plan import AggregatePlan
+from ..aggregate.slot_pool import SlotPool
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
@@ -37,7 +37,7 @@ from .liveness import LiveRows
 from .morsel import read_morsel
 from .morsel_column import ColumnBase
 from .morsel_filter import Chosen, choose_rows
-from .morsel_groups import Folded, fold_rows
+from .morsel_groups import fold_rows
 from .page_rows import PageRows
 from .row_columns import RowColumns
 from .rowset import RowSet
@@ -256,19 +256,21 @@ class DiskRowSet(RowSet):
 
     def fold(
         self,
-        plan: AggregatePlan,
+        pool: SlotPool,
         where: BoundFilter | None,
         columns: Sequence[ColumnSchema],
         first: int,
         last: int,
         snapshot: int,
         among: np.ndarray | None,
-    ) -> Folded | None:
+    ) -> int | None:
         def zones_of(column_id: int) -> list[ZoneMap]:
             return self.zone_maps(column_id, first, last)
 
-        bases = self._bases({column.id: column for column in (*plan.columns, *columns)}.values(), first, last, snapshot)
-        return fold_rows(plan, where, bases, zones_of, first, last, among)
+        bases = self._bases(
+            {column.id: column for column in (*pool.plan.columns, *columns)}.values(), first, last, snapshot
+        )
+        return fold_rows(pool, where, bases, zones_of, first, last, among)
 
     def _bases(self, columns: Iterable[ColumnSchema], first: int, last: int, snapshot: int) -> list[ColumnBase]:
         """Return columns with their bases and what brings these to a snapshot."""

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
-from ..aggregate.plan import AggregatePlan
-from ..aggregate.slots import Key, NoSlotsError, StateSlots, has_slots
+from ..aggregate.slot_pool import SlotPool
+from ..aggregate.slots import Key, NoSlotsError, has_slots
 from ..cfile.zone_map import ZoneMap
 from ..filter.bound import BoundFilter
 from ..filter.steps import NoStepsError, Steps, has_steps
@@ -25,47 +23,38 @@ _SPAN_MAX = 4096
 """The most integers, from the least to the greatest, that are numbers of groups without a search."""
 
 
-class Folded(NamedTuple):
-    """The partial answer of some rows, None of none, and how many they are."""
-
-    partial: pa.Table | None
-    row_count: int
-
-
 _SCRATCH = Scratch(kernels.SCRATCH_BYTES)
 
 
 def fold_rows(
-    plan: AggregatePlan,
+    pool: SlotPool,
     where: BoundFilter | None,
     columns: Sequence[ColumnBase],
     zones_of: Callable[[int], Sequence[ZoneMap]],
     first: int,
     last: int,
     among: np.ndarray | None,
-) -> Folded | None:
-    """Fold the rows [first, last), at least one, that match a filter and are True in ``among`` (None: all); return None
-    if they have to be folded the general way.
+) -> int | None:
+    """Fold the rows [first, last), at least one, that match a filter and are True in ``among`` (None: all) into slots
+    of a pool; return how many they are, or None if they have to be folded the general way.
 
     ``columns`` are those of the plan, then what else the filter reads; ``zones_of`` gives the zone maps of the pages
     that hold a column's base.
     """
+    plan = pool.plan
     if len(columns) > COLUMNS_MAX or not has_slots(plan) or not (where is None or has_steps(where)):
         return None
     numbers = {column.id: number for number, (column, _, _) in enumerate(columns)}
     try:
         planned = [MorselColumn(base, first, last, in_windows=True) for base in columns]
         keys = [_key(column, numbers[column.id], planned[numbers[column.id]], zones_of) for column in plan.group_by]
-        slots = StateSlots(
-            plan,
-            keys,
-            numbers,
-            {column.id for column, one in zip(plan.columns, planned, strict=False) if one.valid is None},
-        )
         steps = where and Steps(where, numbers, lambda column_id: planned[numbers[column_id]].dictionary, last - first)
+        without_null = {column.id for column, one in zip(plan.columns, planned, strict=False) if one.valid is None}
+        slots = pool.take(keys, numbers, without_null)
     except (CannotReadError, NoSlotsError, NoStepsError):
         return None
     tables = MorselTables(planned)
+    slots.save()
     found = kernels.fold_morsel(
         *(steps.addresses if steps else (0, 0)),
         *slots.addresses,
@@ -77,8 +66,11 @@ def fold_rows(
         _SCRATCH.address,
     )
     if found < 0:
-        return None
-    return Folded(slots.partial() if found else None, int(found))
+        slots.restore()
+    else:
+        slots.row_count += int(found)
+    pool.give(slots)
+    return None if found < 0 else int(found)
 
 
 def _key(column: ColumnSchema, number: int, planned: MorselColumn, zones_of: Callable[[int], Sequence[ZoneMap]]) -> Key:

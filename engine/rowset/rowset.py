@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from ...schemas.column import ColumnSchema
-from ..aggregate.plan import AggregatePlan
+from ..aggregate.slot_pool import SlotPool
 from ..cfile.zone_map import ZoneMap
 from ..delta import LIVE
 from ..delta.history import History, Moments, moments_of, within
@@ -28,7 +28,6 @@ from ..vectors.vector import FixedVector, Vector, zeros
 from .cell_table import CellTable
 from .liveness import LiveRows
 from .morsel_filter import Chosen
-from .morsel_groups import Folded
 from .row_columns import RowColumns
 
 _GATHER_BELOW = 1 / 8
@@ -152,17 +151,18 @@ class RowSet(ABC):
 
     def fold(
         self,
-        plan: AggregatePlan,
+        pool: SlotPool,
         where: BoundFilter | None,
         columns: Sequence[ColumnSchema],
         first: int,
         last: int,
         snapshot: int,
         among: np.ndarray | None,
-    ) -> Folded | None:
-        """Return the partial answer of the rows [first, last), at least one, that match a filter (None: all) of
-        ``columns`` and are True in ``among`` (None: all); None if only `read` and `gather` tell."""
-        del plan, where, columns, first, last, snapshot, among
+    ) -> int | None:
+        """Fold the rows [first, last), at least one, that match a filter (None: all) of ``columns`` and are True in
+        ``among`` (None: all) into slots of a pool; return how many they are, or None if only `read` and `gather` tell.
+        """
+        del pool, where, columns, first, last, snapshot, among
 
     def gather(self, column: ColumnSchema, rows: np.ndarray, snapshot: int) -> Vector:
         """Return the cells of ``rows`` (ascending, distinct) as ``snapshot`` sees them."""

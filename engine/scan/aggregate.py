@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from ..aggregate.partial import aggregate_rows, partial_of
 from ..aggregate.plan import AggregatePlan
+from ..aggregate.slot_pool import SlotPool
 from ..aggregate.states import State, StateKind
 from ..cfile.zone_map import ZoneMap
 from ..codecs.codec import BLOCK_ROWS
 from ..filter.bound import BoundFilter
 from ..filter.steps import has_steps
-from ..rowset.morsel_groups import Folded
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import INT128_DTYPE, PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
@@ -40,38 +40,41 @@ class Tally:
         return self.left * BLOCK_ROWS < self.rows
 
 
-def aggregate_chunk(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, tally: Tally) -> pa.Table | None:
-    """Return the partial answer of a chunk; None if no row is selected."""
+def aggregate_chunk(chunk: Chunk, request: ScanRequest, pool: SlotPool, tally: Tally) -> pa.Table | None:
+    """Return the partial answer of a chunk; None if no row is selected, or those are in the pool."""
     where = None if chunk.all_match else request.where
     at_once = chunk.rows is None and not chunk.touched_only
     if where:
         at_once = at_once and has_steps(where) and not tally.are_few
-    folded = _folded_at_once(chunk, request, plan, where) if at_once else None
-    if folded:
+    folded = _folded_at_once(chunk, request, pool, where) if at_once else None
+    if folded is not None:
         if where:
-            tally.add(chunk.last - chunk.first, folded.row_count)
-        return folded.partial
-    found = [_of_piece(piece, request, plan, tally, may_fold=not at_once) for piece in pieces(chunk, request)]
+            tally.add(chunk.last - chunk.first, folded)
+        return None
+    found = [_of_piece(piece, request, pool, tally, may_fold=not at_once) for piece in pieces(chunk, request)]
     partials = [partial for partial in found if partial is not None]
     return pa.concat_tables(partials) if partials else None
 
 
-def _folded_at_once(
-    chunk: Chunk, request: ScanRequest, plan: AggregatePlan, where: BoundFilter | None
-) -> Folded | None:
-    """Filter and fold a chunk in one pass, which reads all columns; None if that is not possible."""
+def _folded_at_once(chunk: Chunk, request: ScanRequest, pool: SlotPool, where: BoundFilter | None) -> int | None:
+    """Filter and fold a chunk in one pass, which reads all columns; return how many rows were left, None if that is not
+    possible."""
     rows = chunk.first, chunk.last, request.snapshot
     alive = chunk.rowset.live_in(*rows)
-    return chunk.rowset.fold(plan, where, request.filter_columns if where else (), *rows, alive)
+    return chunk.rowset.fold(pool, where, request.filter_columns if where else (), *rows, alive)
 
 
-def _of_piece(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, tally: Tally, may_fold: bool) -> pa.Table | None:
-    """Return the partial answer of a chunk that is no longer than vectors should be; None if no row is selected."""
+def _of_piece(chunk: Chunk, request: ScanRequest, pool: SlotPool, tally: Tally, may_fold: bool) -> pa.Table | None:
+    """Return the partial answer of a chunk that is no longer than vectors should be; None if no row is selected, or
+    those are in the pool."""
+    plan = pool.plan
     selection = select_rows(chunk, request)
     if selection and not selection.rest:
         tally.add(chunk.last - chunk.first, selection.count)
-        if may_fold and (partial := _folded(chunk, request, plan, selection)) is not None:
-            return partial
+        if may_fold and not plan.columns:
+            return partial_of(plan, {state: [_count(selection.count)] for state in plan.states})
+        if may_fold and _folded(chunk, request, pool, selection):
+            return None
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells, selection)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
@@ -81,14 +84,12 @@ def _of_piece(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, tally: Ta
     return aggregate_rows(plan, lambda column_id: cells.at(column_id, rows), row_count)
 
 
-def _folded(chunk: Chunk, request: ScanRequest, plan: AggregatePlan, selection: Selection) -> pa.Table | None:
-    """Return the partial answer of selected rows without decoding them into vectors; None if that needs vectors."""
-    if not plan.columns:
-        return partial_of(plan, {state: [_count(selection.count)] for state in plan.states})
+def _folded(chunk: Chunk, request: ScanRequest, pool: SlotPool, selection: Selection) -> bool:
+    """Fold selected rows without decoding them into vectors; return False if that needs vectors."""
     if selection.count * BLOCK_ROWS < chunk.last - chunk.first:
-        return None
-    folded = chunk.rowset.fold(plan, None, (), chunk.first, chunk.last, request.snapshot, selection.mask)
-    return folded.partial if folded else None
+        return False
+    rows = chunk.first, chunk.last, request.snapshot
+    return chunk.rowset.fold(pool, None, (), *rows, selection.mask) is not None
 
 
 def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:

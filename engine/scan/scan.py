@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...schemas.errors import UnavailableError
 from ...schemas.request import check
 from ..aggregate.plan import AggregatePlan
+from ..aggregate.slot_pool import SlotPool
 from ..tablet.version import Version
 from .aggregate import Tally, aggregate_chunk, known_partial
 from .chunk import Chunk, ScanRequest, chunks, in_runs
@@ -45,8 +46,10 @@ def aggregate(
                 yield known
             else:
                 unknown.append(chunk)
-    work = partial(aggregate_chunk, request=request, plan=plan, tally=Tally())
+    slots = SlotPool(plan)
+    work = partial(aggregate_chunk, request=request, pool=slots, tally=Tally())
     yield from read_ahead(in_runs(unknown, request, max(ahead // 2, 1)), work, pool, ahead)
+    yield from slots.partials()
 
 
 def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
