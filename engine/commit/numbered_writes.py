@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -133,9 +134,8 @@ class NumberedWrites:
         self._begun: set[Number] = set()
         self._changed = threading.Condition()
 
-    @contextmanager
-    def begin(self, number: Number) -> Iterator[Answered | Ticket]:
-        """Yield the earlier write, or a ticket to make it in the body.
+    def begin(self, number: Number) -> Answered | Ticket:
+        """Return the earlier write, or a ticket to make it: ``with`` the ticket.
 
         If two clients send the same write at once, the second waits until the first is in the log or has failed.
 
@@ -143,17 +143,18 @@ class NumberedWrites:
             InvalidArgumentError: the number is older than the kept answers.
         """
         with self._changed:
-            self._changed.wait_for(lambda: number not in self._begun)
-            known = self._find(number)
-            if known is None:
-                self._begun.add(number)
-        try:
-            yield known or Ticket(self, number)
-        finally:
-            if known is None:
-                with self._changed:
-                    self._begun.discard(number)
-                    self._changed.notify_all()
+            while number in self._begun:
+                self._changed.wait()
+            if known := self._find(number):
+                return known
+            self._begun.add(number)
+        return Ticket(self, number)
+
+    def end(self, number: Number) -> None:
+        """Let others make a write, or find it made."""
+        with self._changed:
+            self._begun.discard(number)
+            self._changed.notify_all()
 
     def keep(self, number: Number, answered: Answered) -> None:
         """Remember an answer. The caller holds the lock under which it was logged."""
@@ -296,10 +297,16 @@ class Ticket:
     writers: NumberedWrites
     number: Number
 
+    def __enter__(self) -> Ticket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.writers.end(self.number)
+
     def note(self, answer: WriteResult) -> Note:
         """Return the note with the answer, for the log record."""
         body = b'{"writer":%s,"seq":%d,"answer":%s}' % (
-            json.dumps(self.number.writer).encode(),
+            _quoted(self.number.writer),
             self.number.seq,
             _body(answer),
         )
@@ -308,6 +315,11 @@ class Ticket:
     def keep(self, answer: WriteResult, lsn: int, timestamp: int) -> None:
         """Remember the answer, under the lock under which it was logged."""
         self.writers.keep(self.number, Answered(lsn, timestamp, _body(answer)))
+
+
+@lru_cache(WRITERS_KEPT)
+def _quoted(name: str) -> bytes:
+    return json.dumps(name).encode()
 
 
 def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:

@@ -96,8 +96,9 @@ class Statements:
         durability = statement.durability or self._options.durability
         if statement.writer is None or statement.seq is None:
             return self._execute(table, statement, durability, None)
-        with self._writers.begin(number_of(table.table_id, statement.writer, statement.seq)) as found:
-            if isinstance(found, Ticket):
+        found = self._writers.begin(number_of(table.table_id, statement.writer, statement.seq))
+        if isinstance(found, Ticket):
+            with found:
                 return self._execute(table, statement, durability, found)
         self._log.acknowledge(Commit(found.timestamp, found.lsn), durability)
         return found.result(durability)

@@ -111,7 +111,7 @@ def _decided(row: RowWrite, durability: Durability) -> _Decided | None:
     change, _, sources, values = written
     stored = [cells[i] if i >= 0 else default for i, default in sources]
     record = change.pack(tablet.tablet_id, stored)
-    said = None if ticket is None else applied(0, durability)
+    said = None if ticket is None else _APPLIED[durability]
     if ticket and said:
         record = b"".join([*pack_record([], [ticket.note(said)]), record])
     return _Decided(row, change.kind, place, stored, values, record, said)
@@ -130,3 +130,7 @@ def _fits(tablet: Tablet, place: RowPlace, plan: RowPlan) -> bool:
 def applied(timestamp: int, durability: Durability, rows: int = 1) -> WriteResult:
     """Return the answer to rows that were all written."""
     return WriteResult(timestamp=timestamp, rows=rows, applied=rows, durability=durability)
+
+
+_APPLIED = {durability: applied(0, durability) for durability in Durability}
+"""By durability: what the log keeps of the answers."""

@@ -105,8 +105,9 @@ class Writes:
         """Return what ``begin`` begins, or the earlier write if there is one with this number."""
         if command.writer is None or seq is None:
             return begin(None)
-        with self._writers.begin(number_of(table.table_id, command.writer, seq)) as found:
-            if isinstance(found, Ticket):
+        found = self._writers.begin(number_of(table.table_id, command.writer, seq))
+        if isinstance(found, Ticket):
+            with found:
                 return begin(found)
         found.check(rows)
         return RepeatedWrite(found, self._log, command.durability or self._options.durability)

@@ -52,9 +52,9 @@ def test_the_answer_to_a_write() -> None:
     writers = NumberedWrites()
     (note,) = unpack_notes(memoryview(padded(ANSWER_NOTE)), 3)
     writers.restore(note, 3, 4096)
-    with writers.begin(Number(7, "load \u00e9", 5)) as found:
-        assert isinstance(found, Answered)
-        assert found.result(Durability.FSYNC) == ANSWER.model_copy(update={"timestamp": 4096})
+    found = writers.begin(Number(7, "load \u00e9", 5))
+    assert isinstance(found, Answered)
+    assert found.result(Durability.FSYNC) == ANSWER.model_copy(update={"timestamp": 4096})
 
 
 def test_answers_logged_again() -> None:
@@ -66,8 +66,8 @@ def test_answers_logged_again() -> None:
     again = NumberedWrites()
     (note,) = unpack_notes(memoryview(padded(WRITERS_NOTE)), 12)
     again.restore(note, 12, 8192)
-    with again.begin(Number(7, "w", 4)) as found:
-        assert isinstance(found, Answered) and (found.lsn, found.timestamp) == (9, 4096)
+    found = again.begin(Number(7, "w", 4))
+    assert isinstance(found, Answered) and (found.lsn, found.timestamp) == (9, 4096)
 
 
 def test_changes_and_notes_stand_side_by_side() -> None:

@@ -144,14 +144,14 @@ class Imports:
         """
         import_id = asked.import_id
         number = number_of(_table_of(import_id), f"import:{import_id}", 0)
-        with self._writers.begin(number) as found:
-            if not isinstance(found, Ticket):
-                return RepeatedWrite(found, self._importer.log, Durability.FSYNC).result()
-            with self._open.used(import_id) as begun:
-                first = begun.first_file_id
-                check_names(asked.files, first, first + IMPORT_FILES_MAX)
-                staging = Staging(self._storage.fs, self._storage.directory(import_id))
-                commit = self._importer.commit(begun.table, begun.version, staging, asked.files, asked.mode, found)
+        found = self._writers.begin(number)
+        if not isinstance(found, Ticket):
+            return RepeatedWrite(found, self._importer.log, Durability.FSYNC).result()
+        with found, self._open.used(import_id) as begun:
+            first = begun.first_file_id
+            check_names(asked.files, first, first + IMPORT_FILES_MAX)
+            staging = Staging(self._storage.fs, self._storage.directory(import_id))
+            commit = self._importer.commit(begun.table, begun.version, staging, asked.files, asked.mode, found)
         self._importer.log.acknowledge(commit, Durability.FSYNC)
         self._open.end(import_id)
         self._notify()
