@@ -1,14 +1,19 @@
-"""Writes of a few rows given as dicts, by the shortest way that the store has."""
+"""Writes of a few rows given as dicts or as Arrow, by the shortest way that the store has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from ...schemas.column import ColumnSchema
 from ...schemas.service import UNDECIDED, RowsWriter, RowWriter, StoreService
 from ...schemas.write import WriteCommand, WriteResult
-from ..convert.few_rows import few_rows
+from ..convert.few_rows import few_as_they_are, few_rows
+
+_LISTS = frozenset({list, tuple})
+_DICTS = {dict}
 
 
 class FewRowsWriter:
@@ -20,10 +25,11 @@ class FewRowsWriter:
         self._some = store if isinstance(store, RowsWriter) else None
 
     def write(self, command: WriteCommand, data: Any, columns: Sequence[ColumnSchema]) -> WriteResult | None:
-        """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``; else return
-        None."""
-        if type(data) not in (list, tuple) or not data or not all(type(row) is dict for row in data):
-            return None
+        """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``, or few rows of
+        Arrow with exactly their types; else return None."""
+        if type(data) not in _LISTS or set(map(type, data)) != _DICTS:
+            batch = few_as_they_are(data, columns) if isinstance(data, pa.Table | pa.RecordBatch) else None
+            return None if batch is None else self._store.write(command, batch)
         result = UNDECIDED
         if len(data) == 1:
             result = UNDECIDED if self._one is None else self._one.write_row(command, data[0])

@@ -1,4 +1,4 @@
-"""A few rows as dicts, as a record batch of a table's types: for writes of single rows, which come often.
+"""A few rows, as a record batch of a table's types: for small writes, which come often.
 
 It takes only what needs no judgement: Python values of exactly the type of their column. For all else there is
 `data.WriteData`, which gives the same rows, and the errors.
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 
-ROWS_MAX = 32
+ROWS_MAX = 64
 _BYTES_MAX = 1 << 20
 _LAYOUTS_MAX = 256
 _TABLES_MAX = 64
@@ -41,12 +41,26 @@ class _Cells(NamedTuple):
 
 def few_rows(data: Any, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | None:
     """Return ``data`` as one batch of a table's columns, if it is a list of few dicts with simple values; else None."""
+    return _known(columns).batch(data)
+
+
+def few_as_they_are(data: pa.Table | pa.RecordBatch, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | None:
+    """Return few rows in one piece, with exactly the types of a table's columns, as a batch; else None."""
+    if not 0 < data.num_rows <= ROWS_MAX or not _known(columns).has_types_of(data.schema):
+        return None
+    if isinstance(data, pa.RecordBatch):
+        return data
+    batches = data.to_batches()
+    return batches[0] if len(batches) == 1 else None
+
+
+def _known(columns: Sequence[ColumnSchema]) -> FewRows:
     known = _KNOWN.get(id(columns))
     if known is None:
         if len(_KNOWN) >= _TABLES_MAX:
             _KNOWN.clear()
         known = _KNOWN[id(columns)] = FewRows(columns)
-    return known.batch(data)
+    return known
 
 
 class FewRows:
@@ -56,6 +70,20 @@ class FewRows:
         self._columns = columns
         self._by_name = {column.name: column for column in columns}
         self._layouts: dict[tuple[Any, ...], tuple[list[_Cells], pa.Schema]] = {}
+        self._schema: pa.Schema | None = None
+        """The last schema of data that had the table's types."""
+
+    def has_types_of(self, schema: pa.Schema) -> bool:
+        """Whether data with this schema has different columns of the table, each of exactly its type."""
+        if self._schema is not None and schema.equals(self._schema, check_metadata=True):
+            return True
+        types = dict(zip(schema.names, schema.types, strict=True))
+        if len(types) < len(schema) or not types.keys() <= self._by_name.keys():
+            return False
+        if any(self._by_name[name].logical.arrow != kind for name, kind in types.items()):
+            return False
+        self._schema = schema
+        return True
 
     def batch(self, data: Any) -> pa.RecordBatch | None:
         """See ``few_rows``."""

@@ -41,7 +41,7 @@ def encode(columns: Mapping[int, Vector], row_count: int) -> BytesVector:
 
     Raises OverflowError when they take 2 GiB or more, ValueError for an id outside [0, 2**32).
     """
-    if any(not 0 <= column_id <= COLUMN_ID_MAX for column_id in columns):
+    if columns and not (min(columns) >= 0 and max(columns) <= COLUMN_ID_MAX):
         raise ValueError(f"column ids must be in [0, {COLUMN_ID_MAX}]")
     assert all(len(vector) == row_count for vector in columns.values()), "a cell of each column for each row"
     kept: list[np.ndarray] = []

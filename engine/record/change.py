@@ -80,7 +80,7 @@ _HEADER = struct.Struct("<IBBxxQ")
 """tablet id (of a note: table id), kind, form of a change, number of bytes that follow"""
 _ARROW, _ROWS = 0, 1
 """Forms in the log: never reuse or renumber."""
-ROW_FORM_MAX = 32
+ROW_FORM_MAX = 64
 """Changes of more rows are logged as Arrow streams, which then take about the same space and less work."""
 _NOTE_KINDS = frozenset(NoteKind)
 _JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}

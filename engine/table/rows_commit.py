@@ -12,6 +12,7 @@ from ...schemas.write import Durability
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_change, pack_record
+from ..tablet.point_batch import places_of_keys
 from ..tablet.tablet import Tablet
 from ..vectors.raw_cell import one_cell
 from ..vectors.vector import Vector
@@ -86,7 +87,8 @@ def _changes(plan: RowPlan, part: RowsOfTablet) -> list[_RowsChange] | None:
     """Decide what becomes of the rows of a tablet; None if only the general way can tell, or refuses one."""
     if not is_plain(part.tablet):
         return None
-    locations, alive = part.tablet.find(part.keys, part.hashes)
+    tablet, keys, hashes = part.tablet, part.keys, part.hashes
+    locations, alive = places_of_keys(tablet, keys, hashes, plan.key_columns) or tablet.find(keys, hashes)
     absent = len(alive) - int(np.count_nonzero(alive))
     changes: list[_RowsChange] = []
     for written, count, chosen in ((plan.if_absent, absent, ~alive), (plan.if_alive, len(alive) - absent, alive)):

@@ -30,6 +30,7 @@ from .table_version import TableVersion, grouped
 ROWS_MAX = ROW_FORM_MAX
 _BYTES_MAX = 64 << 10
 """Of all rows of a write; larger ones gain nothing."""
+_TEXT = {str}
 
 
 class RowsOfTablet(NamedTuple):
@@ -67,9 +68,9 @@ class _ColumnMaker:
 
     def of_values(self, values: Sequence[Any]) -> Vector | None:
         """Return Python values as a vector; None if only the general way can judge one."""
-        cells, valid = values, None
-        if set(map(type, values)) != self._plain:
-            cells = list(map(self._convert, values))
+        cells, valid, types = values, None, set(map(type, values))
+        if types != self._plain:
+            cells = self._encoded(values) if self._kind.is_text and types == _TEXT else list(map(self._convert, values))
             if None in cells:
                 if not self._nullable or cells.count(None) > sum(value is None for value in values):
                     return None
@@ -80,6 +81,14 @@ class _ColumnMaker:
             return vector_of_cells(cells, self._physical, valid)
         except OverflowError:
             return None
+
+    def _encoded(self, values: Sequence[str]) -> Sequence[bytes | None]:
+        """Return text as raw cells; one None if some is too long, or is not UTF-8."""
+        try:
+            cells = [value.encode() for value in values]
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return [None]
+        return cells if max(map(len, values)) <= (self._kind.length or _BYTES_MAX) else [None]
 
     def of_array(self, array: pa.Array) -> Vector | None:
         """Return validated cells of the column's type as a vector; None if only the general way can judge one."""
@@ -105,7 +114,7 @@ class RowsPlan:
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Vector] | None:
         """Return the columns of rows given as Python values by column; None if only the general way can judge them."""
         makers = self._makers
-        if any(len(row) != len(makers) for row in rows):
+        if set(map(len, rows)) != {len(makers)}:
             return None
         try:
             found = list(map(self._cells, rows))

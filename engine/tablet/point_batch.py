@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ...schemas.errors import StoreError
 from ..codecs.codec import CorruptPageError
 from ..rowset.cell_table import CellTable
 from ..rowset.fill import fill
@@ -20,6 +21,7 @@ from .tablet import Tablet
 
 KEYS_MAX = 16_384
 """More keys at once are read generally: whole pages are decoded then."""
+_NEWEST = (1 << 63) - 1
 
 
 def rows_of_keys(
@@ -44,6 +46,28 @@ def rows_of_keys(
     except CorruptPageError:
         return None
     return None if table.has_other_keys(keys) else (table, table.live_rows())
+
+
+def places_of_keys(
+    tablet: Tablet, keys: KeyVector, hashes: np.ndarray, columns: RowColumns
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return what ``Tablet.find`` does, given the key ``columns``; None if only that can tell. Under the write lock."""
+    locations = tablet.key_lookup.locate_all(tablet.version, hashes)
+    groups = None if locations is None else _by_rowset(tablet, locations)
+    if locations is None or groups is None:
+        return None
+    alive = np.zeros(len(locations), np.bool_)
+    if not groups:
+        return locations, alive
+    table = CellTable(columns, locations)
+    try:
+        for rowset, rows, positions in groups:
+            if min(rowset.read_base(table, rows, positions, _NEWEST), default=table.width) < len(columns.ids):
+                return None
+            alive[positions] = rowset.live.at(rows)
+    except (StoreError, CorruptPageError):
+        return None
+    return None if table.has_other_keys(keys) else (locations, alive)
 
 
 def _by_rowset(tablet: Tablet, locations: np.ndarray) -> list[tuple[RowSet, np.ndarray, np.ndarray]] | None:

@@ -81,9 +81,11 @@ class GrowableColumn:
             assert isinstance(vector, FixedVector), "a fixed column takes fixed vectors"
             self._cells = _grown(self._cells, self._row_count, last)
             self._cells[self._row_count : last] = vector.values
-        self._append_valid(vector.valid, last)
+        if vector.valid is not None or self._valid is not None:
+            self._append_valid(vector.valid, last)
         self._row_count = last
-        self._note_filled()
+        if max(self._cells.nbytes, self._offsets.nbytes) >= _LARGE_BYTES:  # smaller memory is not reserved
+            self._note_filled()
 
     def append_cell(self, cell: RawCell) -> None:
         """Append one raw cell (`raw_cell`). Else as ``append``."""

@@ -11,6 +11,7 @@ import datetime as dt
 import decimal
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from struct import Struct
 from typing import Any
 
@@ -62,8 +63,7 @@ def vector_of_cells(cells: Sequence[Any], physical: PhysicalType, valid: np.ndar
     Raises OverflowError for an integer that the type does not hold.
     """
     if physical is PhysicalType.BYTES:
-        offsets = np.zeros(len(cells) + 1, np.int32)
-        np.cumsum(list(map(len, cells)), out=offsets[1:])
+        offsets = np.array([0, *accumulate(map(len, cells))], np.int32)
         return BytesVector(offsets, np.frombuffer(b"".join(cells) or b"\0", np.uint8), valid)
     if physical is PhysicalType.INT128:
         cells = [(cell & (1 << 64) - 1, cell >> 64) for cell in cells]

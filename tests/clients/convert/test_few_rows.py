@@ -11,7 +11,7 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.convert.few_rows import ROWS_MAX, FewRows
+from nyala.clients.convert.few_rows import ROWS_MAX, FewRows, few_as_they_are
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 
 SCHEMA = pa.schema(
@@ -75,9 +75,30 @@ def test_both_ways_agree(table: Table, name: str, monkeypatch: pytest.MonkeyPatc
 def test_what_is_left_to_the_long_way(table: Table) -> None:
     few = FewRows(table._description.columns)
     row = {"k": 1, "must": 1}
-    assert few.batch([row, {**row, "k": 2}]) is not None
-    left = ([], [row] * (ROWS_MAX + 1), (row,), {"k": [1]}, [row, {"k": 2}], [{}], [{"k": True}], [{1: 2}], [row, None])
+    assert few.batch([row, {**row, "k": 2}]) == few.batch(({**row}, {**row, "k": 2}))
+    left = ([], [row] * (ROWS_MAX + 1), {"k": [1]}, [row, {"k": 2}], [{}], [{"k": True}], [{1: 2}], [row, None])
     assert [few.batch(data) for data in left] == [None] * len(left)
+
+
+def test_arrow_goes_as_it_is_where_its_types_are_the_table_s(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitting = pa.table({"k": [1, 2], "must": pa.array([1, None], pa.int16()), "v": ["abc", "long text"]})
+    data = [
+        fitting,
+        fitting.to_batches()[0].slice(1),
+        pa.concat_tables([fitting.slice(0, 1), fitting.slice(1)]),
+        fitting.append_column("k", pa.array([1, 2])),
+        fitting.append_column("nowhere", pa.array([1, 2])),
+        fitting.drop_columns(["k"]),
+        fitting.set_column(1, "must", pa.array([1, 2])),
+        fitting.cast(pa.schema([("k", pa.int64()), ("must", pa.int16()), ("v", pa.large_string())])),
+    ]
+    columns = table._description.columns
+    short = [few_as_they_are(each, columns) is not None for each in data]
+    assert short == [True, True, False, False, False, True, False, False]
+    assert few_as_they_are(pa.concat_tables([fitting] * 40).combine_chunks(), columns) is None
+    found = [outcome(table, each) for each in data]
+    monkeypatch.setattr(FewRows, "has_types_of", lambda few, schema: False)
+    assert found == [outcome(table, each) for each in data]
 
 
 def test_the_columns_of_a_batch_follow_an_alteration(table: Table) -> None:

@@ -108,7 +108,7 @@ class Way:
             durability = "os" if form == "os" else None
             writer = "w" if form == "numbered" else None
             command = WriteCommand(table=TABLE, op=Operation(op), durability=durability, writer=writer)  # pyright: ignore
-            if form == "numbered":
+            if form == "numbered" and batch.num_rows == 1:
                 result = self.store.write_row(command, next(iter(python_rows(batch))), number)
                 if result is not UNDECIDED:
                     return result
