@@ -16,7 +16,6 @@ from ..schemas.description import Health, TableDescription, TableStats, TabletMa
 from ..schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ..schemas.moving import MoveProgress
 from ..schemas.placement import Placement
-from ..schemas.service import MaintenanceKind
 from ..schemas.table import TableDefinition
 from ..schemas.write import WriteCommand, WriteResult
 from .catalog.grants import Grants
@@ -30,7 +29,7 @@ from .fs.store_lock import STORE_LOCK
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
-from .maintenance.op import MaintenanceOp
+from .maintenance.op import MaintenanceOp, kind_of
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry, ManifestFile
 from .monitoring.store_metrics import StoreMetrics
@@ -401,18 +400,19 @@ class Store:
     @_verb
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
-        if op not in set(MaintenanceKind):
-            raise InvalidArgumentError(f"unknown maintenance operation {op!r}; known: {', '.join(MaintenanceKind)}")
-        found = self._catalog.table(table)
-        mark, kind = self._snapshots.ancient_history_mark(found), MaintenanceKind(op)
+        kind, found = kind_of(op), self._catalog.table(table)
+        mark = self._snapshots.ancient_history_mark(found)
         work = upkeep.perform_on_all(
             kind, found.tablets, self._environment, mark, lambda tablet: tablet not in found.tablets
         )
-        done = list(work)
+        with self._maintenance.noted(f"{op} table {table}", op, table):
+            done = list(work)
         self._after_flush()
         counts = "rows", "bytes_written", "bytes_freed"
         return {"op": op} | {name: sum(getattr(report, name) for report in done) for name in counts}
 
+    maintenance = _of(lambda store: store._maintenance.state)
+    pause_maintenance = _of(lambda store: store._maintenance.pause)
     now = _of(lambda store: store._snapshots.now)
 
     @_verb
@@ -478,12 +478,13 @@ class Store:
         for part in (self._imports, self._pins, self._compactions, self._mover):
             operations += part.removals()
         self._planned.tidy()
+        parts = self._environment, self.options, self._gate.is_pressed
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             for tablet in table.tablets:
                 if tablet.is_empty:
                     continue
-                work = upkeep.TabletUpkeep(tablet, self._environment, self.options, self._gate.is_pressed, mark)
+                work = upkeep.TabletUpkeep(tablet, *parts, mark, table.name)
                 operations.append(work.index())
                 if table.is_maintained:
                     operations += work.operations(self._after_flush)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from .alter import Alteration
 from .bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
-from .command import DropBody, LastChange, LeaseName, MaintainBody, NowBody, RecallBody, TableName
+from .command import DropBody, LastChange, LeaseName, NowBody, RecallBody, TableName
 from .commits import CommitsBody, commits_of, pages_of
 from .compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
 from .description import (
@@ -24,6 +24,7 @@ from .description import (
 )
 from .direct import PinName, PinnedTable, PinSnapshot
 from .grant_verbs import GrantVerbs
+from .maintenance_verbs import MaintenanceVerbs
 from .metrics import Metrics
 from .moving import (
     HandedOver,
@@ -50,7 +51,7 @@ _READ = "files cannot be read directly"
 _MERGED = "files cannot be merged outside"
 
 
-class Verbs(GrantVerbs, Protocol):
+class Verbs(GrantVerbs, MaintenanceVerbs, Protocol):
     """The verbs of a store. A class that inherits them implements ``perform(verb, *arguments)``, which they call.
 
     Every method may raise ``StoreError``; all may be called from many threads at once.
@@ -206,18 +207,6 @@ class Verbs(GrantVerbs, Protocol):
     )
     def placement(self) -> Placement:
         """Return the placement that this server is part of. NOT_FOUND if it is alone."""
-        return ANSWER
-
-    @verb(
-        "Do one kind of maintenance now: "
-        '{"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"|"compact"}. Answers what '
-        "was done.",
-        MaintainBody,
-        dict,
-        kind=Kind.TASK,
-    )
-    def maintain(self, table: str, op: str) -> dict[str, Any]:
-        """Run one maintenance operation now; see ``MaintenanceKind``. Returns what was done."""
         return ANSWER
 
     @verb(
@@ -472,7 +461,7 @@ class Verbs(GrantVerbs, Protocol):
 
 VERBS: dict[str, Verb] = {
     method.verb.name: method.verb
-    for kind in (Verbs, GrantVerbs)
+    for kind in (Verbs, GrantVerbs, MaintenanceVerbs)
     for method in vars(kind).values()
     if hasattr(method, "verb")
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
@@ -23,6 +23,7 @@ from ...schemas.description import (
 )
 from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
 from ...schemas.grants import Grant, GrantChange
+from ...schemas.maintenance import MaintenanceState, PauseMaintenance
 from ...schemas.metrics import Metrics, joined
 from ...schemas.moving import MoveProgress
 from ...schemas.placement import Placement
@@ -383,6 +384,27 @@ class PlacedStore(Verbs):
         return reading.opened(self.servers, server, ticket)
 
     # The store
+
+    def maintenance(self) -> MaintenanceState:
+        """See StoreService. Of the reachable servers, whose names come first."""
+        found, _ = self.servers.there_now(lambda store: store.maintenance())
+
+        def named(work: Callable[[MaintenanceState], list[Any]]) -> list[Any]:
+            every = [(name, each) for name, state in found.items() for each in work(state)]
+            return [each.model_copy(update={"name": f"{name}: {each.name}"}) for name, each in every]
+
+        return MaintenanceState(
+            is_on=all(state.is_on for state in found.values()),
+            paused={kind: end for state in found.values() for kind, end in state.paused.items()},
+            running=[f"{name}: {each}" for name, state in found.items() for each in state.running],
+            due=sorted(named(lambda state: state.due), key=lambda each: -each.score),
+            due_count=sum(state.due_count for state in found.values()),
+            done=sorted(named(lambda state: state.done), key=lambda each: -each.ended),
+        )
+
+    def pause_maintenance(self, asked: PauseMaintenance) -> None:
+        """See StoreService. On every server."""
+        self.servers.each(lambda store: store.pause_maintenance(asked))
 
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
-from .op import MaintenanceOp
+from ...schemas.maintenance import DoneWork, DueWork, MaintenanceState, PauseMaintenance
+from ...schemas.service import MaintenanceKind
+from ..mvcc.clock import elapsed_seconds
+from .op import URGENT_SCORE, MaintenanceOp, kind_of
 
 log = logging.getLogger("nyala.maintenance")
 
 _POLL_SECONDS = 1.0
 _BACK_OFF_SECONDS = 5.0
 _REST_MICROSECONDS, _REST_MICROSECONDS_MAX = 10_000_000, 3_600_000_000
+_MICROSECONDS = 1_000_000
+_SHOWN = 100
 
 
 class MaintenanceManager:
@@ -46,6 +52,12 @@ class MaintenanceManager:
         self._thread: threading.Thread | None = None
         self.performed: dict[str, int] = {}
         """How often each kind of work was done."""
+        self._paused: dict[str, int] = {}
+        """By the kind of work: the end of its pause."""
+        self._due: tuple[list[DueWork], int] = [], 0
+        """The most worthwhile work as of the last look, and how much there was."""
+        self._running: dict[object, str] = {}
+        self._done: deque[DoneWork] = deque(maxlen=_SHOWN)
 
     def run_once(self) -> str | None:
         """Do the work with the highest score; return its name, or None when no work is due.
@@ -53,21 +65,73 @@ class MaintenanceManager:
         Raises:
             StoreError: the work failed.
         """
-        now = self._now() if self._now else 0
-        scored: list[tuple[float, MaintenanceOp]] = []
-        for operation in self._operations():
-            if self._rests.get(operation.name, (now, 0))[0] <= now:
-                with self._resting(operation):
-                    scored.append((operation.score(), operation))
-        best = max(scored, key=lambda pair: pair[0], default=None)
-        if best is None or best[0] <= 0:
+        best = next((operation for score, operation in self._look() if self._may_run(score, operation)), None)
+        if best is None:
             return None
-        with self._resting(best[1]):
-            best[1].perform()
-        name = best[1].name
+        with self._resting(best), self.noted(best.name, *_about(best)):
+            best.perform()
+        name = best.name
         self._rests.pop(name, None)
         self.performed[name] = self.performed.get(name, 0) + 1
         return name
+
+    def _look(self) -> list[tuple[float, MaintenanceOp]]:
+        """Return the work that is due with its scores, the greatest first."""
+        now = self._microseconds()
+        due: list[tuple[float, MaintenanceOp]] = []
+        for operation in self._operations():
+            if self._rests.get(operation.name, (now, 0))[0] <= now:
+                with self._resting(operation):
+                    if (score := operation.score()) > 0:
+                        due.append((score, operation))
+        due.sort(key=lambda pair: -pair[0])
+        self._due = [_due(*pair) for pair in due[:_SHOWN]], len(due)
+        return due
+
+    def _may_run(self, score: float, operation: MaintenanceOp) -> bool:
+        kind = _about(operation)[0]
+        return kind is None or score >= URGENT_SCORE or self._paused.get(kind, 0) <= self._microseconds()
+
+    def _microseconds(self) -> int:
+        return self._now() if self._now else 0
+
+    @contextmanager
+    def noted(self, name: str, kind: str | None, table: str) -> Iterator[None]:
+        """Tell of work in ``state``, during the body and after it."""
+        began, key, error = elapsed_seconds(), object(), ""
+        self._running[key] = name
+        try:
+            yield
+        except BaseException as raised:
+            error = raised.code if isinstance(raised, StoreError) else "INTERNAL"
+            raise
+        finally:
+            del self._running[key]
+            ended, seconds = self._microseconds() / _MICROSECONDS, elapsed_seconds() - began
+            self._done.appendleft(DoneWork(name=name, op=kind, table=table, ended=ended, seconds=seconds, error=error))
+
+    def state(self) -> MaintenanceState:
+        """See ``StoreService.maintenance``. From any thread."""
+        if self._thread is None:
+            with suppress(StoreError):
+                self._look()
+        due, count = self._due
+        now = self._microseconds()
+        return MaintenanceState(
+            is_on=self._thread is not None,
+            paused={kind: end / _MICROSECONDS for kind, end in self._paused.copy().items() if end > now},
+            running=list(self._running.copy().values()),
+            due=due,
+            due_count=count,
+            done=list(self._done.copy()),
+        )
+
+    def pause(self, asked: PauseMaintenance) -> None:
+        """See ``StoreService.pause_maintenance``."""
+        kinds = list(MaintenanceKind) if asked.op is None else [kind_of(asked.op)]
+        end = self._microseconds() + asked.seconds * _MICROSECONDS
+        self._paused |= {str(kind): end for kind in kinds}
+        self.notify()
 
     @contextmanager
     def _resting(self, operation: MaintenanceOp) -> Iterator[None]:
@@ -82,6 +146,7 @@ class MaintenanceManager:
             raise
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="nyala-maintenance", daemon=True)
         self._thread.start()
 
@@ -122,3 +187,14 @@ class MaintenanceManager:
         if not self._stopping:
             self._wake.wait(_BACK_OFF_SECONDS)
         return False
+
+
+def _about(operation: MaintenanceOp) -> tuple[str | None, str]:
+    """Return the kind of work and the table's name, as far as they are known."""
+    kind = getattr(operation, "kind", None)
+    return None if kind is None else str(kind), getattr(operation, "table", "")
+
+
+def _due(score: float, operation: MaintenanceOp) -> DueWork:
+    kind, table = _about(operation)
+    return DueWork(name=operation.name, op=kind, table=table, score=score)

@@ -4,7 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...schemas.errors import InvalidArgumentError
 from ...schemas.service import MaintenanceKind
+
+URGENT_SCORE = 1e6
+"""Of work that frees memory while writers wait for it: above all other work, and no pause holds it up."""
 
 
 class MaintenanceOp(Protocol):
@@ -24,6 +28,13 @@ class MaintenanceOp(Protocol):
         ...
 
 
+def kind_of(name: str) -> MaintenanceKind:
+    """Return the kind of work of a name. Raises InvalidArgumentError: there is none."""
+    if name not in set(MaintenanceKind):
+        raise InvalidArgumentError(f"unknown maintenance operation {name!r}; known: {', '.join(MaintenanceKind)}")
+    return MaintenanceKind(name)
+
+
 @dataclass(frozen=True, slots=True)
 class TabletOp:
     """One kind of work on one tablet."""
@@ -33,3 +44,5 @@ class TabletOp:
     perform: Callable[[], Any]
     kind: MaintenanceKind | None = None
     """As which it is counted, with the report that ``perform`` returns; None: it is not counted."""
+    table: str = ""
+    """The name of the tablet's table; empty: it is not known."""

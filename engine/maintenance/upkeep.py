@@ -30,7 +30,7 @@ from ..tablet.attach import name_attached
 from ..tablet.tablet import Tablet
 from ..vectors.memory import give_back
 from ..vectors.reused import release_unused
-from .op import MaintenanceOp, TabletOp
+from .op import URGENT_SCORE, MaintenanceOp, TabletOp
 
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
@@ -315,6 +315,8 @@ class TabletUpkeep:
     """Whether writers wait for memory."""
     mark: Callable[[], int]
     """The ancient history mark of its table."""
+    table: str = ""
+    """The table's name."""
 
     def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
         """Return all kinds of work on files; ``flushed`` is called after a flush."""
@@ -360,7 +362,7 @@ class TabletUpkeep:
                     raise
             return None
 
-        return TabletOp(operation.name, operation.score, perform)
+        return replace(operation, perform=perform, table=self.table)
 
     def index(self) -> MaintenanceOp:
         """Return the work on the key index, which changes no files."""
@@ -395,7 +397,7 @@ class TabletUpkeep:
         """Return the score of work that frees ``held_bytes``; ``share`` is their share of the due size. When writers
         wait, it precedes all work that frees no memory, the largest first."""
         if held_bytes and self.pressed():
-            return _PRESSED_SCORE + held_bytes / MIB
+            return URGENT_SCORE + held_bytes / MIB
         return share if share >= 1 else 0.0
 
     def minor_score(self) -> float:
@@ -464,8 +466,6 @@ class TabletUpkeep:
         return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
 
 
-_PRESSED_SCORE = 1e6
-"""Above all work that frees no memory."""
 _COMPACTION_SCORE = 0.9
 _INDEX_SCORE = 0.95
 _SUPERSEDED_SHARE = 0.15

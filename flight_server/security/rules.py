@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...schemas.alter import Alteration, RenameTable, SetOption
 from ...schemas.bulk import ImportCommit, ImportMode
 from ...schemas.grants import ALL_TABLES, GrantChange, Privilege
+from ...schemas.maintenance import PauseMaintenance
 from ...schemas.table import QUOTAS
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ RULES: dict[str, Rule] = {
     "compaction_renew": _of_id(Privilege.ADMIN),
     "compaction_abort": _of_id(Privilege.ADMIN),
     "metrics": _on_all(Privilege.MAINTAIN),
+    "maintenance": _on_all(Privilege.MAINTAIN),
+    "pause_maintenance": _on_all(Privilege.MAINTAIN),
     "placement": _anyone,
     "now": _anyone,
     "release_scan": _anyone,
@@ -99,7 +102,8 @@ RULES: dict[str, Rule] = {
 """By the method of the verb."""
 _BY_ID = frozenset({"import_abort", "release_pin", "compaction_abort", "move_forget", "move_abort"})
 AUDITED = _BY_ID | {
-    *("create_table", "alter_table", "drop_table", "recall_table", "grant", "revoke", "maintain"),
+    *("create_table", "alter_table", "drop_table", "recall_table", "grant", "revoke"),
+    *("maintain", "pause_maintenance"),
     *("import_begin", "import_commit", "pin_snapshot", "compaction_begin", "compaction_commit"),
     *("move_begin", "move_receive", "move_prepare", "move_hand_over", "move_take_over"),
 }
@@ -115,6 +119,8 @@ def told_of(action: str, asked: Any) -> dict[str, Any]:
         return {"privileges": list(asked.privileges)} | {name: each for name, each in told.items() if each is not None}
     if isinstance(asked, Alteration):
         return {"table": asked.table, "steps": [step.op for step in asked.steps]}
+    if isinstance(asked, PauseMaintenance):
+        return {"op": asked.op or "all", "seconds": asked.seconds}
     table = getattr(asked, "table", None) or getattr(asked, "name", None)
     known = {"table": table} | {name: getattr(asked, name, None) for name in ("import_id", "compaction_id", "move")}
     return {name: each for name, each in known.items() if each is not None}

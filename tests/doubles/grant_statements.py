@@ -263,6 +263,10 @@ REQUESTS: dict[str, Request] = {
         after=lambda c: c.action("alter_table", table="other", steps=[{"op": "rename", "to": "t"}]),
     ),
     "metrics": Request(lambda c: c.action("metrics"), {}, frozenset({"maintain"}), is_of_servers=True),
+    "maintenance": Request(lambda c: c.action("maintenance"), {}, frozenset({"maintain"}), is_of_servers=True),
+    "pause maintenance": Request(
+        lambda c: c.action("pause_maintenance", op="gc", seconds=0), {}, frozenset({"maintain"}), is_of_servers=True
+    ),
     "move": Request(
         lambda c: c.action("move_begin", move="m", table="t", tablet=1, to="b", last=False), {}, is_of_servers=True
     ),

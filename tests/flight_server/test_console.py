@@ -30,7 +30,7 @@ from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.partition import hash as by_hash
 
-OPERATORS = ("/console/activity", "/console/scans", "/console/writes")
+OPERATORS = ("/console/activity", "/console/scans", "/console/writes", "/console/maintenance", "/console/memory")
 PAGES = ("/console", "/console/table?name=homes", *OPERATORS)
 NASTY = '<script>alert("1")</script> & /..'
 
@@ -64,7 +64,12 @@ def test_tables_and_their_rowsets_are_shown(port: Callable[..., Port]) -> None:
     bars = [each for each in tree(text).iter("rect") if each.get("class") == "base"]
     assert len(bars) == 3
     status, text = one.ask("/console/activity")
-    assert status == 200 and re.search(r"flush\s+3\s", words(text)) and "page_cache" in words(text)
+    assert status == 200 and re.search(r"flush\s+3\s", words(text)) and "Running requests" in text
+    status, text = one.ask("/console/memory")
+    rows = {" ".join(cell.text or "" for cell in row[:-1]): row[-1].text or "" for row in tree(text).iter("tr")}
+    assert status == 200 and int(rows["Records written to the log: commits, and notes of the store. "]) >= 3
+    assert rows["Work of clients that has not ended. pins"] == "0"
+    assert re.search(r"page_cache [\d.]+ (B|KiB|MiB) [\d.]+ MiB", words(text))
 
 
 def test_pages_can_be_used_by_keyboard_and_read_aloud(port: Callable[..., Port]) -> None:
@@ -139,7 +144,7 @@ def test_pages_may_load_nothing_and_take_no_changes(port: Callable[..., Port]) -
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["cache-control"] == "no-store"
         request = urllib.request.Request(one.http.url + path, b"", method="POST")
-        with pytest.raises(urllib.error.HTTPError, match="405"):
+        with pytest.raises(urllib.error.HTTPError, match="403" if path == "/console/maintenance" else "405"):
             urllib.request.urlopen(request, timeout=20)
 
 

@@ -1,4 +1,4 @@
-"""The page of what a server does now: charts, running requests, flushes and compactions, memory."""
+"""The page of what a server does now: charts, running requests, flushes and compactions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ def activity_page(visit: Visit, samples: Samples) -> bytes:
         ),
         tag("h2", "Flushes and compactions"),
         table(("Work", "Times", "Seconds", "Rows", "Written"), _work(families)),
-        tag("h2", "Memory"),
-        table(("Kind", "Bytes", "Limit"), _memory(families)),
         at="/console/activity",
         is_live=True,
     )
@@ -44,15 +42,4 @@ def _work(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
     return [
         (f"{work} {process}", f"{times:,.0f}", f"{seconds:.2f}", f"{rows:,.0f}", size(written))
         for (work, process), (times, seconds, rows, written) in found.items()
-    ]
-
-
-def _memory(families: dict[str, MetricFamily]) -> list[tuple[str, ...]]:
-    if "nyala_memory_bytes" not in families:
-        return []
-    limits = {tuple(each.labels.items()): each.value for each in families["nyala_memory_limit_bytes"].samples}
-    return [
-        (" ".join(each.labels.values()), size(each.value), size(limit) if (limit := limits.get(key)) else "")
-        for each in families["nyala_memory_bytes"].samples
-        for key in (tuple(each.labels.items()),)
     ]

@@ -12,6 +12,8 @@ _PAGES = (
     ("Activity", "/console/activity"),
     ("Scans", "/console/scans"),
     ("Writes", "/console/writes"),
+    ("Maintenance", "/console/maintenance"),
+    ("Memory", "/console/memory"),
     ("Metrics", "/metrics"),
 )
 

@@ -19,7 +19,8 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } h3 { 
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th.number, .number { text-align: right; }
+.number { text-align: right; }
+td.number, td:first-child { white-space: nowrap; }
 form { display: inline; }
 button, select, input { font: inherit; color: inherit; background: var(--panel); border: 1px solid var(--line);
   border-radius: 4px; padding: .1rem .6rem; }

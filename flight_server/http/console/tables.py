@@ -9,6 +9,7 @@ from ....schemas.description import ColumnStats, TableDescription, TableStats, T
 from ....schemas.errors import NotFoundError, StoreError
 from ....schemas.service import StoreService
 from .html import Cell, Element, page, table, tag
+from .maintenance import Buttons, run_buttons
 from .picture import tablet_picture
 from .visit import Visit
 from .words import moment, share, size
@@ -59,7 +60,7 @@ def _numbers(store: StoreService, name: str) -> tuple[str, ...]:
     )
 
 
-def table_page(visit: Visit) -> bytes:
+def table_page(visit: Visit, buttons: Buttons) -> bytes:
     """Return a table, with its tablets from the ``first`` on. Raises NotFoundError if there is none."""
     store, name, first = visit.store, visit.asked.get("name", ""), visit.first
     about, stats = store.describe_table(name), store.table_stats(name)
@@ -75,6 +76,7 @@ def table_page(visit: Visit) -> bytes:
         _columns(about, stats),
         tag("h2", "Partitions"),
         _partitions(about),
+        *run_buttons(visit, buttons, name),
         tag("h2", f"Tablets ({len(stats.tablets):,})"),
         tag(
             "p",

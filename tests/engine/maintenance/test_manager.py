@@ -9,7 +9,16 @@ import pytest
 
 from nyala.engine.maintenance import manager as module
 from nyala.engine.maintenance.manager import MaintenanceManager
-from nyala.schemas.errors import CorruptionError, StorageFullError, UnreadableFileError
+from nyala.engine.maintenance.op import URGENT_SCORE
+from nyala.schemas.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    StorageFullError,
+    UnavailableError,
+    UnreadableFileError,
+)
+from nyala.schemas.maintenance import PauseMaintenance
+from nyala.schemas.service import MaintenanceKind
 
 
 @dataclass
@@ -172,3 +181,65 @@ def test_work_that_succeeds_again_is_as_before() -> None:
         now += 100_000_000
     is_damaged = False
     assert [manager.run_once() for _ in range(2)] == ["compact", "compact"]
+
+
+class Kind(Op):
+    """Work of a kind, on a table."""
+
+    table = "homes"
+
+    def __init__(self, kind: MaintenanceKind, score: float, work: Callable[[], None] = lambda: None) -> None:
+        super().__init__(f"{kind} it", score, work)
+        self.kind = kind
+
+
+def test_paused_work_waits_until_the_pause_ends_or_memory_is_short() -> None:
+    now = 0
+    flush, merge = Kind(MaintenanceKind.FLUSH, 3.0), Kind(MaintenanceKind.COMPACT, 2.0)
+    manager = MaintenanceManager(lambda: [flush, merge], now=lambda: now)
+    manager.pause(PauseMaintenance(op="flush", seconds=60))
+    assert manager.run_once() == "compact it"
+    state = manager.state()
+    assert (state.paused, state.due_count, state.is_on) == ({"flush": 60.0}, 2, False)
+    assert [(each.name, each.op, each.table, each.score) for each in state.due] == [
+        ("flush it", "flush", "homes", 3.0),
+        ("compact it", "compact", "homes", 2.0),
+    ]
+    flush.worth = URGENT_SCORE
+    assert manager.run_once() == "flush it"
+    flush.worth, now = 3.0, 59_999_999
+    assert manager.run_once() == "compact it"
+    now = 60_000_000
+    assert manager.run_once() == "flush it" and manager.state().paused == {}
+    manager.pause(PauseMaintenance(seconds=60))
+    assert manager.run_once() is None and set(manager.state().paused) == set(MaintenanceKind)
+    manager.pause(PauseMaintenance(op="compact", seconds=0))
+    assert manager.run_once() == "compact it"
+    with pytest.raises(InvalidArgumentError, match="unknown maintenance operation 'defragment'"):
+        manager.pause(PauseMaintenance(op="defragment", seconds=1))
+
+
+def test_what_runs_and_was_done_is_told() -> None:
+    seen: list[list[str]] = []
+    now = 5_000_000
+
+    def fail() -> None:
+        seen.append(manager.state().running)
+        raise UnavailableError("not now")
+
+    op = Kind(MaintenanceKind.GC, 1.0, fail)
+    manager = MaintenanceManager(lambda: [op], now=lambda: now)
+    with pytest.raises(UnavailableError):
+        manager.run_once()
+    op.work = lambda: None
+    manager.run_once()
+    state = manager.state()
+    assert seen == [["gc it"]] and state.running == []
+    assert [(each.name, each.op, each.table, each.error) for each in state.done] == [
+        ("gc it", "gc", "homes", ""),
+        ("gc it", "gc", "homes", "UNAVAILABLE"),
+    ]
+    assert state.done[0].ended == 5.0 and 0 <= state.done[0].seconds < 5
+    for _ in range(300):
+        manager.run_once()
+    assert len(manager.state().done) == 100
