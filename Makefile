@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel docs bench counters fuzz kill9 filters race decay leases moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format wheel docs bench counters fuzz kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,10 @@ filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (C
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server)
 	@$(BIN)/python tests/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
+
+full-disk: CYCLES = 100
+full-disk: .venv/.installed-dev  ## fill and free a small disk under a server (CYCLES=100 SEED=0); needs unshare
+	@mkdir -p build/disk && unshare -rm sh -c 'mount -t tmpfs -o size=64m tmpfs build/disk && exec $(BIN)/python tests/crash/full_disk.py --data build/disk/store --cycles $(CYCLES) --seed $(SEED)'
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -162,7 +163,7 @@ class Store:
         """Make the parts that read and write rows."""
         options, notify = self.options, self._maintenance.notify
         keep(results=options.scan_buffer_bytes, columns=options.flush_bytes, tables=options.key_index_bytes // 8)
-        self._planned = PlannedScans(self._clock.physical_microseconds, timestamp=self._clock.now, options=options)
+        self._planned = PlannedScans(self._clock.physical_microseconds, self._clock.now, options, self._gate.disk)
         self._pool = ScanPool(options.scan_threads)
         self._reads = Reads(
             table=self._catalog.table,
@@ -282,7 +283,8 @@ class Store:
 
     def _forget(self, gone: int) -> None:
         self._writers.forget(lambda table_id: table_id == gone)
-        self._gate.freed()
+        with suppress(StoreError):  # the next flush frees the log, too
+            self._after_flush()
 
     @_verb
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:

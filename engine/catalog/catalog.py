@@ -189,6 +189,7 @@ class Catalog:
                 del self._tables[name]
                 self.names_version += 1
         retire(self._environment, table.tablets, "the table was dropped")
+        table.version.forget_plans()
         return table
 
     def set_aside(self, name: str, keep_seconds: int, now: int) -> None:
@@ -262,6 +263,7 @@ class Catalog:
             self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
             del self._dropped[table.table_id]
         retire(self._environment, table.tablets, "the table was dropped")
+        table.version.forget_plans()
         return True
 
     def _commit(self, table: Table, name: str, dropped_until: int | None) -> None:

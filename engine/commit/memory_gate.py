@@ -78,8 +78,9 @@ class MemoryGate:
         self._throttled_seconds = 0.0
 
     def is_pressed(self) -> bool:
-        """Whether flushes should make room: the memory that they can free is above the soft limit."""
-        return self._is_pressed
+        """Whether flushes should make room: the memory that they can free is above the soft limit, or the disk is
+        nearly full, and they free the log."""
+        return self._is_pressed or self.disk.is_low
 
     def is_relieved(self) -> bool:
         """Whether flushes will free memory by themselves, so that a retry makes sense."""

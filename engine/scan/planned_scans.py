@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked
+from ..commit.low_water import LowWater
 from ..options import StoreOptions
 from ..table.table import Table
 from ..table.table_version import TableVersion
@@ -56,11 +57,18 @@ class PlannedScan:
 class PlannedScans:
     """The planned scans of one store. Thread safe."""
 
-    def __init__(self, now: Callable[[], int], timestamp: Callable[[], int], options: StoreOptions) -> None:
+    def __init__(
+        self,
+        now: Callable[[], int],
+        timestamp: Callable[[], int],
+        options: StoreOptions,
+        disk: LowWater,
+    ) -> None:
         """``now`` gives microseconds since 1970; ``timestamp`` is unique at each call and serves as a name."""
         self._seconds = options.scan_lease_seconds
         self._now = now
         self._timestamp = timestamp
+        self._disk = disk
         self._count_max = options.scan_leases_count
         self._bytes_max = options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
         self._scans: OrderedDict[str, PlannedScan] = OrderedDict()
@@ -123,7 +131,8 @@ class PlannedScans:
             self._scans.clear()
 
     def tidy(self) -> None:
-        """Forget expired scans, and the oldest while they keep too much; at most once a second."""
+        """Forget expired scans, those of dropped tables, and the oldest while they keep too much, or anything that a
+        disk which is nearly full could use; at most once a second."""
         with self._lock:
             now = self._now()
             if now < self._looked + _MICROSECONDS and now >= self._looked:
@@ -132,6 +141,8 @@ class PlannedScans:
             before = now - self._seconds * _MICROSECONDS
             while self._scans and next(iter(self._scans.values())).used < before:
                 self._scans.popitem(last=False)
+            for name in [name for name, scan in self._scans.items() if scan.table.dropped_until == 0]:
+                del self._scans[name]  # nobody may read them, and they would keep the files
             while self._scans and self._is_over():
                 self._scans.popitem(last=False)
 
@@ -145,7 +156,9 @@ class PlannedScans:
         self._scans.move_to_end(name)
 
     def _is_over(self) -> bool:
-        return any(kept > most for kept, most in zip(self._bytes_kept(), self._bytes_max, strict=True))
+        kept = self._bytes_kept()
+        is_needed = kept[0] > 0 and self._disk.is_low
+        return is_needed or any(size > most for size, most in zip(kept, self._bytes_max, strict=True))
 
     def _bytes_kept(self) -> tuple[int, int]:
         tables = {scan.table.table_id: scan.table for scan in self._scans.values()}

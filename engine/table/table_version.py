@@ -103,6 +103,13 @@ class TableVersion:
         """Reads single rows by their keys."""
         return PointPlan(self)
 
+    def forget_plans(self) -> None:
+        """Drop what was worked out for rows and refers back to this version: of a dropped table, it would keep deleted
+        files open, and so their disk space, until the interpreter looks for cycles."""
+        self.row_plans.clear()
+        self.point_scans.clear()
+        self.__dict__.pop("point_plan", None)
+
     def keys_of(self, rows: pa.RecordBatch) -> KeyVector:
         """Return the encoded keys of a batch whose columns are named by id."""
         columns = [rows.column(str(column.id)) for column in self.schema.key]

@@ -262,6 +262,28 @@ def test_a_scan_that_keeps_too_much_is_forgotten(bound: str) -> None:
     aged.close()
 
 
+@pytest.mark.parametrize("why", ["the disk is nearly full", "the table is dropped"])
+def test_files_of_planned_scans_are_given_up(why: str) -> None:
+    aged = Aged()
+    aged.table.maintain("flush")
+    planned: Any = aged.store._planned
+    with fl.connect(aged.url) as client:
+        info(client, {})
+        aged.move_on()
+        assert planned.bytes_kept()[0] > 0
+        planned._looked = 0
+        planned.tidy()
+        assert len(planned) == 1
+        if "disk" in why:
+            aged.store._gate.disk.is_low = True
+        else:
+            aged.db.drop_table("t")
+        planned._looked = 0
+        planned.tidy()
+        assert len(planned) == 0
+    aged.close()
+
+
 def test_a_ticket_for_other_moments_is_not_of_the_planned_scan(aged: Aged) -> None:
     with fl.connect(aged.url) as client:
         told = info(client, {})

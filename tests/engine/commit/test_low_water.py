@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -122,3 +124,54 @@ def test_a_disk_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPatch)
     mark = LowWater(fs, 1 << 60)
     mark.check()
     assert not mark.is_low
+
+
+def test_a_disk_that_is_nearly_full_gets_the_log_back(tmp_path: Path, free: dict[str, int]) -> None:
+    """One row that nobody flushes would keep all of the log after it, however many tables are dropped."""
+    options: Any = {"disk_low_bytes": 10 * MIB, "wal_segment_bytes": 1 << 16, "maintenance": "off"}
+    with nyala.open(tmp_path / "store", **options) as database:
+        store = database._store
+        table = database.create_table("t", SCHEMA, primary_key=["k"])
+        table.insert([row(1)])
+        filler = database.create_table("filler", SCHEMA, primary_key=["k"])
+        for first in range(0, 2_000, 100):
+            filler.insert(pa.table([range(first, first + 100), [bytes(1_000)] * 100], schema=SCHEMA))
+        segments = len(list((tmp_path / "store" / "wal").iterdir()))
+        database.drop_table("filler")
+        assert len(list((tmp_path / "store" / "wal").iterdir())) == segments > 10
+        assert store.run_maintenance_once() is None  # pyright: ignore[reportAttributeAccessIssue]
+        free["bytes"] = 0
+        with pytest.raises(StorageFullError):
+            for key in range(100):
+                table.insert(pa.table([[key + 10], [bytes(60_000)]], schema=SCHEMA))
+        while store.run_maintenance_once():  # pyright: ignore[reportAttributeAccessIssue]
+            pass
+        assert len(list((tmp_path / "store" / "wal").iterdir())) < segments // 2
+        free["bytes"] = 1024 * MIB
+        table.insert([row(2)])
+
+
+def test_dropping_a_table_frees_its_log(tmp_path: Path) -> None:
+    with nyala.open(tmp_path / "store", wal_segment_bytes=1 << 16, maintenance="off") as database:
+        filler = database.create_table("filler", SCHEMA, primary_key=["k"])
+        for first in range(0, 2_000, 100):
+            filler.insert(pa.table([range(first, first + 100), [bytes(1_000)] * 100], schema=SCHEMA))
+        assert len(list((tmp_path / "store" / "wal").iterdir())) > 10
+        database.drop_table("filler")
+        assert len(list((tmp_path / "store" / "wal").iterdir())) <= 2
+
+
+def test_a_dropped_table_keeps_no_file_open(database: Database, table: Table) -> None:
+    """Until the interpreter looks for cycles, which a server that rests does not: the disk would not get room."""
+    table.maintain("flush")
+    table.upsert([row(1)])
+    assert table.get(1) == row(1)
+    assert table.scan(where="k = 2").to_arrow().num_rows == 1
+    rowset = weakref.ref(database._store._catalog.table("t").tablets[0].version.on_disk[0])  # pyright: ignore
+    gc.collect()
+    gc.disable()
+    try:
+        database.drop_table("t")
+        assert rowset() is None
+    finally:
+        gc.enable()
