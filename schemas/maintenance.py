@@ -54,7 +54,7 @@ class MaintenanceState(Message, frozen=True):
     1970."""
     running: list[str] = Field(default_factory=new_list)
     due: list[DueWork] = Field(default_factory=new_list)
-    """As of the last look, the greatest score first; of much only the first."""
+    """As of the last look, the greatest score first; of much only the first. Nobody looks while maintenance is off."""
     due_count: int = 0
     done: list[DoneWork] = Field(default_factory=new_list)
     """The last, the newest first."""

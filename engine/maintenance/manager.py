@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
 from ...schemas.maintenance import DoneWork, DueWork, MaintenanceState, PauseMaintenance
@@ -112,9 +112,6 @@ class MaintenanceManager:
 
     def state(self) -> MaintenanceState:
         """See ``StoreService.maintenance``. From any thread."""
-        if self._thread is None:
-            with suppress(StoreError):
-                self._look()
         due, count = self._due
         now = self._microseconds()
         return MaintenanceState(

@@ -90,6 +90,7 @@ def test_due_work_has_a_button(port: Callable[..., Port]) -> None:
     store: Any = one.served.store
     store._gate.is_pressed = lambda: True
     one.served.put("homes", one.served.rows(100))
+    store._maintenance._look()
     text = one.ask(PATH)[1]
     (run,) = (each for each in forms(text) if "table" in each)
     assert (run["op"], run["table"]) == ("flush", "homes") and "Maintenance is off" in words(text)
