@@ -348,7 +348,7 @@ class Store:
     get = _of(lambda store: store._reads.get)
     get_row = _of(lambda store: store._reads.get_row)
 
-    # Work that other processes do
+    # Work that other processes do, and moves of tablets
 
     import_begin = _of(lambda store: store._imports.begin)
     import_commit = _of(lambda store: store._imports.commit)
@@ -360,8 +360,6 @@ class Store:
     compaction_commit = _of(lambda store: store._compactions.commit)
     compaction_renew = _of(lambda store: store._compactions.renew)
     compaction_abort = _of(lambda store: store._compactions.abort)
-
-    # Moves of tablets
 
     moves = _of(lambda store: store._mover.moves)
     move_begin = _of(lambda store: store._mover.begin)

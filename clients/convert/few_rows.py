@@ -6,6 +6,7 @@ It takes only what needs no judgement: Python values of exactly the type of thei
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ _PYTHON: dict[str, type] = {
     "string": str,
     "varchar": str,
     "binary": bytes,
+    "date": dt.date,
+    "timestamp[us]": dt.datetime,
 }
 """The Python type of a column's cells, by the name of the column's type."""
 
@@ -119,6 +122,8 @@ class FewRows:
 def _array(values: list[Any], cells: _Cells) -> pa.Array | None:
     """Return the values as an array; None if one is not simple."""
     python, bound = cells.python, cells.bound
+    if python is dt.datetime and any(type(value) is python and value.tzinfo is not None for value in values):
+        return None
     for value in values:
         if value is not None and (type(value) is not python or (bound and not -bound <= value < bound)):
             return None

@@ -25,10 +25,12 @@ SCHEMA = pa.schema(
         ("v", pa.string()),
         ("x", pa.binary()),
         ("t", pa.timestamp("us")),
+        ("day", pa.date32()),
         ("m", pa.decimal128(10, 2)),
         pa.field("must", pa.int16(), False),
     ]
 )
+DAY = dt.date(2026, 1, 1)
 CELLS: dict[str, list[Any]] = {
     "b": [True, False, None, 1],
     "i8": [-128, 127, None, 128, 1.0, 1.5, True, "1"],
@@ -37,7 +39,8 @@ CELLS: dict[str, list[Any]] = {
     "s": ["text", "", "\ud800", None, b"bytes", 5],
     "v": ["abc", "abcdef", None],
     "x": [b"bytes", b"", "text", None],
-    "t": [dt.datetime(2026, 1, 1), None, "2026-01-01"],
+    "t": [dt.datetime(2026, 1, 1), dt.datetime.min, None, "2026-01-01", dt.datetime(2026, 1, 1, tzinfo=dt.UTC), DAY],
+    "day": [DAY, dt.date.min, dt.date.max, None, dt.datetime(2026, 1, 1), "2026-01-01", 5],
     "m": [Decimal("1.23"), Decimal("1.234"), 5, None],
     "must": [1, None, 40_000],
     "nowhere": [1],
