@@ -163,7 +163,7 @@ class Store:
         """Make the parts that read and write rows."""
         options, notify = self.options, self._maintenance.notify
         keep(results=options.scan_buffer_bytes, columns=options.flush_bytes, tables=options.key_index_bytes // 8)
-        self._planned = PlannedScans(self._clock.physical_microseconds, self._clock.now, options, self._gate.disk)
+        self._planned = PlannedScans(self._clock.physical_microseconds, uuid.uuid4, options, self._gate.disk)
         self._pool = ScanPool(options.scan_threads)
         self._reads = Reads(
             table=self._catalog.table,

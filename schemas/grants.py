@@ -17,6 +17,9 @@ TABLE_GRANTS_MAX = 1_000
 """Entries of one table: who administers one must not use up those of all."""
 GRANTS_MAX = 10_000
 """Entries of a store, one for each user or role and table: all of them are written with every change of a table."""
+TABLE_GRANT_BYTES_MAX = 512 << 10
+GRANT_BYTES_MAX = 4 << 20
+"""Bytes of these entries, as the manifest has them: an entry names up to all columns of a table three times."""
 ADMIN_ROLE = "admin"
 """The role of those who may do everything, without any grant."""
 _SHOWN = 20

@@ -6,7 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.grants import ALL_TABLES, GRANTS_MAX, TABLE_GRANTS_MAX, Grant, GrantChange, Privilege
+from ...schemas.grants import (
+    ALL_TABLES,
+    GRANT_BYTES_MAX,
+    GRANTS_MAX,
+    TABLE_GRANT_BYTES_MAX,
+    TABLE_GRANTS_MAX,
+    Grant,
+    GrantChange,
+    Privilege,
+)
 from ...schemas.table import TableSchema
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
 from .catalog import Catalog
@@ -82,10 +91,10 @@ class Grants:
             new = GrantEntry(user=change.user, role=change.role, table=table, privileges=privileges)
             others = [each for each in manifest.grants if _whose(each) != whose and each.table in there]
             entries = (*others, new) if privileges else tuple(others)
-            _check_count("a store", entries, manifest.grants, GRANTS_MAX)
+            _check("a store", entries, manifest.grants, GRANTS_MAX, GRANT_BYTES_MAX)
             if table is not None:
                 now, before = ([each for each in some if each.table == table] for some in (entries, manifest.grants))
-                _check_count(f"table {change.table!r}", now, before, TABLE_GRANTS_MAX)
+                _check(f"table {change.table!r}", now, before, TABLE_GRANTS_MAX, TABLE_GRANT_BYTES_MAX)
             return manifest.model_copy(update={"grants": entries})
 
         self._manifest.commit(edited)
@@ -120,10 +129,19 @@ class Grants:
         return sorted(found, key=lambda each: (each.role or "", each.user or "", each.table))
 
 
-def _check_count(what: str, entries: Sequence[GrantEntry], before: Sequence[GrantEntry], most: int) -> None:
-    """Raise InvalidArgumentError if there are too many entries, unless there were as many before."""
+def _check(what: str, entries: Sequence[GrantEntry], before: Sequence[GrantEntry], most: int, bytes_max: int) -> None:
+    """Raise InvalidArgumentError if there are too many entries, or bytes of them, unless there were as many before."""
     if len(entries) > max(most, len(before)):
         raise InvalidArgumentError(f"{what} has at most {most:,} grants: grant to roles, not to each user")
+    if (size := _bytes(entries)) > bytes_max and size > _bytes(before):
+        raise InvalidArgumentError(
+            f"the grants of {what} have at most {bytes_max:,} bytes: grant to roles, and on whole tables, not on each "
+            "column"
+        )
+
+
+def _bytes(entries: Sequence[GrantEntry]) -> int:
+    return sum(len(each.model_dump_json()) for each in entries)
 
 
 def _whose(entry: GrantEntry) -> tuple[str | None, str | None, int | None]:

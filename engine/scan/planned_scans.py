@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
@@ -60,14 +61,14 @@ class PlannedScans:
     def __init__(
         self,
         now: Callable[[], int],
-        timestamp: Callable[[], int],
+        new_name: Callable[[], UUID],
         options: StoreOptions,
         disk: LowWater,
     ) -> None:
-        """``now`` gives microseconds since 1970; ``timestamp`` is unique at each call and serves as a name."""
+        """``now`` gives microseconds since 1970; ``new_name`` a name that nobody can guess."""
         self._seconds = options.scan_lease_seconds
         self._now = now
-        self._timestamp = timestamp
+        self._new_name = new_name
         self._disk = disk
         self._count_max = options.scan_leases_count
         self._bytes_max = options.scan_lease_disk_bytes, options.scan_lease_memory_bytes
@@ -80,11 +81,11 @@ class PlannedScans:
         return len(self._scans)
 
     def keep(self, scan: PlannedScan, splits: list[ScanSplit]) -> str:
-        """Keep a scan for reading in these parts; return its name."""
+        """Keep a scan for reading in these parts; return its name. Who knows it may release it."""
         scan.unread = {(split.tablet, split.key_upper) for split in splits}
         scan.used = self._now()
+        name = self._new_name().hex
         with self._lock:
-            name = f"{self._timestamp():x}"
             self._scans[name] = scan
             while len(self._scans) > self._count_max:
                 self._scans.popitem(last=False)

@@ -245,3 +245,29 @@ def test_who_administers_a_table_does_not_use_up_all_grants(guarded: Guarded, mo
         give(guarded.admin, user, table)
     with pytest.raises(fl.FlightError, match="a store has at most 8"):
         give(guarded.admin, "u1", "*")
+
+
+def test_long_grants_are_limited_too(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nyala.engine.catalog.grants.TABLE_GRANT_BYTES_MAX", 1_000)
+    monkeypatch.setattr("nyala.engine.catalog.grants.GRANT_BYTES_MAX", 1_500)
+    guarded.set_grants({"admin": frozenset()}, "mine")
+
+    def give(caller: Caller, user: str, table: str) -> None:
+        caller.action("grant", user=user, table=table, privileges=["read"])
+
+    give(guarded.user, "u" * 500, "mine")
+    with pytest.raises(fl.FlightError, match="the grants of table 'mine' have at most 1,000 bytes: grant to roles"):
+        give(guarded.user, "v" * 500, "mine")
+    with pytest.raises(fl.FlightError, match="the grants of a store have at most 1,500 bytes"):
+        for number in range(3):
+            give(guarded.admin, f"{number}" + "w" * 400, "t")
+    guarded.user.action("revoke", user="u" * 500, table="mine", privileges=["read"])
+    give(guarded.user, "v" * 500, "mine")
+
+
+def test_nobody_guesses_the_scans_of_others(guarded: Guarded) -> None:
+    """Who knows the lease of a scan may release it, and others may then find that its history is gone."""
+    leases = [lease_of(guarded, columns=["a"])["lease"] for _ in range(2)]
+    digits = list(zip(*leases, strict=True))
+    assert all(len(each) == 32 for each in leases)
+    assert sum(one == other for one, other in digits) < 16, "16 of 32 digits alike: one in 10 billion"
