@@ -303,7 +303,7 @@ class GuardedStore(Verbs):
     ) -> WriteResult | Undecided:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return UNDECIDED if self._row_writer is None else self._row_writer.write_row(command, row, seq)
+        return UNDECIDED if self._row_writer is None else self._row_writer.write_row(self._owned(command), row, seq)
 
     def begin_row(
         self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None

@@ -11,7 +11,9 @@ import pyarrow.flight as fl
 import pytest
 from guarded import Guarded
 
+from nyala.flight_server.security.identity import Identity
 from nyala.schemas.operation import Operation
+from nyala.schemas.service import UNDECIDED, RowWriter
 from nyala.schemas.write import WriteCommand
 from tests.doubles.grant_statements import ALL, SECRET, Caller, base64_of, batch
 
@@ -98,6 +100,21 @@ def test_numbers_from_before_users_had_names_of_their_own(guarded: Guarded) -> N
     assert theirs["timestamp"] > mine["timestamp"]
     (page,) = guarded.admin.client.do_action(fl.Action("commits", b'{"table":"t"}'), guarded.admin.options)
     assert json.loads(page.body.to_pybytes())["writer"][-3:] == ["nightly", "alice/nightly", "root/nightly"]
+
+
+def test_a_row_takes_the_short_way(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did not: the store of a caller was not known as one that writes rows, and each became a batch."""
+    written: list[object] = []
+    write_row = type(guarded.store).write_row
+
+    def counted(store: Any, *given: Any) -> Any:
+        written.append(found := write_row(store, *given))
+        return found
+
+    monkeypatch.setattr(type(guarded.store), "write_row", counted)
+    assert by_row(guarded.user, 1)["applied"] == 1
+    assert len(written) == 1 and written[0] is not UNDECIDED
+    assert isinstance(guarded.served.server.store_of(Identity("alice")), RowWriter)
 
 
 def test_servers_pass_on_the_names_of_their_callers(guarded: Guarded) -> None:
