@@ -481,9 +481,7 @@ class Store:
         parts = self._environment, self.options, self._gate.is_pressed
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
-            for tablet in table.tablets:
-                if tablet.is_empty:
-                    continue
+            for tablet in (each for each in table.tablets if not each.is_empty):
                 work = upkeep.TabletUpkeep(tablet, *parts, mark, table.name)
                 operations.append(work.index())
                 if table.is_maintained:
