@@ -24,7 +24,7 @@ ENV PATH=/opt/nyala/bin:$PATH \
     NYALA_CACHE_DIR=/var/cache/nyala
 USER 10001
 
-# Compile the kernels into the image, for the level of x86-64 of the machine that builds it. On one without that level
+# Compile the kernels into the image, for the level of the machine that builds it. On one without that level
 # they compile again at the start, into the same directory, which is a volume: it can be written to when the root of the
 # container cannot.
 RUN nyala warmup

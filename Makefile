@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel docs bench counters fuzz kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench counters fuzz kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,9 +42,12 @@ lint: .venv/.installed-dev  ## style, types and the floors of the house
 format: .venv/.installed-dev  ## rewrite the code in the one format
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for all levels of x86-64: some minutes
+wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for x86-64 (four levels) and 64-bit Arm: some minutes
 	@$(BIN)/python -m nyala.engine.kernels.ahead.making
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=--build-option=--plat-name=manylinux2014_x86_64 .
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+aarch64: .venv/.installed-dev  ## run tests of kernels on an emulated 64-bit Arm; installs qemu on Debian (ARGS="tests/engine/codecs")
+	@.ci/aarch64.sh $(ARGS)
 
 docs: .venv/.installed-dev  ## build the API reference from the docstrings, in build/api
 	@$(BIN)/python .ci/api_reference.py build/api && echo "build/api/index.html"

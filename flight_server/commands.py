@@ -256,7 +256,7 @@ def open_warm(
 
 
 def warmup(json_output: Json = False) -> None:
-    """Compile all kernels ahead of their first use, unless they are compiled."""
+    """Compile all kernels ahead of their first use, unless they are compiled; say for which level of processors."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -272,7 +272,11 @@ def warmup(json_output: Json = False) -> None:
         from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
 
         count = warm_up(show)
-    typer.echo(json.dumps({"kernels": count}) if json_output else f"{count} kernels are ready")
+        from ..engine.kernels.ahead.library import library
+    found = library()
+    level = found.level if found else None
+    words = f"{count} kernels are ready ({level or 'compiled on use'})"
+    typer.echo(json.dumps({"kernels": count, "level": level}) if json_output else words)
 
 
 Backup = Annotated[

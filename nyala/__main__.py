@@ -17,6 +17,7 @@ from nyala.flight_server.security import token_commands
 
 def main() -> None:
     """Run the command line."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # to look for some reads the names of all packages
     import nyala
 
     run(lambda: _command()(obj=nyala.open, prog_name="nyala"))

@@ -14,7 +14,8 @@ import nyala
 SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
 SECURITY = "nyala.flight_server.security.security"
 HTTP = ("starlette", "uvicorn", "h11", "prometheus_client", "asyncio")
-NEVER = ("numba", "llvmlite", "pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "jwt", SECURITY, *HTTP)
+DATA = ("pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "numpy.ma")
+NEVER = ("numba", "llvmlite", *DATA, "jwt", SECURITY, *HTTP)
 """Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens and HTTP needs none of
 them."""
 REPORT = f"""

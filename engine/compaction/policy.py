@@ -93,7 +93,7 @@ def place(candidates: Sequence[Candidate]) -> list[Placed]:
         return []
     lows, highs = _numbers(candidates)
     sizes = np.array([one.size_bytes for one in candidates], np.float64)
-    points = np.unique(np.concatenate([lows, highs]))
+    points = np.array(sorted({*lows.tolist(), *highs.tolist()}))  # np.unique would import numpy.ma at each start
     density = np.zeros(len(points))
     firsts, lasts = np.searchsorted(points, lows), np.searchsorted(points, highs)
     for first, last, size in zip(firsts, lasts, sizes / (highs - lows), strict=True):

@@ -18,7 +18,7 @@ if FORM is Form.JIT:
 
     cache.configure()
 
-_FLAGS: dict[str, Any] = {
+FLAGS: dict[str, Any] = {
     "cache": True,
     "nogil": True,
     "error_model": "numpy",
@@ -53,14 +53,14 @@ def _ready(function: Function, keeps_gil: bool) -> Function:
     found = library()
     if found and (ready := found.kernel(function)):
         return cast(Function, keeping_gil(ready) if keeps_gil else ready)
-    compiled = _compiled(function, **_FLAGS | {"nogil": not keeps_gil})
+    compiled = _compiled(function, **FLAGS | {"nogil": not keeps_gil})
     KERNELS.append(compiled)
     return compiled
 
 
 def inline(function: Function) -> Function:
     """Compile ``function`` so that numba inlines it into the kernels that call it."""
-    return _compiled(function, **_FLAGS, inline="always")
+    return _compiled(function, **FLAGS, inline="always")
 
 
 def _compiled(function: Function, **flags: Any) -> Function:

@@ -5,16 +5,11 @@ compiling holds the GIL; from the cache it takes a second or two. So: run it whe
 not under the first query.
 """
 
-import importlib
-import inspect
-import pkgutil
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from .ahead.library import library
 from .form import FORM, Form
+from .inventory import import_all, kernels_for_python
 from .kernel import KERNELS
 from .self_test import self_test
 
@@ -41,7 +36,7 @@ def _compile_all(progress: Progress | None) -> int:
     from . import cache
 
     import_all()
-    entries = [(kernel, signature) for kernel in KERNELS if (signature := signature_of(kernel))]
+    entries = kernels_for_python()
     for done, (kernel, signature) in enumerate(entries):
         if progress:
             progress(done, len(entries), kernel.__name__)
@@ -55,26 +50,3 @@ def _compile_all(progress: Progress | None) -> int:
         if not self_test():
             raise RuntimeError("freshly compiled kernels give wrong results")
     return len(entries)
-
-
-def import_all() -> None:
-    """Import every module below this package, so that KERNELS is complete."""
-    package = __name__.rpartition(".")[0]
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        importlib.import_module(module.name)
-
-
-def signature_of(kernel: Any) -> tuple[Any, ...] | None:
-    """Return the argument types of a kernel that Python calls, None for a helper of other kernels.
-
-    Helpers have names with an underscore, or arguments that no Python caller could give.
-    """
-    from numba import types
-
-    if kernel.__name__.startswith("_"):
-        return None
-    known = {inspect.Parameter.empty: types.int64, int: types.int64, float: types.float64, bool: types.boolean}
-    known[np.uint64] = types.uint64
-    parameters = inspect.signature(kernel.py_func, eval_str=True).parameters.values()
-    signature = tuple(known.get(parameter.annotation) for parameter in parameters)
-    return None if None in signature else signature

@@ -1,9 +1,12 @@
 """Compiles a library: all kernels, for one level. Run as a process of its own, by `making`:
 
-    python -m nyala.engine.kernels.ahead.build LEVEL FILE
+    python -m nyala.engine.kernels.ahead.build LEVEL FILE [MODULE ...]
 
-numba compiles each kernel as it would on first use. LLVM then joins the modules, and everything but the kernels'
-entries becomes internal, so that what several kernels use is there once.
+With modules it has the kernels of these alone, which is enough for a test.
+
+numba compiles each kernel as it would on first use on such a machine, as far as LLVM's language (`target`). LLVM then
+joins the modules, everything but the kernels' entries becomes internal, so that what several kernels use is there once,
+and one object file comes of it. So any machine makes libraries for all.
 """
 
 from __future__ import annotations
@@ -15,14 +18,14 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from ..kernel import KERNELS
+from ..inventory import import_all, kernels_for_python
 from ..private import source_digest
-from ..warmup import import_all, signature_of
 from .image import Entry, Header, write_library
-from .levels import LEVELS, Level
+from .levels import LEVELS
 from .library import c_functions, kernel_name
 from .linking import link
 from .runtime import RUNTIME
+from .target import compile_only_for, machine_of
 
 _LLVM_TYPES = {"int64": "i64", "uint64": "i64", "int32": "i32", "float64": "double", "bool": "i8", "none": "ptr"}
 _ENTRY = "nyala_kernel_"
@@ -30,11 +33,12 @@ _ENTRY = "nyala_kernel_"
 
 def main() -> None:
     """Compile a library and write it to a file. Writes a line of JSON before each kernel: done, in all, its name."""
-    name, path = sys.argv[1:]
+    name, path, *wanted = sys.argv[1:]
     level = next(level for level in LEVELS if level.name == name)
     digest = source_digest()
+    compile_only_for(level)
     import_all()
-    asked = [(kernel, signature) for kernel in KERNELS if (signature := signature_of(kernel))]
+    asked = [(kernel, signature) for kernel, signature in kernels_for_python() if _is_of(kernel, wanted)]
     modules: list[Any] = []
     entries: dict[str, tuple[str, list[str]]] = {}
     for done, (kernel, signature) in enumerate(asked):
@@ -46,7 +50,7 @@ def main() -> None:
         modules.append(_wrapper(modules[-1], f"{_ENTRY}{len(entries)}", compiled.fndesc.mangled_name, *types))
         entries[kernel_name(kernel.py_func)] = types
     _say(len(asked), len(asked), "")
-    image = link(_object(modules, level), c_functions())
+    image = link(_object(modules, machine_of(level)), c_functions())
     header = Header(
         sources=digest,
         level=level.name,
@@ -58,6 +62,11 @@ def main() -> None:
         own=image.own,
     )
     write_library(Path(path), header, bytes(image.content))
+
+
+def _is_of(kernel: Any, modules: list[str]) -> bool:
+    """Return whether a kernel is in one of the modules, or these are none."""
+    return not modules or kernel_name(kernel.py_func).partition(".")[0] in modules
 
 
 def _say(done: int, total: int, name: str) -> None:
@@ -97,7 +106,7 @@ declare void @llvm.trap()
     return llvm.parse_assembly(text)
 
 
-def _object(modules: list[Any], level: Level) -> bytes:
+def _object(modules: list[Any], machine: Any) -> bytes:
     """Return one object file of all modules, with nothing that the kernels do not use."""
     whole, *others = modules
     for module in [*others, llvm.parse_assembly(RUNTIME)]:
@@ -108,12 +117,6 @@ def _object(modules: list[Any], level: Level) -> bytes:
     for variable in whole.global_variables:
         if not variable.is_declaration:
             variable.linkage = "internal"
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    features = ",".join(f"+{name}" for name in level.features)
-    machine = target.create_target_machine(
-        cpu=level.processor, features=features, opt=3, reloc="pic", codemodel="small"
-    )
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(machine, options)
     passes = llvm.create_new_module_pass_manager()

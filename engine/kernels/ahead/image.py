@@ -100,6 +100,7 @@ def load_image(header: Header, image: bytes, functions: Mapping[str, int]) -> di
     for place, target in header.own.items():
         struct.pack_into("<Q", memory, place, base + target)
     libc = ctypes.CDLL(None, use_errno=True)
+    # Where instructions have a cache of their own (Arm), Linux brings it up to date as new pages become executable.
     if libc.mprotect(ctypes.c_void_p(base), ctypes.c_size_t(len(image)), _READ_AND_RUN):
         raise OSError(ctypes.get_errno(), "memory cannot be made executable")
     _LOADED.append(memory)

@@ -1,7 +1,8 @@
-"""The processors that kernels are compiled for ahead of time: levels of x86-64, each with all of the one before.
+"""The processors that kernels are compiled for ahead of time: levels of x86-64, each with all of the one before, and
+64-bit Arm.
 
-A level is usable where the processor and the system offer all its instructions, as ``/proc/cpuinfo`` lists them. On
-other machines there is none, and kernels are compiled when they are needed.
+A level of x86-64 is usable where the processor and the system offer all its instructions, as ``/proc/cpuinfo`` lists
+them. On other machines there is none, and kernels are compiled when they are needed.
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: the compiler's name of the processor, and of each instruction set by its name in ``/proc/cpuinfo``."""
+    """One level: the machine it is of, the compiler's name of the processor, and of each instruction set by its name in
+    ``/proc/cpuinfo``. ``always`` are the instruction sets that each such machine has."""
 
     name: str
+    machine: str
     processor: str
     instructions: dict[str, str]
+    always: tuple[str, ...] = ()
+
+    @property
+    def triple(self) -> str:
+        """The compiler's name of the machine."""
+        return f"{self.machine}-unknown-linux-gnu"
 
     @property
     def features(self) -> tuple[str, ...]:
         """The compiler's names of the instruction sets."""
-        return tuple(self.instructions.values())
+        return (*self.always, *self.instructions.values())
 
     def runs_on(self, flags: frozenset[str]) -> bool:
         """Whether a processor with these flags can run it."""
@@ -63,22 +72,29 @@ _V4_BYTES = {
     "avx512_vbmi2": "avx512vbmi2",
 }
 
+_X86, _ARM = "x86_64", "aarch64"
+
 LEVELS = (
-    Level("x86-64-v4-gfni", "x86-64-v4", _V4_BYTES),  # Ice Lake and Zen 4: a transposition is a few instructions
-    Level("x86-64-v4", "x86-64-v4", _V4),
-    Level("x86-64-v3", "x86-64-v3", _V3),
-    Level("x86-64-v2", "x86-64-v2", _V2),
+    Level("x86-64-v4-gfni", _X86, "x86-64-v4", _V4_BYTES),  # Ice Lake and Zen 4: a transposition is a few instructions
+    Level("x86-64-v4", _X86, "x86-64-v4", _V4),
+    Level("x86-64-v3", _X86, "x86-64-v3", _V3),
+    Level("x86-64-v2", _X86, "x86-64-v2", _V2),
+    Level("aarch64", _ARM, "generic", {}, ("fp-armv8", "neon")),
 )
-"""All levels, the best first."""
+"""All levels; of each machine the best first."""
 
 
 def usable_levels() -> list[Level]:
     """Return the levels that this machine can run, the best first."""
-    if platform.machine() != "x86_64":
-        return []
+    machine = platform.machine()
+    flags = _flags()
+    return [level for level in LEVELS if level.machine == machine and level.runs_on(flags)]
+
+
+def _flags() -> frozenset[str]:
+    """Return what the processor can do; nothing if the system does not say."""
     try:
         found = re.search(r"^flags\s*:(.*)$", _CPU_INFO.read_text(), re.MULTILINE)
     except OSError:
-        return []
-    flags = frozenset(found[1].split()) if found else frozenset()
-    return [level for level in LEVELS if level.runs_on(flags)]
+        return frozenset()
+    return frozenset(found[1].split()) if found else frozenset()

@@ -31,6 +31,7 @@ class Library:
     """The kernels of a library in memory."""
 
     def __init__(self, header: Header, image: bytes) -> None:
+        self.level = header.level
         self.features = frozenset(next(level.features for level in LEVELS if level.name == header.level))
         self.kernels = load_image(header, image, c_functions())
 

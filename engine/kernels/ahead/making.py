@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..private import KERNELS_DIRECTORY, cache_base, private_directory, source_digest
@@ -23,17 +23,17 @@ CACHED = "libraries"
 """The directory in the cache."""
 
 
-def make_library(directory: Path, level: Level, progress: Progress | None = None) -> Path:
-    """Compile all kernels for a level into a file in ``directory``, and return it.
+def make_library(directory: Path, level: Level, progress: Progress | None = None, modules: Sequence[str] = ()) -> Path:
+    """Compile all kernels, or those of some modules, for a level into a file in ``directory``, and return it.
 
     Raises RuntimeError, with the compiler's words, if that fails.
     """
     path = directory / library_name(level, source_digest())
-    words = [sys.executable, "-m", "nyala.engine.kernels.ahead.build", level.name, str(path)]
+    words = [sys.executable, "-m", "nyala.engine.kernels.ahead.build", level.name, str(path), *modules]
     with tempfile.TemporaryDirectory(prefix="nyala-kernels-") as cache, tempfile.TemporaryFile("w+") as errors:
         environment = {
             **os.environ,
-            "NYALA_CACHE_DIR": cache,  # numba has no code to join for kernels that it finds compiled
+            "NYALA_CACHE_DIR": cache,  # nothing is put there
             "NUMBA_CPU_NAME": level.processor,
             "NUMBA_CPU_FEATURES": ",".join(f"+{name}" for name in level.features),
         }

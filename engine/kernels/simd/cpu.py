@@ -25,8 +25,12 @@ def target_features() -> frozenset[str]:
 
 FEATURES = target_features()
 
-HAS_WIDE_VECTORS = "avx2" in FEATURES or "neon" in FEATURES
-"""Whether byte shuffles of whole registers are one instruction."""
+HAS_WIDE_VECTORS = "avx2" in FEATURES
+"""Whether shuffling bytes, and collecting their sign bits, are one instruction for 32 bytes or more.
+
+NEON has none for sign bits: with its 16 bytes, vectors take as many instructions to transpose as plain integers do, and
+up to three times as many back.
+"""
 
 HAS_AFFINE = {"gfni", "avx512f", "avx512bw"} <= FEATURES
 """Whether one instruction transposes eight 8x8 bit matrices (GFNI on 64-byte registers)."""

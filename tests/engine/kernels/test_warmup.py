@@ -111,10 +111,10 @@ assert [done for done, _, _ in steps] == list(range(count + 1))
 
 
 WRONG = """
-from nyala.engine.kernels import cache, warmup
+from nyala.engine.kernels import cache, inventory, warmup
 from nyala.engine.kernels.kernel import KERNELS
 
-warmup.import_all()
+inventory.import_all()
 outcomes, wiped, recompiled = iter({outcomes}), [], []
 warmup.self_test = lambda: next(outcomes)
 cache.wipe = lambda: wiped.append(True)
