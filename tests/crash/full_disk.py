@@ -40,6 +40,7 @@ MIB = 1 << 20
 BATCH_ROWS, CELL_BYTES = 100, 4_000
 BACK_SECONDS = 60.0
 """The longest that a write may take to succeed after room was made."""
+TAKEN_MAX = 20
 STEADY = 10
 """Refusals in a row, a tenth of a second apart, after which the disk is taken to stay full."""
 OPTIONS = {"disk_low_bytes": 8 * MIB, "wal_segment_bytes": MIB, "flush_bytes": 4 * MIB, "memory_bytes": 24 * MIB}
@@ -109,7 +110,7 @@ class Campaign:
         self._read(filled)
         self._subject.give_rest()
         began = time.monotonic()
-        self._patiently(lambda: self._subject.database.drop_table("filler"))
+        self._patiently(lambda: self._subject.database.drop_table("filler"), StorageFullError)
         key = self._next_key()
         self._patiently(lambda: self._table("kept").upsert(self._rows([key], 10)), StorageFullError)
         self._kept.add(key)
@@ -161,20 +162,30 @@ class Campaign:
         return filled
 
     def _be_refused(self) -> None:
-        """Try every kind of write."""
-        key, kept = self._next_key(), self._table("kept")
-        one = self._rows([key], 10)
-        for write in (
-            lambda: kept.upsert(one.to_pylist()),
-            lambda: kept.insert(self._rows(list(range(key, key + 50)), 10)),
-            lambda: kept.update_where({"v": "'none'"}, "k >= 0"),
-            lambda: kept.delete([{"k": each} for each in sorted(self._kept)[:1]] or [{"k": key}]),
-        ):
-            try:
-                write()
-                raise AssertionError("a write was taken while the disk was full")
-            except StorageFullError:
-                self.figures.refused_writes += 1
+        """Try every kind of write until it is refused: the store may free some room meanwhile."""
+        first, kept = self._next_key(), self._table("kept")
+        several = list(range(first + 1, first + 51))
+        oldest = sorted(self._kept)[:1]
+        tries: list[tuple[Callable[[], object], Callable[[], object]]] = [
+            (lambda: kept.upsert(self._rows([first], 10).to_pylist()), lambda: self._kept.add(first)),
+            (lambda: kept.upsert(self._rows(several, 10)), lambda: self._kept.update(several)),
+            (lambda: kept.update_where({"v": "'none'"}, "k >= 0"), lambda: None),
+            (
+                lambda: kept.delete_ignore([{"k": key} for key in oldest or [0]]),
+                lambda: self._kept.difference_update(oldest),
+            ),
+        ]
+        for write, done in tries:
+            for _ in range(TAKEN_MAX):
+                try:
+                    write()
+                except StorageFullError:
+                    self.figures.refused_writes += 1
+                    break
+                done()
+                self._subject.take_rest()
+            else:
+                raise AssertionError("writes are taken while the disk is full")
         health = self._subject.database.health()
         assert "disk_low_bytes" in health.reason or not health.takes_writes, health
 
