@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench counters fuzz kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench counters fuzz kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ pairs: .venv/.installed-dev  ## two backups, restores or exports at once, over a
 
 attack: .venv/.installed-dev  ## misbehaving clients beside an honest one (SECONDS=5 SEED=0 ONLY=idle_readers)
 	@$(BIN)/python tests/attack/attack.py --seconds $(or $(filter-out 60,$(SECONDS)),5) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+
+stalled: .venv/.installed-dev  ## the rate of a fast reader beside stalled ones (READERS="100 1000")
+	@$(BIN)/python tests/attack/stalled_readers.py --counts $(or $(READERS),100 1000)
 
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)
