@@ -27,6 +27,7 @@ ENGINE_SUITES = (
     "tablets",
     "callers",
     "small_writes",
+    "encryption",
 )
 SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", *ENGINE_SUITES)
 

@@ -10,12 +10,15 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    SkipValidation,
+    field_validator,
     model_validator,
 )
 
 from ..schemas.limits import Limits
 from ..schemas.message import Message
 from ..schemas.placement import Placement, ServerIdentity
+from ..schemas.store_key import StoreKey
 from ..schemas.write import Durability
 
 MIB = 1 << 20
@@ -130,6 +133,12 @@ class StoreOptions(Message, frozen=True, extra="forbid"):
     import_storage: str | None = None
     """Where files of bulk imports go, as a URI such as ``s3://bucket/prefix?region=...``; None: the store's directory.
     Builders of files receive it; credentials belong in the environment."""
+    key_file: str | None = None
+    """A file with the key of an encrypted store; a new store is encrypted with it. See docs/encryption.md."""
+    key_command: str | None = None
+    """A shell command that prints this key, in place of ``key_file``."""
+    key: SkipValidation[StoreKey | None] = Field(default=None, exclude=True, repr=False)
+    """The key itself, in place of both: 32 bytes or 64 hexadecimal digits."""
     clock_error_seconds: NonNegativeInt = 10
     """How far in the future a timestamp may lie and still count as now."""
 
@@ -137,6 +146,11 @@ class StoreOptions(Message, frozen=True, extra="forbid"):
     """The servers that share new tables; None: this store has all of their tablets."""
     server: str | None = None
     """The name of this server in the placement."""
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _parse_key(cls, given: Any) -> StoreKey | None:
+        return None if given is None else StoreKey.of(given)
 
     @model_validator(mode="after")
     def _check_server(self) -> "StoreOptions":
@@ -203,6 +217,9 @@ class StoreOptionsDict(TypedDict, total=False):
     scan_lease_disk_bytes: int
     scan_lease_memory_bytes: int
     import_storage: str | None
+    key_file: str | None
+    key_command: str | None
+    key: StoreKey | str | bytes | None
     clock_error_seconds: int
     placement: Placement | Mapping[str, Any] | None
     server: str | None

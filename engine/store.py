@@ -23,9 +23,9 @@ from .catalog.grants import Grants
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate
 from .commit.room import Room
+from .fs import FileSystem, LocalFileSystem
 from .fs.failures import named
-from .fs.filesystem import FileSystem
-from .fs.local import LocalFileSystem
+from .fs.opening import KeySource, opened_to_write
 from .fs.store_lock import STORE_LOCK
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
@@ -103,6 +103,8 @@ class Store:
             fs.make_directory("")
             self._lock = fs.lock(STORE_LOCK)
         try:
+            with named("the store could not be opened"):
+                self._fs = opened_to_write(fs, KeySource(options.key_file, options.key_command, options.key))
             with named("the store could not be opened"), recovery.saying_what_to_do():
                 self._open()
             if damage := self._environment.manifest.damage:
@@ -252,7 +254,6 @@ class Store:
             room=self._room,
             notify=notify,
         )
-
         unfinished = self._staging, self._imports, self._pins, self._compactions
         self._metrics = StoreMetrics(
             self._environment, self._catalog, self._gate, self._reads, self._planned, unfinished, self.health
@@ -401,10 +402,8 @@ class Store:
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
         kind, found = kind_of(op), self._catalog.table(table)
-        mark = self._snapshots.ancient_history_mark(found)
-        work = upkeep.perform_on_all(
-            kind, found.tablets, self._environment, mark, lambda tablet: tablet not in found.tablets
-        )
+        mark, environment = self._snapshots.ancient_history_mark(found), self._environment
+        work = upkeep.perform_on_all(kind, found.tablets, environment, mark, lambda each: each not in found.tablets)
         with self._maintenance.noted(f"{op} table {table}", op, table):
             done = list(work)
         self._after_flush()
@@ -470,11 +469,10 @@ class Store:
         self._environment.manifest.copy()
 
     def _operations(self) -> list[MaintenanceOp]:
-        operations: list[MaintenanceOp] = []
         if self._environment.latch.reason:
-            return operations
-        operations += self._catalog.removals(self._clock.physical_microseconds(), self._forget)
-        operations.append(ExpiryOp(self._staging))
+            return []
+        gone = self._catalog.removals(self._clock.physical_microseconds(), self._forget)
+        operations: list[MaintenanceOp] = [*gone, ExpiryOp(self._staging)]
         for part in (self._imports, self._pins, self._compactions, self._mover):
             operations += part.removals()
         self._planned.tidy()

@@ -17,6 +17,7 @@ from ..engine.repair import Range
 from ..engine.store import Store
 from ..schemas.description import TableDescription
 from ..schemas.scan import ScanSpec
+from ..schemas.store_key import StoreKey
 from ..schemas.write import Durability
 
 _KEYS_AT_ONCE = 8_192
@@ -28,8 +29,9 @@ class FolderBackups:
     Restored tablets are in a temporary directory, which is removed at the end.
     """
 
-    def __init__(self, place: str | Path) -> None:
-        """``place`` is a path or a URI, as for jobs."""
+    def __init__(self, place: str | Path, key: StoreKey | None = None) -> None:
+        """``place`` is a path or a URI, as for jobs; ``key`` encrypts what is read from it into a temporary store."""
+        self._key = key
         self._root = Folder.at(place)
         self._directory = tempfile.TemporaryDirectory(prefix="nyala-repair-")
         self._store: Store | None = None
@@ -48,7 +50,7 @@ class FolderBackups:
         backups = backups_of_table(self._root, about)
         chain = backups.chain()
         if self._store is None:
-            self._store = Store.open(self._directory.name, StoreOptions(durability=Durability.OS))
+            self._store = Store.open(self._directory.name, StoreOptions(durability=Durability.OS, key=self._key))
         self._count += 1
         name = f"backup_{self._count}"
         write_tablet(Database(self._store), name, chain, about, tablet_ids)

@@ -21,6 +21,7 @@ from .location import DEFAULT_LOCATION
 
 if TYPE_CHECKING:
     from ..clients.flight.credentials import Credentials
+    from ..engine.fs.encryption.key_source import KeySource
     from ..engine.recovery.verify import VerifyReport
     from ..engine.repair import RepairReport
     from ..schemas.service import StoreService
@@ -45,6 +46,12 @@ WebPort = Annotated[
 TlsCert = Annotated[Path | None, typer.Option(help="The server's certificate, in PEM.")]
 TlsKey = Annotated[Path | None, typer.Option(help="The private key of --tls-cert.")]
 ClientCa = Annotated[Path | None, typer.Option(help="The roots of client certificates, which clients then need.")]
+KeyFile = Annotated[
+    str | None, typer.Option(help="A file with the key of an encrypted store.  [env var: NYALA_KEY_FILE]")
+]
+KeyCommand = Annotated[
+    str | None, typer.Option(help="A shell command that prints this key.  [env var: NYALA_KEY_COMMAND]")
+]
 Tokens = Annotated[Path | None, typer.Option(help="The token file; clients then need a token.")]
 
 
@@ -75,6 +82,8 @@ def serve(
     ] = None,
     name: Annotated[str | None, typer.Option(help="This server's name in the placement file.")] = None,
     processes: Processes = None,
+    key_file: KeyFile = None,
+    key_command: KeyCommand = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: ClientCa = None,
@@ -288,25 +297,34 @@ Backup = Annotated[
 def verify(
     directory: Annotated[Path, typer.Argument(help="A data directory; no server may have it open.")],
     from_backup: Backup = None,
+    key_file: KeyFile = None,
+    key_command: KeyCommand = None,
     json_output: Json = False,
 ) -> None:
     """Check every byte of a store, offline, and print what a repair could save; exit with 1 if anything is wrong."""
-    sound = [_verified(part, from_backup, json_output) for part in _parts(directory)]
+    key = _key_source(key_file, key_command)
+    sound = [_verified(part, from_backup, key, json_output) for part in _parts(directory)]
     if not all(sound):
         raise typer.Exit(1)
 
 
-def _verified(directory: Path, from_backup: str | None, json_output: bool) -> bool:
+def _key_source(file: str | None, command: str | None) -> KeySource:
+    from ..engine.fs.encryption.key_source import KeySource
+
+    return KeySource(file, command)
+
+
+def _verified(directory: Path, from_backup: str | None, key: KeySource, json_output: bool) -> bool:
     """Verify one directory, print the findings, and return whether all is sound."""
-    from ..engine.fs.local import LocalFileSystem
+    from ..engine.fs.opening import store_files
     from ..engine.recovery.verify import verify_store
 
-    report = verify_store(LocalFileSystem(directory))
+    report = verify_store(store_files(directory, key))
     found: RepairReport | None = None
     why = ""
     if not report.is_sound:
         try:
-            found = _repaired(directory, False, from_backup)
+            found = _repaired(directory, False, from_backup, key)
         except CorruptionError as error:
             why = error.message
     if json_output:
@@ -341,6 +359,8 @@ def repair(
         bool, typer.Option("--apply", help="Apply the repair; without this, only print the plan.")
     ] = False,
     from_backup: Backup = None,
+    key_file: KeyFile = None,
+    key_command: KeyCommand = None,
     json_output: Json = False,
 ) -> None:
     """Repair damaged files, offline, and print what is lost; exit with 1 while something needs repair.
@@ -349,7 +369,7 @@ def repair(
     """
     is_needed = False
     for part in _parts(directory):
-        report = _repaired(part, apply, from_backup)
+        report = _repaired(part, apply, from_backup, _key_source(key_file, key_command))
         is_needed |= report.is_needed and not report.is_applied
         if json_output:
             typer.echo(json.dumps(asdict(report)))
@@ -359,15 +379,16 @@ def repair(
         raise typer.Exit(1)
 
 
-def _repaired(directory: Path, apply: bool, from_backup: str | None) -> RepairReport:
-    from ..engine.fs.local import LocalFileSystem
+def _repaired(directory: Path, apply: bool, from_backup: str | None, key: KeySource) -> RepairReport:
+    from ..engine.fs.encryption.key_source import new_key
+    from ..engine.fs.opening import is_encrypted, store_files
     from ..engine.repair import repair_store
     from .backups import FolderBackups
 
-    fs = LocalFileSystem(directory)
+    fs = store_files(directory, key)
     if from_backup is None:
         return repair_store(fs, apply)
-    with FolderBackups(from_backup) as backups:
+    with FolderBackups(from_backup, new_key() if is_encrypted(fs) else None) as backups:
         return repair_store(fs, apply, backups)
 
 
@@ -394,11 +415,13 @@ def _print_report(report: VerifyReport) -> None:
 
 def dump(
     file: Annotated[Path, typer.Argument(help="A file of a store: column file, log segment or manifest.")],
+    key_file: KeyFile = None,
+    key_command: KeyCommand = None,
 ) -> None:
     """Print the contents of a store's file as JSON."""
     from ..engine.recovery.dump import dump_file
 
-    typer.echo(json.dumps(dump_file(_existing(file)), indent=2, default=str))
+    typer.echo(json.dumps(dump_file(_existing(file), _key_source(key_file, key_command)), indent=2, default=str))
 
 
 def _existing(path: Path) -> Path:

@@ -173,7 +173,7 @@ class Settings:
 def known() -> dict[str, Setting]:
     """Return all settings by their names."""
     found = {name: Setting(ServeOptions, name, about) for name, about in _abouts(ServeOptions).items()}
-    left_out = {"private_paths", "placement", "server", "limits"}
+    left_out = {"private_paths", "placement", "server", "limits", "key"}
     for model in (ServerConfig, StoreOptions):
         for name, about in _abouts(model).items():
             if name not in left_out:

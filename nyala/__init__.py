@@ -108,7 +108,8 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
     """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
 
     A missing store is created; with ``create=False`` that is an error, and nothing is written. Of a store that several
-    processes serve (docs/servers.md), all parts are opened.
+    processes serve (docs/servers.md), all parts are opened. With ``key_file``, ``key_command`` or ``key`` an encrypted
+    store is opened, and a new one is encrypted (docs/encryption.md).
 
     Raises:
         NotFoundError: there is no store, and ``create`` is False.

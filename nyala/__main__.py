@@ -12,7 +12,7 @@ from nyala.clients.cli import grant, job, spark, table, tablet
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
-from nyala.flight_server.security import token_commands
+from nyala.flight_server.security import key_commands, token_commands
 
 
 def main() -> None:
@@ -45,6 +45,7 @@ def make_app() -> typer.Typer:
     app.add_typer(job.app, name="job")
     app.add_typer(spark.app, name="spark")
     app.add_typer(token_commands.app, name="token")
+    app.add_typer(key_commands.app, name="key")
     app.add_typer(grant.app, name="grant")
     return app
 

@@ -15,9 +15,9 @@ SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
 SECURITY = "nyala.flight_server.security.security"
 HTTP = ("starlette", "uvicorn", "h11", "prometheus_client", "asyncio")
 DATA = ("pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "numpy.ma")
-NEVER = ("numba", "llvmlite", *DATA, "jwt", SECURITY, *HTTP)
-"""Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens and HTTP needs none of
-them."""
+NEVER = ("numba", "llvmlite", *DATA, "jwt", "cryptography", SECURITY, *HTTP)
+"""Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens, HTTP and encryption needs
+none of them."""
 REPORT = f"""
 import json, sys
 def report():

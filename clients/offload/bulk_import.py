@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ...engine.fs.arrow import ArrowFileSystem
 from ...engine.fs.filesystem import FileSystem
-from ...engine.fs.local import LocalFileSystem
+from ...engine.fs.opening import store_files
 from ...engine.fs.subdirectory import DirectoryFileSystem
 from ...engine.fs.tree import remove_tree
 from ...engine.offload.bulk.build import build_tablet, number_files
@@ -220,7 +220,7 @@ def _shared(store: StoreService, directory: Directory | None, plan: ImportPlan) 
 
 
 def file_system(where: Directory) -> FileSystem:
-    """Return the file system of a directory."""
+    """Return the file system of a directory; of an encrypted store with the key that the environment names."""
     if isinstance(where, str) and "://" in where:
         return ArrowFileSystem.from_uri(where)
-    return LocalFileSystem(where) if isinstance(where, str | Path) else where
+    return store_files(where) if isinstance(where, str | Path) else where

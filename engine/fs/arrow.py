@@ -149,6 +149,9 @@ class ArrowWritableFile:
             self._stream.write(view)
             self._size += view.nbytes
 
+    def flush(self) -> None:
+        self._stream.close()
+
     def sync(self) -> None:
         self._stream.close()
 

@@ -44,7 +44,13 @@ class WritableFile(Protocol):
         ...
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
-        """Write all the pieces, one after the other without a gap, from ``offset`` on."""
+        """Write all the pieces, one after the other without a gap, from ``offset`` on. That is ``size``, unless the
+        file was preallocated: some file systems write others in order only."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over to the operating system what was kept back; whoever opens the file then finds all of it. Nothing
+        may be appended afterwards, but to a preallocated file. ``sync`` and ``close`` do it too."""
         ...
 
     def sync(self) -> None:

@@ -205,6 +205,9 @@ class LocalWritableFile:
             else:
                 self._zeroed = end
 
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
     def sync(self) -> None:
         if self._preallocated:
             os.fdatasync(self._descriptor)

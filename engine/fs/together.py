@@ -79,7 +79,11 @@ class _LateFile:
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         self._inner.pwrite(offset, *pieces)
 
+    def flush(self) -> None:
+        self._inner.flush()
+
     def sync(self) -> None:
+        self._inner.flush()  # the file may be opened before it is synced
         self._is_to_sync = True
 
     def check(self) -> None:

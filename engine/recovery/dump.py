@@ -8,8 +8,9 @@ from typing import Any
 
 from ...schemas.errors import InvalidArgumentError
 from ..cfile.describe import describe
+from ..fs.encryption.key_source import NO_KEY, KeySource
 from ..fs.filesystem import FileSystem
-from ..fs.local import LocalFileSystem
+from ..fs.opening import files_beside, store_files
 from ..manifest.manifest import PATH, read_manifest
 from ..record.change import unpack_attachments, unpack_changes, unpack_notes
 from ..transaction.staging.file import read_info, read_rows
@@ -18,7 +19,7 @@ from ..wal.reader import LogReader
 _CFILES = ("base", "undo", "redo")
 
 
-def dump_file(path: str | Path) -> dict[str, Any]:
+def dump_file(path: str | Path, key: KeySource = NO_KEY) -> dict[str, Any]:
     """Return the content of a file as JSON values. Changes nothing, so the store may be running.
 
     Raises:
@@ -28,13 +29,13 @@ def dump_file(path: str | Path) -> dict[str, Any]:
     file = Path(path).resolve()
     kind = file.suffix.removeprefix(".")
     if file.name == PATH:
-        return read_manifest(LocalFileSystem(file.parent)).model_dump(mode="json")
-    if kind in _CFILES:
-        return describe(LocalFileSystem(file.parent), file.name)
+        return read_manifest(store_files(file.parent, key)).model_dump(mode="json")
     if file.parent.name == "wal":
-        return _dump_log(LocalFileSystem(file.parent.parent))
+        return _dump_log(store_files(file.parent.parent, key))
+    if kind in _CFILES:
+        return describe(*files_beside(file, key))
     if kind == "stage":
-        return _dump_staged(LocalFileSystem(file.parent), file.name)
+        return _dump_staged(*files_beside(file, key))
     known = "manifest, wal/*, *.base, *.undo, *.redo, *.stage"
     raise InvalidArgumentError(f"{file.name} is not a file of a store; known: {known}")
 

@@ -154,7 +154,11 @@ class LogSalvage:
 
     def _view(self, path: str) -> memoryview:
         """Return a file's content, piece by piece, with zeroes for what the disk does not return."""
-        file = self._fs.open(path)
+        try:
+            file = self._fs.open(path)
+        except CorruptionError as error:  # nothing of an encrypted file can be read without its head
+            self._note(path, error.offset, error.why)
+            return memoryview(b"")
         try:
             content = bytearray(file.size)
             for first in range(0, len(content), _PIECE_BYTES):

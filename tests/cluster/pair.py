@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
 from nyala.schemas.placement import Placement, ServerIdentity, TablePlacement
 from nyala.schemas.service import StoreService
+from nyala.schemas.store_key import StoreKey
 
 
 class _Door:
@@ -35,9 +37,17 @@ class Stopped(BaseException):
 class Pair:
     """Two servers, or as many as there are names."""
 
-    def __init__(self, names: str = "ab", placed_on: str | None = None, **options: Any) -> None:
-        """New tables are placed on the servers ``placed_on``, all if that is None; ``options`` are of the stores."""
+    def __init__(
+        self,
+        names: str = "ab",
+        placed_on: str | None = None,
+        keys: Mapping[str, StoreKey] | None = None,
+        **options: Any,
+    ) -> None:
+        """New tables are placed on the servers ``placed_on``, all if that is None; ``options`` are of the stores, and
+        those that have ``keys`` are encrypted."""
         self.options = options
+        self.keys = keys or {}
         tables = {"t": TablePlacement(servers=tuple(placed_on))} if placed_on else {}
         self.placement = Placement(servers={name: (f"grpc://{name}:1",) for name in names}, tables=tables)
         self.disks = {name: MemoryFileSystem() for name in names}
@@ -62,6 +72,7 @@ class Pair:
             server=name,
             wal_segment_bytes=1 << 18,
             clock_error_seconds=self.clock_error_seconds,
+            key=self.keys.get(name),
             **self.options,
         )
         self.stores[name] = Store.open(self.disks[name], options)

@@ -14,6 +14,7 @@ from pair import Pair
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.fs.opening import opened
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import (
     ConflictError,
@@ -26,8 +27,10 @@ from nyala.schemas.errors import (
 from nyala.schemas.moving import HandedOver, MoveBegin, MoveHandOver, MoveRead
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import StoreService
+from nyala.schemas.store_key import StoreKey
 from nyala.schemas.transaction import StagedBatch
 from nyala.schemas.write import Stage, WriteCommand
+from tests.crash.images import contents
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("s", pa.string())])
 COUNT = 400
@@ -94,6 +97,23 @@ def test_all_of_a_tablet_moves_and_back(pair: Pair, table: Table) -> None:
     assert content(table) == rows(5).combine_chunks()
     pair.close()
     assert [problem for disk in pair.disks.values() for problem in verify_store(disk).problems] == []
+
+
+def test_tablets_move_between_encrypted_stores_with_keys_of_their_own() -> None:
+    keys = {"a": StoreKey(b"a" * 32), "b": StoreKey(b"b" * 32)}
+    pair = Pair("abc", placed_on="ab", keys=keys)
+    try:
+        table = filled(pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)]))
+        before, moment = content(table), pair.db.now()
+        for name, to in ("ab", "ba", "ac", "cb"):
+            pair.db.move_tablet("t", place_of(table, name), to, server=name)
+            assert content(table) == before == content(table, moment)
+    finally:
+        pair.close()
+    for name, disk in pair.disks.items():
+        found = {there.startswith(b"NYALAENC") for path, there in contents(disk) if there and "keys" not in path}
+        assert found == {name in keys}
+        assert verify_store(opened(disk, keys.get(name))).is_sound
 
 
 def test_writes_and_scans_go_on(cluster: Cluster) -> None:

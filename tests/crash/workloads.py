@@ -23,6 +23,7 @@ from nyala.schemas.operation import Operation
 from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.store_key import StoreKey
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand, WriteResult
@@ -44,9 +45,14 @@ CLOCK_MICROSECONDS = 1_700_000_000_000_000
 HISTORY_SECONDS = 3_600
 
 
+KEY: StoreKey | None = None
+"""With it, all stores that ``open_store`` makes are encrypted."""
+
+
 def open_store(fs: FileSystem, options: StoreOptions = OPTIONS, clock: ManualClock | None = None) -> Store:
     """Open the store on ``fs``. The clock starts where it always starts: only the store can know how late it is."""
-    return Store.open(fs, options, clock or ManualClock(CLOCK_MICROSECONDS))
+    keyed = options.model_copy(update={"key": KEY}) if KEY else options
+    return Store.open(fs, keyed, clock or ManualClock(CLOCK_MICROSECONDS))
 
 
 def read(store: Store, as_of: int | None = None) -> dict[Key, Row]:

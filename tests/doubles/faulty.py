@@ -168,6 +168,9 @@ class FaultyWritableFile:
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         self._write("pwrite", offset, pieces)
 
+    def flush(self) -> None:
+        self._inner.flush()
+
     def sync(self) -> None:
         self._disk.check("sync", self._path)
         self._inner.sync()

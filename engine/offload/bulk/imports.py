@@ -20,6 +20,7 @@ from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
+from ...fs.opening import is_encrypted
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
 from ...table.pending_write import RepeatedWrite
@@ -48,6 +49,9 @@ class Storage:
         """Return the store's own directory, or the place at ``uri``, which stores may share."""
         if uri is None:
             return cls(store, ROOT)
+        if is_encrypted(store):
+            why = "files outside the data directory would not be encrypted"
+            raise InvalidArgumentError(f"an encrypted store takes no import_storage: {why}; leave it out")
         from ...fs.arrow import ArrowFileSystem  # loads the clients of S3 and the like
 
         return cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)

@@ -1,0 +1,101 @@
+"""A file system whose files are encrypted on another one. Names, and about how long files are, stay visible there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....schemas.errors import CorruptionError
+from ..filesystem import FileSystem, ReadableFile, WritableFile
+from ..subdirectory import DirectoryFileSystem
+from .blocks import BLOCK_BYTES, BlockReader, BlockWriter, size_of
+from .header import BLOCKS, HEADER_BYTES, RECORDS, new_header, open_header
+from .keyring import Keyring
+from .records import RECORD_BYTES, RecordReader, RecordWriter, space_for
+
+
+class EncryptedFileSystem(DirectoryFileSystem):
+    """The files of an encrypted store; what callers read and write, and all sizes, are those of the plain content.
+
+    A file without ``preallocate`` is written in order, and not any more once it is synced.
+    """
+
+    def __init__(self, fs: FileSystem, keyring: Keyring) -> None:
+        super().__init__(fs, "")
+        self._keyring = keyring
+
+    @property
+    def root(self) -> str:
+        """The name of the directory below, for messages."""
+        return getattr(self._inner, "root", "")
+
+    def create(self, path: str, preallocate: int = 0) -> WritableFile:
+        if not preallocate:
+            head, opened = new_header(self._keyring, BLOCKS, BLOCK_BYTES, 0)
+            return BlockWriter(super().create(path), head, opened)
+        head, opened = new_header(self._keyring, RECORDS, RECORD_BYTES, preallocate)
+        inner = super().create(path, space_for(preallocate))
+        try:
+            inner.pwrite(0, head)
+            inner.sync()  # before any record: a file without a sound head has nothing else
+        except BaseException:
+            inner.close()
+            self.unlink(path)
+            raise
+        return RecordWriter(inner, opened)
+
+    def open(self, path: str) -> ReadableFile:
+        """Open a file. Raises CorruptionError too: its key cannot be read."""
+        inner = super().open(path)
+        try:
+            head = inner.pread(0, HEADER_BYTES)
+            try:
+                opened = open_header(self._keyring, path, head)
+            except CorruptionError:
+                if _has_nothing(inner):
+                    return _NothingYet(inner)
+                raise
+            reader = BlockReader if opened.layout == BLOCKS else RecordReader
+            return reader(inner, path, opened)
+        except BaseException:
+            inner.close()
+            raise
+
+    def size(self, path: str) -> int:
+        inner = super().open(path)
+        try:
+            try:
+                opened = open_header(self._keyring, path, inner.pread(0, HEADER_BYTES))
+            except CorruptionError:
+                return 0
+            return opened.size if opened.layout == RECORDS else size_of(inner.size - HEADER_BYTES, opened.piece)
+        finally:
+            inner.close()
+
+
+def _has_nothing(inner: ReadableFile) -> bool:
+    """Whether nothing was written after a head that is not sound: a crash came before the head was durable."""
+    return inner.size <= HEADER_BYTES or not np.frombuffer(inner.view()[HEADER_BYTES:], np.uint8).any()
+
+
+class _NothingYet:
+    """A file that a crash left without a head, hence without content."""
+
+    size = 0
+
+    def __init__(self, inner: ReadableFile) -> None:
+        self._inner = inner
+
+    def pread(self, offset: int, length: int) -> bytes:
+        return b""
+
+    def read_into(self, offset: int, buffer: object) -> int:
+        return 0
+
+    def view(self) -> memoryview:
+        return memoryview(b"")
+
+    def check(self) -> None:
+        self._inner.check()
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,71 @@
+"""Where the key of an encrypted store comes from, and chance, of which keys and nonces are made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.store_key import KEY_BYTES, StoreKey
+
+FILE_VARIABLE = "NYALA_KEY_FILE"
+COMMAND_VARIABLE = "NYALA_KEY_COMMAND"
+_TEXT_BYTES_MAX = 4096
+_COMMAND_SECONDS_MAX = 60
+
+RandomBytes = Callable[[int], bytes]
+random_bytes: RandomBytes = os.urandom
+"""Where keys and nonces come from, unless a test gives others."""
+
+
+def new_key() -> StoreKey:
+    """Return a random key."""
+    return StoreKey(random_bytes(KEY_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """A file with a key, a shell command that prints it, or the key. If none is given, the environment names one."""
+
+    file: str | None = None
+    command: str | None = None
+    key: StoreKey | None = field(default=None, repr=False)
+
+    def read(self, environment: Mapping[str, str] = os.environ) -> StoreKey | None:
+        """Return the key; None if nothing names one.
+
+        Raises:
+            InvalidArgumentError: several are given, or there is no key at that place.
+        """
+        given = self
+        if self == NO_KEY:
+            given = KeySource(environment.get(FILE_VARIABLE) or None, environment.get(COMMAND_VARIABLE) or None)
+        if sum(each is not None for each in (given.file, given.command, given.key)) > 1:
+            raise InvalidArgumentError("a key, a key file and a key command exclude one another: give one of them")
+        if given.file is not None:
+            return _from_file(given.file)
+        return given.key if given.command is None else _from_command(given.command)
+
+
+NO_KEY = KeySource()
+"""Only what the environment says."""
+
+
+def _from_file(path: str) -> StoreKey:
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_TEXT_BYTES_MAX)
+    except OSError as error:
+        raise InvalidArgumentError(f"the key file {path} cannot be read: {error.strerror}") from None
+    return StoreKey.of(text, f"the content of {path}")
+
+
+def _from_command(command: str) -> StoreKey:
+    try:
+        done = subprocess.run(command, shell=True, check=True, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS_MAX)
+    except (OSError, subprocess.SubprocessError) as error:
+        why = f"exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else "no answer"
+        raise InvalidArgumentError(f"the key command failed: {why}; run it by hand") from None
+    return StoreKey.of(done.stdout, "the output of the key command")

@@ -1,0 +1,213 @@
+"""The keys of a store, in its file ``keys``: random ones, each encrypted with the store key.
+
+::
+
+     0  magic        8s   "NYALAKEY"
+     8  version      u4   1
+    12  body length  u8
+    20  crc          u4   crc32 of the 20 bytes before and the body
+    24  body              JSON: ring, store_key, keys
+
+A file's own key is encrypted with one of these, so to change the store key this file is written anew, and no other.
+``keys.copy`` is a second copy: without these keys all is lost. Layouts: ``docs/format/encryption.md``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import ValidationError
+
+from ....schemas.errors import CorruptionError, InvalidArgumentError
+from ....schemas.message import Message
+from ....schemas.store_key import KEY_BYTES, StoreKey
+from ..failures import reading
+from ..filesystem import FileSystem
+from .key_source import RandomBytes, random_bytes
+from .names import COPY_PATH, PATH
+
+RING_BYTES = 16
+NONCE_BYTES = 12
+TAG_BYTES = 16
+WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + TAG_BYTES
+
+_MAGIC = b"NYALAKEY"
+_VERSION = 1
+_HEADER = struct.Struct("<8sIQI")
+_SUBJECT = struct.Struct("<16sI")
+
+
+class KeyEntry(Message, frozen=True):
+    """One key of the ring: its number, and its encrypted form in hexadecimal digits."""
+
+    id: int
+    wrapped: str
+
+
+class KeysFile(Message, frozen=True):
+    """The body of the file ``keys``."""
+
+    ring: str
+    """What tells this ring from those of other stores: 32 hexadecimal digits."""
+    store_key: str
+    """The id of the store key."""
+    keys: tuple[KeyEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The keys of a store, ready to encrypt and decrypt those of its files."""
+
+    ring: bytes
+    ciphers: Mapping[int, AESGCM] = field(repr=False)
+    newest: int
+    random_bytes: RandomBytes = random_bytes
+
+    def wrap(self, key: bytes, about: bytes) -> tuple[int, bytes]:
+        """Return a file's key, encrypted and bound to ``about``, and the number of the key that opens it."""
+        nonce = self.random_bytes(NONCE_BYTES)
+        return self.newest, nonce + self.ciphers[self.newest].encrypt(nonce, key, about)
+
+    def unwrap(self, number: int, wrapped: bytes, about: bytes) -> bytes | None:
+        """Return a file's key; None if it was not encrypted with these keys and for ``about``."""
+        cipher = self.ciphers.get(number)
+        if cipher is None:
+            return None
+        try:
+            return cipher.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], about)
+        except InvalidTag:
+            return None
+
+
+def create_keyring(fs: FileSystem, key: StoreKey, random_bytes: RandomBytes = random_bytes) -> Keyring:
+    """Make the keys of a new store, durably."""
+    ring, secret = random_bytes(RING_BYTES), random_bytes(KEY_BYTES)
+    _write(fs, _packed(_encrypted(ring, {1: secret}, key, random_bytes)))
+    return Keyring(ring, {1: AESGCM(secret)}, 1, random_bytes)
+
+
+def open_keyring(fs: FileSystem, key: StoreKey, random_bytes: RandomBytes = random_bytes) -> Keyring:
+    """Return the keys of a store. Changes nothing.
+
+    Raises:
+        InvalidArgumentError: this is not the key of the store.
+        CorruptionError: the file and its copy are damaged.
+    """
+    file = read_keys(fs)
+    secrets = _decrypted(file, key)
+    ciphers = {number: AESGCM(secret) for number, secret in secrets.items()}
+    return Keyring(bytes.fromhex(file.ring), ciphers, max(ciphers), random_bytes)
+
+
+def rotate_keyring(fs: FileSystem, old: StoreKey, new: StoreKey, random_bytes: RandomBytes = random_bytes) -> None:
+    """Encrypt the keys of a store, which nobody may have open, with another store key, and add one for new files.
+
+    Nothing happens if ``new`` is the store key already. A crash leaves the old key or the new one. Raises as
+    ``open_keyring``.
+    """
+    file = read_keys(fs)
+    if file.store_key != new.id:
+        secrets = _decrypted(file, old)
+        secrets[max(secrets) + 1] = random_bytes(KEY_BYTES)
+        file = _encrypted(bytes.fromhex(file.ring), secrets, new, random_bytes)
+    _write(fs, _packed(file))
+
+
+def mend_copy(fs: FileSystem) -> None:
+    """Bring the file and its copy to the same state, after a crash between their writes, or damage of one."""
+    document = _packed(read_keys(fs))
+    if any(not fs.exists(path) or _content(fs, path) != document for path in (PATH, COPY_PATH)):
+        _write(fs, document)
+
+
+def read_keys(fs: FileSystem) -> KeysFile:
+    """Return the file ``keys``, or its copy if that is damaged. Raises CorruptionError."""
+    damage: CorruptionError | None = None
+    for path in (PATH, COPY_PATH):
+        if fs.exists(path):
+            try:
+                return _unpacked(_content(fs, path), path)
+            except CorruptionError as error:
+                damage = damage or error
+    raise damage or CorruptionError(
+        PATH, 0, "the file with the store's keys is missing: bring it back from a copy of the directory"
+    )
+
+
+def _decrypted(file: KeysFile, key: StoreKey) -> dict[int, bytes]:
+    if file.store_key != key.id:
+        raise InvalidArgumentError(
+            f"the store is encrypted with the key {file.store_key}, and the key {key.id} was given: give the right one"
+        )
+    ring, cipher = bytes.fromhex(file.ring), AESGCM(key.secret)
+    secrets: dict[int, bytes] = {}
+    for entry in file.keys:
+        wrapped = bytes.fromhex(entry.wrapped)
+        try:
+            secrets[entry.id] = cipher.decrypt(
+                wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], _SUBJECT.pack(ring, entry.id)
+            )
+        except InvalidTag:
+            raise CorruptionError(PATH, 0, f"key {entry.id} was changed: bring the file back from a copy") from None
+    return secrets
+
+
+def _encrypted(ring: bytes, secrets: Mapping[int, bytes], key: StoreKey, random_bytes: RandomBytes) -> KeysFile:
+    cipher = AESGCM(key.secret)
+    entries: list[KeyEntry] = []
+    for number, secret in secrets.items():
+        nonce = random_bytes(NONCE_BYTES)
+        wrapped = nonce + cipher.encrypt(nonce, secret, _SUBJECT.pack(ring, number))
+        entries.append(KeyEntry(id=number, wrapped=wrapped.hex()))
+    return KeysFile(ring=ring.hex(), store_key=key.id, keys=tuple(entries))
+
+
+def _packed(file: KeysFile) -> bytes:
+    body = file.model_dump_json().encode()
+    head = _HEADER.pack(_MAGIC, _VERSION, len(body), 0)[:-4]
+    return head + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "little") + body
+
+
+def _unpacked(document: bytes, path: str) -> KeysFile:
+    if len(document) < _HEADER.size:
+        raise CorruptionError(path, 0, f"{len(document)} bytes are too short for a file of keys")
+    magic, version, length, crc = _HEADER.unpack_from(document)
+    body = document[_HEADER.size :]
+    if magic != _MAGIC or length != len(body) or zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc:
+        raise CorruptionError(path, 0, "checksum of the store's keys: bring the file back from a copy")
+    if version != _VERSION:
+        raise InvalidArgumentError(f"the file {path} has format version {version}; this build reads version {_VERSION}")
+    try:
+        return KeysFile.model_validate_json(body)
+    except ValidationError as error:
+        raise CorruptionError(path, _HEADER.size, f"the keys cannot be parsed: {error}") from error
+
+
+def _content(fs: FileSystem, path: str) -> bytes:
+    with reading(path):
+        file = fs.open(path)
+        try:
+            return file.pread(0, file.size)
+        finally:
+            file.close()
+
+
+def _write(fs: FileSystem, document: bytes) -> None:
+    """Replace the file, then its copy: a power failure leaves one of them whole."""
+    for path in (PATH, COPY_PATH):
+        new = f"{path}.new"
+        if fs.exists(new):
+            fs.unlink(new)
+        file = fs.create(new)
+        try:
+            file.append(document)
+            file.sync()
+        finally:
+            file.close()
+        fs.rename(new, path)
+        fs.sync_directory("")

@@ -1,0 +1,7 @@
+"""What tells an encrypted store and its files apart. They stand alone so that a plain store imports no cipher."""
+
+MAGIC = b"NYALAENC"
+"""The first bytes of every encrypted file."""
+PATH = "keys"
+"""The file with the keys of a store, which is not encrypted."""
+COPY_PATH = "keys.copy"

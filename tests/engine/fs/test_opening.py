@@ -1,0 +1,149 @@
+"""Which stores are encrypted, with which key, and how a key is changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nyala.engine.fs import FileSystem, MemoryFileSystem
+from nyala.engine.fs.encryption.key_source import KeySource, new_key
+from nyala.engine.fs.encryption.keyring import create_keyring, mend_copy, read_keys, rotate_keyring
+from nyala.engine.fs.opening import opened, opened_to_write
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.schemas.errors import CorruptionError, InvalidArgumentError
+from nyala.schemas.store_key import StoreKey
+from tests.crash.images import cut_at_every_call
+from tests.doubles.encrypted import KEY
+
+OTHER = StoreKey(bytes(range(100, 132)))
+NOTHING: dict[str, str] = {}
+
+
+def content(fs: FileSystem, path: str) -> bytes:
+    file = fs.open(path)
+    return file.pread(0, file.size)
+
+
+def new_store(key: StoreKey | None) -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    Store.open(disk, StoreOptions(maintenance="off", wal_segment_bytes=4096, key=key)).close()
+    return disk
+
+
+@pytest.mark.parametrize("key", [None, OTHER])
+def test_without_the_key_nothing_is_touched_and_no_damage_is_reported(key: StoreKey | None) -> None:
+    disk = new_store(KEY)
+    before = disk.operations
+    with pytest.raises(InvalidArgumentError, match=f"encrypted with the key {KEY.id}") as caught:
+        Store.open(disk, StoreOptions(key=key))
+    assert KEY.secret.hex() not in caught.value.message
+    assert disk.operations - before <= 2, "to make the root and to lock it"
+    with pytest.raises(InvalidArgumentError, match="key"):
+        opened(disk, key)
+
+
+def test_a_plain_store_takes_no_key_and_stays_as_it_is() -> None:
+    disk = new_store(None)
+    assert opened(disk, None) is disk and opened(disk, KEY) is disk
+    with pytest.raises(InvalidArgumentError, match="not encrypted"):
+        Store.open(disk, StoreOptions(key=KEY))
+    assert "keys" not in disk.list("")
+
+
+def test_missing_keys_are_not_taken_for_a_plain_store_or_a_new_one() -> None:
+    disk = new_store(KEY)
+    disk.unlink("keys.copy")
+    disk.unlink("keys")
+    for key in (None, KEY):
+        with pytest.raises(CorruptionError, match="keys is missing") as caught:
+            Store.open(disk, StoreOptions(key=key))
+        assert caught.value.path == "keys" and "repair" not in caught.value.message
+    assert "keys" not in disk.list("")
+
+
+def test_each_copy_of_the_keys_stands_for_the_other_and_is_made_again() -> None:
+    for lost in ("keys", "keys.copy"):
+        disk = new_store(KEY)
+        disk.unlink(lost)
+        Store.open(disk, StoreOptions(key=KEY)).close()
+        assert content(disk, "keys") == content(disk, "keys.copy")
+
+
+def test_a_rotation_writes_the_keys_and_nothing_else() -> None:
+    disk = new_store(KEY)
+    before = {path: content(disk, path) for path in ("manifest", "manifest.copy")}
+    rotate_keyring(disk, KEY, OTHER)
+    assert before == {path: content(disk, path) for path in before}
+    with pytest.raises(InvalidArgumentError):
+        Store.open(disk, StoreOptions(key=KEY))
+    Store.open(disk, StoreOptions(key=OTHER)).close()
+    assert [entry.id for entry in read_keys(disk).keys] == [1, 2]
+    assert content(disk, "manifest")[40] == 2, "new files have a key that the old store key never encrypted"
+    rotate_keyring(disk, KEY, OTHER)
+    assert len(read_keys(disk).keys) == 2, "a repetition does nothing"
+    with pytest.raises(InvalidArgumentError):
+        rotate_keyring(disk, new_key(), KEY)
+
+
+def test_a_power_failure_in_a_rotation_leaves_one_key_or_the_other() -> None:
+    def disk() -> MemoryFileSystem:
+        fs = MemoryFileSystem()
+        create_keyring(fs, KEY)
+        return fs
+
+    seen = set()
+    for image in cut_at_every_call(disk, lambda fs: rotate_keyring(fs, KEY, OTHER), images=8):
+        found = read_keys(image).store_key
+        seen.add(found)
+        rotate_keyring(image, KEY, OTHER)
+        mend_copy(image)
+        assert read_keys(image).store_key == OTHER.id
+        assert content(image, "keys") == content(image, "keys.copy")
+    assert seen == {KEY.id, OTHER.id}
+
+
+def test_a_power_failure_while_a_store_is_made_leaves_none_or_an_encrypted_one() -> None:
+    def make(fs: MemoryFileSystem) -> None:
+        Store.open(fs, StoreOptions(maintenance="off", wal_segment_bytes=4096, key=KEY)).close()
+
+    for image in cut_at_every_call(MemoryFileSystem, make, images=3):
+        make(image)
+        opened_to_write(image, KeySource(key=KEY))
+
+
+def test_where_a_key_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEY.text)
+    named = {"NYALA_KEY_FILE": str(file)}
+    assert KeySource(str(file)).read(NOTHING) == KeySource().read(named) == KEY
+    assert KeySource(command=f"cat {file}").read(named) == KEY
+    assert KeySource().read({"NYALA_KEY_COMMAND": f"cat {file}"}) == KEY
+    assert KeySource().read(NOTHING) is None
+    assert KeySource(key=OTHER).read(named) == OTHER
+
+
+def test_a_key_that_is_none_is_said_so_and_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("secret" * 12)
+    sources = [KeySource(str(file)), KeySource(str(tmp_path / "none")), KeySource(command="exit 3")]
+    sources += [KeySource(command=f"cat {file}"), KeySource(str(file), "cat"), KeySource(str(file), key=KEY)]
+    for source in sources:
+        with pytest.raises(InvalidArgumentError) as caught:
+            source.read(NOTHING)
+        assert "secret" not in caught.value.message
+    for given in ("secret" * 12, b"secret", 7):
+        with pytest.raises(InvalidArgumentError) as caught:
+            StoreOptions.model_validate({"key": given})
+        assert "secret" not in caught.value.message
+    options = StoreOptions.model_validate({"key": KEY.text})
+    assert options.key == KEY
+    for told in (repr(options), options.model_dump_json(), repr(options.key)):
+        assert KEY.secret.hex() not in told and repr(KEY.secret) not in told
+
+
+def test_import_storage_is_refused(tmp_path: Path) -> None:
+    options = StoreOptions(key=KEY, import_storage=f"file://{tmp_path}/imports")
+    with pytest.raises(InvalidArgumentError, match="import_storage"):
+        Store.open(tmp_path / "store", options)
