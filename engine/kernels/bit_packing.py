@@ -75,29 +75,30 @@ def load_bits(source, i, width):
 
 
 @inline
-def _fill(cells, first, count, source, width, base):
+def _fill(cells, first, count, source, width, base, spare):
+    """Write values; ``spare`` is how many bits cells are smaller than an int64."""
     if width == 0:
         for i in range(count):
-            cells[i] = base
+            cells[i] = (np.int64(base) << spare) >> spare
     else:
         for i in range(first, count):
-            cells[i] = base + np.int64(load_bits(source, i, width))
+            cells[i] = ((base + np.int64(load_bits(source, i, width))) << spare) >> spare
 
 
 @kernel
 def unpack_bits(source: int, count: int, width: int, base: int, cell_bytes: int, target: int) -> None:
     """Write ``base`` plus each value, modulo their size, as integers of 1, 2, 4 or 8 bytes."""
-    done = np.int64(0)
+    done, spare = np.int64(0), np.int64(64 - 8 * cell_bytes)
     if CAN_UNPACK and width > 0:
         done = _unpack_eights(source, count, width, base, cell_bytes, target)
     if cell_bytes == 8:
-        _fill(view_i64(target, count), done, count, source, width, base)
+        _fill(view_i64(target, count), done, count, source, width, base, spare)
     elif cell_bytes == 4:
-        _fill(view_i32(target, count), done, count, source, width, base)
+        _fill(view_i32(target, count), done, count, source, width, base, spare)
     elif cell_bytes == 2:
-        _fill(view_i16(target, count), done, count, source, width, base)
+        _fill(view_i16(target, count), done, count, source, width, base, spare)
     else:
-        _fill(view_i8(target, count), done, count, source, width, base)
+        _fill(view_i8(target, count), done, count, source, width, base, spare)
 
 
 if CAN_UNPACK:
