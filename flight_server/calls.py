@@ -25,8 +25,9 @@ from .config import ServerConfig
 from .limits import STREAMS, Admission, BudgetShare, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
-from .recent_requests import RecentRequest, RecentRequests, Scanned
+from .recent_requests import RecentRequest, RecentRequests
 from .request_log import RequestLog, mark, new_request_id
+from .scanned import Scanned
 from .server_metrics import ServerMetrics
 from .turns import Turns, Work
 
@@ -38,6 +39,8 @@ _READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
 _STEP_SECONDS = 0.001
 _LOOK_SECONDS = 0.05
 """Minimum pause between searches for stuck streams, however many requests wait for slots."""
+_TABLE_LENGTH_MAX = 256
+"""No table has a longer name."""
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
 _TOO_LONG = (
@@ -59,8 +62,7 @@ class Call:
         self.scanned: Scanned | None = None
         """What it scans; None: nothing."""
         self._id = ""
-        self.table = ""
-        """For the log; empty if it is not known, or there is not one."""
+        self._table = ""
         self.verb = verb
         self.kind = kind
         self.metrics = calls.metrics
@@ -84,6 +86,15 @@ class Call:
         self._admission_seconds = time.monotonic() - self._began
         self._request = Request(self.peer.address, self.step, self.id)
         calls._add(self)
+
+    @property
+    def table(self) -> str:
+        """For the log and the console; empty if it is not known, or there is not one."""
+        return self._table
+
+    @table.setter
+    def table(self, name: str) -> None:
+        self._table = name[:_TABLE_LENGTH_MAX]  # a client sends what it likes, and it is kept
 
     def id(self) -> str:
         """Return what identifies the call in the log. It is made when it is first asked for: few calls fail."""

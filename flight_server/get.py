@@ -19,7 +19,7 @@ from .config import MIB, ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
 from .marks import cut_marked
-from .recent_requests import asked
+from .scanned import asked
 from .short_scan import ShortStream, begun_scan
 
 _PARTS_MAX = 500_000
@@ -83,7 +83,7 @@ def stream(
             call.scanned = scanned = asked(spec, len(ticket))
             began = time.monotonic()
             scan = store.scan(spec)
-            scanned.planned_seconds, scanned.counts = time.monotonic() - began, scan.counts
+            scanned.planned(spec, len(ticket), time.monotonic() - began, scan.counts)
             call.has_read()
             whole, begun = begun_scan(scan, call)
         if whole is not None:

@@ -5,30 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain, count
 
-from ..schemas.prune_count import PruneCount
-from ..schemas.scan import ScanSpec
+from .scanned import Scanned
 
 SLOW_SECONDS = 1.0
 """A request that the server works on for as long is kept apart, so that short ones do not push it out."""
 _KEPT = 100
-_TEXT_MAX = 4096
-
-
-@dataclass(slots=True)
-class Scanned:
-    """What a scan asks for, and what it has read."""
-
-    spec: ScanSpec | None
-    """None: its text is long."""
-    planned_seconds: float = 0.0
-    """From the ticket to the first row that can be read."""
-    counts: PruneCount | None = None
-    """None: other processes count, or nothing did."""
-
-
-def asked(spec: ScanSpec, size: int) -> Scanned:
-    """Return what is kept of a scan with a text of ``size`` bytes."""
-    return Scanned(spec if size <= _TEXT_MAX else None)
 
 
 @dataclass(frozen=True, slots=True)

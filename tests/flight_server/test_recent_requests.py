@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,9 @@ from nyala.flight_server.http.console.charts import Samples, charts
 from nyala.flight_server.http.console.explanation import explained
 from nyala.flight_server.http.console.html import page
 from nyala.flight_server.http.console.requests import quantile
-from nyala.flight_server.recent_requests import RecentRequest, RecentRequests, Scanned
+from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
+from nyala.flight_server.scanned import Scanned
 from nyala.schemas.prune_count import PruneCount
-from nyala.schemas.scan import ScanSpec
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -75,6 +76,46 @@ def test_a_failed_scan_tells_its_code(port: Callable[..., Port]) -> None:
     assert codes == ["Error", "INVALID_ARGUMENT"] and "hunter2" not in text
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"where": "city = = 'hunter2'"},
+        {"where": "castle = 'hunter2'"},
+        {"where": 'city = "hunter2"'},
+        {"order_by": [{"column": "hunter2"}]},
+        {"aggregate": {"n": ["*", "count"]}, "group_by": ["hunter2"]},
+        {"table": "castles", "where": "city '"},
+    ],
+)
+def test_no_scan_that_fails_spoils_the_page_or_shows_what_it_says(
+    port: Callable[..., Port], asked: dict[str, Any]
+) -> None:
+    one = port()
+    with pytest.raises(fl.FlightError):
+        one.served.get({"table": "homes", **asked})
+    status, text = one.ask("/console/scans")
+    (link,) = {str(each.get("href")) for each in tree(text).iter("a") if "/scan?" in str(each.get("href"))}
+    for code, shown in ((status, text), one.ask(link)):
+        assert code == 200 and "hunter2" not in shown
+        assert ("; a filter" in words(shown)) == ("where" in asked)
+    assert "hunter2" not in repr(one.served.server.calls.recent.scans.all())
+
+
+def test_the_ring_keeps_no_values_and_no_long_names(port: Callable[..., Port]) -> None:
+    one = port()
+    one.served.put("homes", one.served.rows(10))
+    one.served.get({"table": "homes", "where": "city = 'hunter2'", "order_by": [{"column": "price"}], "limit": 3})
+    with pytest.raises(fl.FlightError):
+        one.served.get({"table": "x" * 100_000})
+    with pytest.raises(fl.FlightError):
+        one.served.action("execute", {"table": "x" * 100_000, "kind": "delete"})
+    recent = one.served.server.calls.recent
+    failed, found = recent.scans.all()
+    assert found.scanned and found.scanned.shape == "all columns; filter on city; order by price; limit 3"
+    assert failed.table == "x" * 256 and "hunter2" not in repr(found)
+    assert all(len(each.table) <= 256 for each in recent.writes.all())
+
+
 def test_writes_are_shown_with_their_latencies(port: Callable[..., Port]) -> None:
     one = port()
     one.served.put("homes", one.served.rows(1000))
@@ -94,7 +135,7 @@ def test_recent_requests_are_bounded() -> None:
         kept.add(recent(str(number), number / 500))
     assert [each.id for each in kept.writes.all()] == [str(number) for number in range(999, 899, -1)]
     assert kept.found("950") and not kept.found("5") and not kept.scans.all()
-    kept.add(recent("a scan", 0.1, Scanned(None)))
+    kept.add(recent("a scan", 0.1, Scanned("")))
     assert [each.id for each in kept.scans.all()] == ["a scan"]
     assert [each.id for each in kept.slow.all()] == [str(number) for number in range(999, 899, -1)]
 
@@ -114,7 +155,7 @@ def test_recent_requests_are_bounded() -> None:
     ],
 )
 def test_what_made_a_scan_slow_is_told(spent: dict[str, float], counts: PruneCount | None, said: str) -> None:
-    scanned = Scanned(ScanSpec(table="t", where="a = 1", ordered=True), 0.01, counts)
+    scanned = Scanned("", ("a",), is_ordered=True, planned_seconds=0.01, counts=counts)
     found = explained(recent("1", 10.0, scanned, **spent))
     assert len([text for text in found if said in text]) == 1
 

@@ -5,46 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schemas.prune_count import PruneCount
-from ....schemas.scan import ScanSpec
-from ...recent_requests import RecentRequest, Scanned
-from ...security.needs import tested
+from ...recent_requests import RecentRequest
+from ...scanned import Scanned
 from .words import duration, share
 
 _MUCH = 0.3
 _FEW_ROWS = 0.01
 _MANY_ROWS = 100_000
 _MANY_ROWSETS = 16
-
-
-def shape(scanned: Scanned) -> str:
-    """Return what a scan asks for, without the values in it."""
-    spec = scanned.spec
-    if spec is None:
-        return "a scan with a long text"
-    parts = ["all columns" if spec.columns is None else f"{len(spec.columns)} columns"]
-    if spec.aggregate is not None:
-        parts = [f"{len(spec.aggregate)} aggregates" + (f" by {', '.join(spec.group_by)}" if spec.group_by else "")]
-    if names := _filtered(spec):
-        parts.append(f"filter on {', '.join(names)}")
-    if spec.order_by:
-        parts.append(f"order by {', '.join(term.column for term in spec.order_by)}")
-    parts += [text for is_so, text in _options(spec) if is_so]
-    return "; ".join(parts)
-
-
-def _filtered(spec: ScanSpec) -> list[str]:
-    return sorted(tested(spec.where))
-
-
-def _options(spec: ScanSpec) -> list[tuple[bool, str]]:
-    return [
-        (spec.ordered, "in the order of the key"),
-        (spec.limit is not None, f"limit {spec.limit}"),
-        (bool(spec.offset), f"offset {spec.offset}"),
-        (spec.changes is not None, "changes"),
-        (spec.as_of is not None, "as of a moment"),
-        (spec.tablet is not None or spec.partition is not None, "one part of a plan"),
-    ]
 
 
 def times(scan: RecentRequest) -> dict[str, float]:
@@ -66,7 +34,7 @@ def explained(scan: RecentRequest) -> list[str]:
     if scan.scanned.counts is None:
         found.append("What it read is not counted here: it was a look-up by keys, or other processes counted it.")
     else:
-        found += _by_reading(scan, scan.scanned.counts, scan.scanned.spec)
+        found += _by_reading(scan, scan.scanned, scan.scanned.counts)
     return found or ["It read what it returned, and nothing stood in its way."]
 
 
@@ -93,25 +61,24 @@ def _by_time(scan: RecentRequest) -> Iterator[str]:
         )
 
 
-def _by_reading(scan: RecentRequest, counts: PruneCount, spec: ScanSpec | None) -> Iterator[str]:
-    names = _filtered(spec) if spec else []
+def _by_reading(scan: RecentRequest, scanned: Scanned, counts: PruneCount) -> Iterator[str]:
     if counts.rowsets_by_key:
         yield f"{counts.rowsets_by_key:,} of {counts.rowsets:,} rowsets were left out: no key in range, or empty."
     if counts.chunks_by_zone_map:
         yield f"{counts.chunks_by_zone_map:,} of {counts.chunks:,} ranges of rows were left out by their zone maps."
-    is_filtered = bool(names) and spec is not None and spec.aggregate is None
+    is_filtered = bool(scanned.filtered) and not scanned.is_aggregate
     if is_filtered and counts.rows_in_chunks > _MANY_ROWS and scan.rows < _FEW_ROWS * counts.rows_in_chunks:
         yield (
             f"It read {counts.rows_in_chunks:,} rows to return {scan.rows:,}. The filter's columns "
-            f"({', '.join(names)}) lie scattered over the rowsets, so their zone maps leave out too little: a filter "
-            "on leading columns of the key, or a partition by one of these columns, would read less."
+            f"({', '.join(scanned.filtered)}) lie scattered over the rowsets, so their zone maps leave out too little: "
+            "a filter on leading columns of the key, or a partition by one of these columns, would read less."
         )
     if counts.chunks_touched_only:
         yield (
             f"{counts.chunks_touched_only:,} ranges were read only for cells that changed since they were written: a "
             "major compaction would let zone maps leave them out."
         )
-    if spec is not None and spec.ordered and counts.rowsets_read > _MANY_ROWSETS:
+    if scanned.is_ordered and counts.rowsets_read > _MANY_ROWSETS:
         yield (
             f"It merged {counts.rowsets_read:,} rowsets in the order of the key: compaction leaves fewer that overlap."
         )

@@ -8,7 +8,7 @@ from ....schemas.errors import NotFoundError
 from ....schemas.metrics import MetricFamily, Metrics, Sample
 from ...calls import Call
 from ...recent_requests import RecentRequest
-from .explanation import explained, shape, times
+from .explanation import explained, times
 from .html import Cell, Element, live, page, table, tag
 from .visit import Visit
 from .words import clock, duration, share, size
@@ -56,7 +56,7 @@ def scan_page(visit: Visit) -> bytes:
     return page(
         f"Scan {scan.id}",
         tag("p", f"Table {scan.table}, for {_who(scan)}, ended {clock(scan.ended)} after {duration(scan.seconds)}."),
-        tag("p", f"It asked for {shape(scan.scanned)}. It returned {scan.rows:,} rows, {size(scan.bytes)}."),
+        tag("p", f"It asked for {scan.scanned.shape}. It returned {scan.rows:,} rows, {size(scan.bytes)}."),
         *([tag("p", f"It failed: {scan.code}.", class_="bad")] if scan.code else []),
         tag("h2", "What took the time"),
         tag("ul", *(tag("li", text) for text in explained(scan))),
@@ -137,7 +137,7 @@ def _running(running: Iterable[tuple[Call, float, bool]]) -> Element:
             call.table,
             call.user or "",
             call.peer.address,
-            shape(call.scanned),
+            call.scanned.shape,
             duration(seconds),
             f"{call.sent_rows:,}",
             f"{call.scanned.counts.rows_in_chunks:,}" if call.scanned.counts else "",
@@ -156,7 +156,7 @@ def _scans(scans: Iterable[RecentRequest], about: str) -> Element:
             tag("a", clock(each.ended), href=f"/console/scan?id={each.id}"),
             each.table,
             _who(each),
-            shape(each.scanned),
+            each.scanned.shape,
             _bar(each),
             duration(each.seconds),
             f"{each.rows:,}",
