@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -52,6 +53,11 @@ class Key:
         """How many numbers there are, without NULL's."""
         return self.high - self.low + 1 if self.values is None else len(self.values)
 
+    def covers(self, other: Key) -> bool:
+        """Whether all cells with numbers in ``other``, of the same column, have numbers here."""
+        is_same = self.has_null == other.has_null and self.values is other.values
+        return is_same and self.low <= other.low and other.high <= self.high
+
     @property
     def fields(self) -> tuple[int, int, int, int]:
         """The column as the kernel takes it; the number of NULL is the last."""
@@ -90,15 +96,12 @@ class StateSlots:
         without NULL; the plan `has_slots`.
 
         Raises NoSlotsError if the groups are many."""
-        self._plan, self.keys, self.without_null = plan, keys, without_null
+        self._plan, self._keys, self._without_null = plan, keys, without_null
         self.row_count = 0
         """How many rows were folded."""
-        self._saved: list[list[np.ndarray]] = []
-        self.group_count = 1
-        for key in keys:
-            self.group_count *= key.count + key.has_null
-            if not 0 < self.group_count <= DENSE:
-                raise NoSlotsError
+        self.group_count = _group_count(keys)
+        if not 0 < self.group_count <= DENSE:
+            raise NoSlotsError
         self.tables = tables_for(self.group_count)
         self._slots: dict[State, _Slot] = {}
         for state in plan.states:
@@ -109,6 +112,8 @@ class StateSlots:
         self._distinct = list(dict.fromkeys(self._slots.values()))
         self._states = np.array([slot.fields(numbers) for slot in self._distinct], np.int64)
         self._key_fields = np.array([key.fields for key in keys], np.int64)
+        self.size_bytes = sum(result.nbytes for slot in self._distinct for result in slot.results)
+        """The memory of the states."""
 
     @property
     def addresses(self) -> tuple[int, int, int, int, int, int]:
@@ -116,25 +121,35 @@ class StateSlots:
         states, keys = self._states, self._key_fields
         return address_of(states), len(states), address_of(keys), len(keys), self.group_count, self.tables
 
-    def save(self) -> None:
-        """Remember the states for `restore`."""
-        self._saved = [[result.copy() for result in slot.results] for slot in self._distinct]
+    def have(self, keys: list[Key], without_null: Collection[int]) -> bool:
+        """Whether these slots do for others of the plan: they have their groups, and at most as many besides."""
+        is_same = self._without_null == without_null
+        is_enough = is_same and all(mine.covers(key) for mine, key in zip(self._keys, keys, strict=True))
+        return is_enough and self.group_count <= 2 * _group_count(keys)
 
-    def restore(self) -> None:
-        """Bring back the states that `save` remembered, after rows could not be folded."""
-        for slot, saved in zip(self._distinct, self._saved, strict=True):
-            for result, before in zip(slot.results, saved, strict=True):
+    def saved(self) -> list[list[np.ndarray]]:
+        """Return a copy of the states for `restore`."""
+        return [[result.copy() for result in slot.results] for slot in self._distinct]
+
+    def restore(self, saved: list[list[np.ndarray]]) -> None:
+        """Bring back what `saved` returned, after rows could not be folded."""
+        for slot, states in zip(self._distinct, saved, strict=True):
+            for result, before in zip(slot.results, states, strict=True):
                 result[...] = before
 
     def partial(self) -> pa.Table:
         """Return the partial answer."""
         parts = [part for state in self._plan.states for part in self._slots[state].arrays()]
-        if not self.keys:
+        if not self._keys:
             return pa.Table.from_arrays(parts, names=self._plan.names)
         present = np.flatnonzero(self._slots[ROWS].arrays()[0].to_numpy())
-        groups = Groups(_NO_CODES, self.group_count, tuple(key.coded for key in self.keys), None)
+        groups = Groups(_NO_CODES, self.group_count, tuple(key.coded for key in self._keys), None)
         chosen = [part.take(pa.array(present)) for part in parts]
         return pa.Table.from_arrays([*groups.keys(present), *chosen], names=self._plan.names)
+
+
+def _group_count(keys: list[Key]) -> int:
+    return math.prod(key.count + key.has_null for key in keys)
 
 
 def _counted(state: State, without_null: Collection[int]) -> State:

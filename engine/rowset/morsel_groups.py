@@ -54,7 +54,7 @@ def fold_rows(
     except (CannotReadError, NoSlotsError, NoStepsError):
         return None
     tables = MorselTables(planned)
-    slots.save()
+    saved = slots.saved()
     found = kernels.fold_morsel(
         *(steps.addresses if steps else (0, 0)),
         *slots.addresses,
@@ -66,7 +66,7 @@ def fold_rows(
         _SCRATCH.address,
     )
     if found < 0:
-        slots.restore()
+        slots.restore(saved)
     else:
         slots.row_count += int(found)
     pool.give(slots)

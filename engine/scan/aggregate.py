@@ -41,7 +41,14 @@ class Tally:
 
 
 def aggregate_chunk(chunk: Chunk, request: ScanRequest, pool: SlotPool, tally: Tally) -> pa.Table | None:
-    """Return the partial answer of a chunk; None if no row is selected, or those are in the pool."""
+    """Fold a chunk into the pool, or else into the partial answer that is returned, with what the pool is done with;
+    None if that is nothing."""
+    partials = [*_of_chunk(chunk, request, pool, tally), *pool.done()]
+    return pa.concat_tables(partials) if partials else None
+
+
+def _of_chunk(chunk: Chunk, request: ScanRequest, pool: SlotPool, tally: Tally) -> list[pa.Table]:
+    """Return partial answers of a chunk; none if no row is selected, or those are in the pool."""
     where = None if chunk.all_match else request.where
     at_once = chunk.rows is None and not chunk.touched_only
     if where:
@@ -50,10 +57,9 @@ def aggregate_chunk(chunk: Chunk, request: ScanRequest, pool: SlotPool, tally: T
     if folded is not None:
         if where:
             tally.add(chunk.last - chunk.first, folded)
-        return None
+        return []
     found = [_of_piece(piece, request, pool, tally, may_fold=not at_once) for piece in pieces(chunk, request)]
-    partials = [partial for partial in found if partial is not None]
-    return pa.concat_tables(partials) if partials else None
+    return [partial for partial in found if partial is not None]
 
 
 def _folded_at_once(chunk: Chunk, request: ScanRequest, pool: SlotPool, where: BoundFilter | None) -> int | None:
