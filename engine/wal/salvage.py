@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...schemas.errors import CorruptionError
 from ..fs.filesystem import FileSystem
+from ..fs.salvage import salvaged
 from .format import (
     SEGMENT_HEADER_BYTES,
     GroupHeader,
@@ -153,24 +154,17 @@ class LogSalvage:
             self._fault = None
 
     def _view(self, path: str) -> memoryview:
-        """Return a file's content, piece by piece, with zeroes for what the disk does not return."""
+        """Return what can be read of a file."""
         try:
             file = self._fs.open(path)
-        except CorruptionError as error:  # nothing of an encrypted file can be read without its head
-            self._note(path, error.offset, error.why)
+        except (CorruptionError, OSError) as error:  # nothing of an encrypted file can be read without its head
+            offset, why = (error.offset, error.why) if isinstance(error, CorruptionError) else (0, error.strerror)
+            self._note(path, offset, why or str(error))
             return memoryview(b"")
         try:
-            content = bytearray(file.size)
-            for first in range(0, len(content), _PIECE_BYTES):
-                try:
-                    piece = file.pread(first, _PIECE_BYTES)
-                except OSError as error:
-                    self._note(path, first, f"it cannot be read: {error.strerror or error}")
-                    continue
-                content[first : first + len(piece)] = piece
-            return memoryview(content).toreadonly()
+            found = salvaged(file)
         finally:
             file.close()
-
-
-_PIECE_BYTES = 1 << 12
+        for offset, why in found.faults:
+            self._note(path, offset, why)
+        return found.content

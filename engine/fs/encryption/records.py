@@ -30,6 +30,7 @@ from cryptography.exceptions import InvalidTag
 
 from ....schemas.errors import CorruptionError
 from ..filesystem import ReadableFile, WritableFile, views_of
+from ..salvage import Salvaged, salvaged
 from .header import HEADER_BYTES, OpenedHeader
 from .keyring import TAG_BYTES
 
@@ -128,14 +129,10 @@ class RecordReader:
     """A file of records. Its first record can be read alone; for any other byte, all are decrypted."""
 
     def __init__(self, inner: ReadableFile, path: str, opened: OpenedHeader) -> None:
-        """Raises CorruptionError if the file was cut."""
         self._inner = inner
         self._path = path
         self._opened = opened
         self._whole: memoryview | None = None
-        if inner.size < space_for(opened.size):
-            why = f"the file should have {space_for(opened.size):,} bytes on the disk"
-            raise CorruptionError(path, min(opened.size, inner.size), why)
 
     @property
     def size(self) -> int:
@@ -154,9 +151,20 @@ class RecordReader:
         return len(content)
 
     def view(self) -> memoryview:
+        """Raises CorruptionError if the file was cut, or if there is damage where none can be shown."""
         if self._whole is None:
-            self._whole = self._decrypted(self._inner.view())
+            faults = list(self._missing())
+            content = self._decrypted(memoryview(b"") if faults else self._inner.view(), faults)
+            if faults:
+                raise CorruptionError(self._path, *faults[0])
+            self._whole = content
         return self._whole
+
+    def salvaged(self) -> Salvaged:
+        """Return all that sound records say, whatever else there is."""
+        found = salvaged(self._inner)
+        faults = [*self._missing(), *found.faults]
+        return Salvaged(self._decrypted(found.content, faults), faults)
 
     def check(self) -> None:
         self._inner.check()
@@ -173,10 +181,20 @@ class RecordReader:
         sealed = self._inner.pread(HEADER_BYTES, record.end - HEADER_BYTES)
         return self._opened_record(memoryview(sealed), record._replace(at=0))
 
-    def _decrypted(self, found: memoryview) -> memoryview:
-        """Return the file as callers see it. Raises CorruptionError if there is damage where none can be shown."""
+    def _missing(self) -> Iterator[tuple[int, str]]:
+        """Yield a fault if the file was cut."""
+        expected = space_for(self.size)
+        if self._inner.size < expected:
+            yield self._inner.size, f"the file should have {expected:,} bytes on the disk"
+
+    def _decrypted(self, found: memoryview, faults: list[tuple[int, str]]) -> memoryview:
+        """Return the file as callers see it; add damage that cannot be shown to ``faults``.
+
+        A write that was interrupted was written again. So of several records for the same bytes some may be torn, and
+        what is known from another counts, unless a later write proves that they were durable.
+        """
         content = np.zeros(self.size, np.uint8)
-        at, end = HEADER_BYTES, 0
+        at, end, hidden = HEADER_BYTES, 0, 0
         while at < len(found):
             record = self._head(found[at : at + _HEAD.size], at)
             if record is None:
@@ -186,23 +204,24 @@ class RecordReader:
                 following = self._head_after(found, at + _ALIGNMENT)
                 # At the end this may be one torn write: it shows as no more bytes than callers had written.
                 stop = following.offset if following else min(end + max(used - _OVERHEAD, 1), self.size)
-                self._show_damage(content, end, stop, at)
+                content[end:stop] = _DAMAGED
                 if following is None:
                     break
                 at, end = following.at, max(end, stop)
                 continue
+            stop = record.offset + record.length
+            if hidden and stop > end:
+                faults.append((hidden, "this record is not what was written"))
+                hidden = 0
             plain = self._opened_record(found, record)
-            if plain is None:
-                self._show_damage(content, max(end, record.offset), record.offset + record.length, at)
+            if plain is not None:
+                content[record.offset : stop] = np.frombuffer(plain, np.uint8)
+            elif stop > end:
+                content[max(end, record.offset) : stop] = _DAMAGED
             else:
-                content[record.offset : record.offset + record.length] = np.frombuffer(plain, np.uint8)
-            at, end = record.end, max(end, record.offset + record.length)
+                hidden = hidden or at
+            at, end = record.end, max(end, stop)
         return content.data.toreadonly()
-
-    def _show_damage(self, content: np.ndarray, start: int, stop: int, at: int) -> None:
-        if start >= stop:
-            raise CorruptionError(self._path, min(start, self.size), f"byte {at} on the disk is not what was written")
-        content[start:stop] = _DAMAGED
 
     def _head(self, head: bytes | memoryview, at: int) -> _Record | None:
         """Return the sound head of a record at byte ``at`` of the disk's file."""

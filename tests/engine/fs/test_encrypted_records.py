@@ -1,0 +1,84 @@
+"""Segments of an encrypted log on which a write was interrupted, repeated, and torn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.encryption.header import HEADER_BYTES
+from nyala.engine.fs.salvage import salvaged
+from nyala.schemas.errors import CorruptionError
+from tests.doubles.encrypted import encrypted
+
+SIZE = 3 << 20
+FIRST = b"F" * 64
+BIG = bytes(range(256)) * 6000
+"""More than one record."""
+
+
+def disk_with(*writes: tuple[int, bytes]) -> tuple[MemoryFileSystem, list[int]]:
+    """Return a disk with a file of these writes, and where each begins on it."""
+    disk = MemoryFileSystem()
+    file: Any = encrypted(disk).create("a", preallocate=SIZE)
+    starts: list[int] = []
+    for offset, content in writes:
+        starts.append(file._end)
+        file.pwrite(offset, content)
+        file.sync()
+    file.close()
+    return disk, starts
+
+
+def zeroed(disk: MemoryFileSystem, start: int, stop: int) -> MemoryFileSystem:
+    """Return the disk without some bytes of the file."""
+    file = disk.open("a")
+    content = bytearray(file.pread(0, file.size))
+    content[start:stop] = bytes(stop - start)
+    other = MemoryFileSystem()
+    other.create("a").append(bytes(content))
+    return other
+
+
+def shown(disk: MemoryFileSystem) -> bytes:
+    return bytes(encrypted(disk).open("a").view()).rstrip(b"\0")
+
+
+@pytest.mark.parametrize("content", [b"A" * 8192, BIG], ids=["one record", "two records"])
+@pytest.mark.parametrize("place", [512, 0, 4096])
+def test_of_a_repeated_write_one_copy_is_enough(content: bytes, place: int) -> None:
+    disk, (_, one, two) = disk_with((0, FIRST), (64, content), (64, content))
+    for start, stop in ((one + place, one + 8192), (two + place, two + 8192)):
+        view = shown(zeroed(disk, start, stop))
+        assert view[: 64 + len(content)] == FIRST + content
+        assert set(view[64 + len(content) :]) <= {0xFF}, "as of a torn write"
+    both = zeroed(zeroed(disk, one + place, one + 8192), two + place, two + 8192)
+    assert 0xFF in set(shown(both)[64:]) - set(FIRST)
+
+
+def test_what_a_later_write_proves_durable_is_damage() -> None:
+    disk, (_, _, two, three) = disk_with((0, FIRST), (64, b"A" * 8192), (64, b"A" * 8192), (8256, b"B" * 64))
+    damaged = zeroed(disk, two + 512, two + 1024)
+    with pytest.raises(CorruptionError) as caught:
+        shown(damaged)
+    assert caught.value.offset == two
+    found = salvaged(encrypted(damaged).open("a"))
+    assert bytes(found.content).rstrip(b"\0") == FIRST + b"A" * 8192 + b"B" * 64
+    assert [offset for offset, _ in found.faults] == [two] and three > two
+
+
+def test_a_file_that_was_cut_is_refused_and_yet_salvaged() -> None:
+    disk, (_, _, last) = disk_with((0, FIRST), (64, b"A" * 800), (864, b"B" * 800))
+    file = disk.open("a")
+    for size, kept in ((file.size - 8, 1664), (last + 100, 864), (last, 864), (HEADER_BYTES, 0)):
+        cut = MemoryFileSystem()
+        cut.create("a").append(file.pread(0, size))
+        for _ in range(2):
+            with pytest.raises(CorruptionError, match="should have") as caught:
+                encrypted(cut).open("a").view()
+        assert caught.value.offset == size
+        found = salvaged(encrypted(cut).open("a"))
+        assert bytes(found.content[:kept]) == (FIRST + b"A" * 800 + b"B" * 800)[:kept]
+        assert not set(found.content[kept:]) - {0, 0xFF}
+        assert [offset for offset, _ in found.faults] == [size]
