@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from contextlib import suppress
@@ -67,8 +68,11 @@ def _shake_hands(server: ssl.SSLContext, certificate: bytes) -> None:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidArgumentError(f"there is no file {path}; put it there, or mount it into the container") from None
     except OSError as error:
-        raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}") from None
+        why = f"{path} cannot be read by the user {os.geteuid()}: {error.strerror}"
+        raise InvalidArgumentError(why) from None
 
 
 def _blocks(pem: bytes) -> bytes:

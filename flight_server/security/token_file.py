@@ -64,9 +64,12 @@ def read_tokens(path: Path, is_served: bool = False) -> TokenList:
     try:
         content = read_guarded(path, is_served)
     except FileNotFoundError:
-        raise NotFoundError(f"there is no token file {path}; make one with `nyala token create`") from None
+        raise NotFoundError(
+            f"there is no token file {path}; make one with `nyala token create`, or mount it into the container"
+        ) from None
     except OSError as error:
-        raise InvalidArgumentError(f"the token file {path} cannot be read: {error.strerror}") from None
+        why = f"the token file {path} cannot be read by the user {os.geteuid()}: {error.strerror}"
+        raise InvalidArgumentError(why) from None
     try:
         found = TokenList.model_validate_json(content)
     except ValidationError as error:
