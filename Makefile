@@ -49,6 +49,14 @@ wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for x
 aarch64: .venv/.installed-dev  ## run tests of kernels on an emulated 64-bit Arm; installs qemu on Debian (ARGS="tests/engine/codecs")
 	@.ci/aarch64.sh $(ARGS)
 
+lock:  ## write which versions the image installs, with hashes; needs the image's Python (ARGS=--upgrade for the newest)
+	@deploy/lock.sh $(ARGS)
+
+image: WORK ?= /var/tmp/nyala-replay
+image: .venv/.installed-dev  ## replay the Dockerfile and docker-compose.yml without a container engine; as root, on Debian
+	@command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap
+	@$(BIN)/python tests/image/replay.py --work $(WORK)
+
 docs: .venv/.installed-dev  ## build the API reference from the docstrings, in build/api
 	@$(BIN)/python .ci/api_reference.py build/api && echo "build/api/index.html"
 
