@@ -15,10 +15,11 @@ from packaging.version import Version
 from tests.image.dockerfile import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = re.findall(r"--extra (\w+)", (ROOT / "deploy" / "lock.sh").read_text())
 LOCKS = {
     "requirements.txt": [
         *PROJECT["project"]["dependencies"],
-        *(each for extra in ("server", "auth", "http") for each in PROJECT["project"]["optional-dependencies"][extra]),
+        *(each for extra in EXTRAS for each in PROJECT["project"]["optional-dependencies"][extra]),
     ],
     "requirements-build.txt": PROJECT["build-system"]["requires"],
 }
@@ -47,6 +48,7 @@ def test_every_entry_is_one_version_with_hashes_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_what_the_project_asks_for_is_locked(name: str) -> None:
+    assert EXTRAS == ["server", "auth", "http", "encryption"]
     locked = entries(name)
     for asked in map(Requirement, LOCKS[name]):
         package = canonicalize_name(asked.name)

@@ -100,10 +100,10 @@ def test_systemd_takes_the_unit_and_finds_it_closed(tmp_path: Path) -> None:
     """The program is another one, since none is installed in /opt."""
     copy = tmp_path / "nyala.service"
     copy.write_text(UNIT.read_text().replace("/opt/nyala/bin/nyala", "/bin/true"))
-    verified = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=60)
+    verified = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=120)
     assert verified.returncode == 0 and copy.name not in verified.stderr, verified.stderr
     words = ["systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager", str(copy)]
-    rated = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    rated = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert rated.returncode == 0, rated.stdout + rated.stderr  # exposure of at most 2 of 10
 
 
