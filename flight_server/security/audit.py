@@ -5,7 +5,8 @@ It is for people and their tools, not for the store, so it is a plain rotated fi
 their checksums. If it cannot be written, the server goes on: a full disk must not stop reads. The server's log and
 ``health`` tell that entries are lost, and the next entry that can be written tells how many.
 
-Nobody can push the entries of others out of it: names are cut, and what fails again and again is counted.
+Nobody can push the entries of others out of it: names are cut, and what fails again and again is counted. So are
+handshakes that succeed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _LOG = logging.getLogger("nyala.flight_server")
 _TEXT_MAX = 256
 _LIST_MAX = 32
 _COUNT_SECONDS = 60.0
+_ALWAYS_COUNTED = frozenset({"handshake"})
+"""What costs a user nothing and changes nothing."""
 _FAILURES_MAX = 64
 """Different failures of a user in that time; more of them are counted without what they are about."""
 
@@ -78,17 +81,18 @@ class AuditLog:
             raise InvalidArgumentError(f"the audit log {path} cannot be written: {error.strerror}") from None
 
     def note(self, user: str, action: str, outcome: str, **more: Any) -> None:
-        """Append an entry; never raises. If the same has just failed for the same user, count it instead."""
+        """Append an entry; never raises. If the same has just failed for the same user, or is a handshake that has just
+        succeeded, count it instead."""
         told = {name: _cut(each) for name, each in more.items()}
         entry = {"user": _cut(user), "action": action, "outcome": outcome}
         with self._lock:
             self._end_counts(self._seconds())
-            if outcome == "ok":
+            if outcome == "ok" and action not in _ALWAYS_COUNTED:
                 self._write({**entry, **told})
             else:
-                self._note_failure(entry, told)
+                self._note_or_count(entry, told)
 
-    def _note_failure(self, entry: dict[str, Any], told: dict[str, Any]) -> None:
+    def _note_or_count(self, entry: dict[str, Any], told: dict[str, Any]) -> None:
         user, about = entry["user"], told.get("table", told.get("id"))
         failure = (*entry.values(), about)
         if failure not in self._failures and self._of_user.get(user, 0) >= _FAILURES_MAX:

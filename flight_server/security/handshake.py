@@ -31,7 +31,7 @@ _SECRET_BYTES = 32
 _WINDOW_SECONDS = 60.0
 _FAILURES_OF_USER = 10
 _FAILURES_OF_ALL = 1_000
-"""In this time; then only passwords are let in that were right before."""
+"""In this time; then those who fail are told to wait."""
 _WRONG = (
     'the handshake is not valid here: send "authorization: Basic", with the user of a token and the token as the '
     "password"
@@ -45,12 +45,15 @@ class _Given:
 
     token: str
     identity: Identity
+    before: bytes = b""
+    """The digest of the one that was given before, which may still be used; empty: there was none."""
 
 
 class Handshakes:
     """The tokens that a server has given for users and passwords. Thread safe.
 
-    A password gets the same token again while more than half of its time is left, so there are at most two of each.
+    A password gets the same token again while more than half of its time is left, or as much as of its own; and at most
+    two are kept of each. A right password is never refused for the wrong ones of others, who can name any user.
     """
 
     def __init__(
@@ -84,8 +87,10 @@ class Handshakes:
             UnavailableError: too many have failed.
         """
         user, password = _parts(header)
+        if (token := self._given_again(user, password)) is not None:
+            return token
         try:
-            token = self._given_again(user, password) or self._given_anew(user, password)
+            token = self._given_anew(user, password)
         except (UnauthenticatedError, UnavailableError) as error:
             if self._audit is not None:
                 self._audit.note("", "handshake", error.code, id=user)  # who says to be that user, and is not known
@@ -98,45 +103,45 @@ class Handshakes:
         given = self._of_passwords.get(_digest(password))
         if given is None or given.identity.user != user or not given.identity.is_valid:
             return None
-        return given.token if given.identity.expires - self._now() > self._seconds / 2 else None
+        expires, proof = given.identity.expires, given.identity.proved_by
+        is_last = proof is not None and expires >= proof.expires
+        return given.token if is_last or expires - self._now() > self._seconds / 2 else None
 
     def _given_anew(self, user: str, password: str) -> str:
-        known = self._of_passwords.get(_digest(password))
-        if known is None or known.identity.user != user:
-            self._check_failures(user)
         try:
             whose = self._check(password)
         except UnauthenticatedError:
-            self._fail(user)
-            raise UnauthenticatedError(_WRONG) from None
+            raise self._failure(user) from None
         if whose.user != user:
-            self._fail(user)
-            raise UnauthenticatedError(_WRONG)
+            raise self._failure(user)
         token = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         expires = min(self._now() + self._seconds, whose.expires)
         identity = Identity(whose.user, whose.roles, expires, whose.source, proved_by=whose)
         with self._lock:
             self._forget_ended()
-            self._of_tokens[_digest(token)] = identity
-            self._of_passwords[_digest(password)] = _Given(token, identity)
+            of_password, of_token = _digest(password), _digest(token)
+            last = self._of_passwords.get(of_password)
+            if last is not None and last.before:
+                self._of_tokens.pop(last.before, None)
+            self._of_tokens[of_token] = identity
+            self._of_passwords[of_password] = _Given(token, identity, _digest(last.token) if last else b"")
         return token
 
     def _forget_ended(self) -> None:
         self._of_tokens = {digest: each for digest, each in self._of_tokens.items() if each.is_valid}
         self._of_passwords = {digest: each for digest, each in self._of_passwords.items() if each.identity.is_valid}
 
-    def _check_failures(self, user: str) -> None:
+    def _failure(self, user: str) -> UnauthenticatedError | UnavailableError:
+        """Count a failure for a user; return the error."""
         with self._lock:
             now = self._now()
             if not now < self._window_until <= now + _WINDOW_SECONDS:
                 self._failures, self._window_until = {}, now + _WINDOW_SECONDS
-            failed = self._failures.get(user, 0) >= _FAILURES_OF_USER
-            if failed or sum(self._failures.values()) >= _FAILURES_OF_ALL:
-                raise UnavailableError(_LIMITED, self._window_until - now)
-
-    def _fail(self, user: str) -> None:
-        with self._lock:
-            self._failures[user] = self._failures.get(user, 0) + 1
+            failed = self._failures.get(user, 0)
+            if failed >= _FAILURES_OF_USER or sum(self._failures.values()) >= _FAILURES_OF_ALL:
+                return UnavailableError(_LIMITED, self._window_until - now)
+            self._failures[user] = failed + 1
+            return UnauthenticatedError(_WRONG)
 
 
 class GivenToken(fl.ServerMiddleware):

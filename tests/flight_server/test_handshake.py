@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from fake_store import FakeStore
 from served import Served
 
+from nyala.flight_server.security.audit import AuditLog
 from nyala.flight_server.security.handshake import Handshakes
 from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.security import Security
@@ -54,7 +56,7 @@ def test_a_handshake_gives_a_token_of_the_user(served: Served, token: str, tmp_p
     assert name == b"authorization" and value.startswith(b"Bearer nyala_handshake_") and token.encode() not in value
     assert tables(served, (name, value))
     assert served.client.authenticate_basic_token("alice", token) == (name, value), "the same again, while it is new"
-    assert entries(tmp_path) == [("alice", "handshake", "ok", None)] * 2
+    assert entries(tmp_path) == [("alice", "handshake", "ok", None)], "it is noted when a token is given"
     assert token not in (tmp_path / "audit.log").read_text()
 
 
@@ -113,37 +115,32 @@ class Clock:
 class Passwords:
     """Passwords of the form NAME-right."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    expires = math.inf
 
     def __call__(self, password: str) -> Identity:
-        self.asked += 1
         user, _, rest = password.partition("-")
-        if rest != "right":
+        if rest[:5] != "right":
             raise UnauthenticatedError("no")
-        return Identity(user)
+        return Identity(user, expires=self.expires)
 
 
 def basic(user: str, password: str, scheme: str = "Basic") -> str:
     return f"{scheme} {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
-def test_failures_are_limited_by_user_and_nobody_who_is_known_is_locked_out() -> None:
-    clock, check = Clock(), Passwords()
-    handshakes = Handshakes(60, check, None, clock)
-    handshakes.begin(basic("alice", "alice-right"))
+def test_failures_are_limited_by_user_and_lock_nobody_out() -> None:
+    clock = Clock()
+    handshakes = Handshakes(60, Passwords(), None, clock)
     for _ in range(10):
         with pytest.raises(UnauthenticatedError):
             handshakes.begin(basic("alice", "wrong"))
-    asked = check.asked
-    with pytest.raises(UnavailableError) as caught:
-        handshakes.begin(basic("alice", "guess"))
-    assert check.asked == asked, "no guess is looked at"
-    assert caught.value.retry_after_seconds == 60
-    assert handshakes.begin(basic("alice", "alice-right"))
+    for password in ("guess", "bob-right"):
+        with pytest.raises(UnavailableError) as caught:
+            handshakes.begin(basic("alice", password))
+        assert caught.value.retry_after_seconds == 60
+    assert handshakes.begin(basic("alice", "alice-right")), "anyone can name her"
     assert handshakes.begin(basic("bob", "bob-right"))
     clock.now += 60
-    assert handshakes.begin(basic("alice", "alice-right"))
     with pytest.raises(UnauthenticatedError):
         handshakes.begin(basic("alice", "wrong"))
 
@@ -154,7 +151,45 @@ def test_failures_of_many_names_are_limited_together() -> None:
         with pytest.raises(UnauthenticatedError):
             handshakes.begin(basic(f"user {number}", "wrong"))
     with pytest.raises(UnavailableError):
-        handshakes.begin(basic("bob", "bob-right"))
+        handshakes.begin(basic("bob", "wrong"))
+    assert len(handshakes._failures) == 1_000
+    assert handshakes.begin(basic("bob", "bob-right"))
+
+
+@pytest.mark.parametrize("left", [5, 29, 45, 60])
+def test_a_password_that_ends_soon_gets_one_token(monkeypatch: pytest.MonkeyPatch, left: float) -> None:
+    clock, check = Clock(), Passwords()
+    monkeypatch.setattr("time.time", clock)
+    check.expires = clock.now + left
+    handshakes = Handshakes(60, check, None, clock)
+    given = set()
+    for _ in range(5):
+        given.add(handshakes.begin(basic("alice", "alice-right")))
+        clock.now += 0.9 * left / 5
+    (token,) = given
+    found = handshakes.identity(token)
+    assert found is not None and found.expires == check.expires and len(handshakes._of_tokens) == 1
+
+
+def test_at_most_two_tokens_are_kept_of_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("time.time", clock)
+    handshakes = Handshakes(60, Passwords(), None, clock)
+    monkeypatch.setattr(handshakes, "_given_again", lambda *_: None)
+    given = [handshakes.begin(basic("alice", "alice-right")) for _ in range(5)]
+    assert [handshakes.identity(token) is not None for token in given] == [False] * 3 + [True] * 2
+
+
+def test_handshakes_push_nothing_out_of_the_audit_log(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.log", 1 << 20, 3)
+    handshakes = Handshakes(60, Passwords(), audit, Clock())
+    for number in range(100):  # as many JWTs of one user
+        handshakes.begin(basic("alice", f"alice-right {number}"))
+    handshakes.begin(basic("bob", "bob-right"))
+    audit.close()
+    assert entries(tmp_path) == [(user, "handshake", "ok", None) for user in ("alice", "bob", "alice")]
+    told = [json.loads(line).get("repeated") for line in (tmp_path / "audit.log").read_text().splitlines()]
+    assert told == [None, None, 99]
 
 
 def test_a_new_token_is_given_in_the_second_half_and_old_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
