@@ -3,7 +3,8 @@
 Every kind of work has its own slots, so that cheap requests never wait for expensive ones. If all slots are taken, a
 request waits a little. A free slot goes to the peer with the fewest, then to peers that did not let streams get stuck,
 then to the request that has waited longest. One peer gets only a share of the slots for streams, and some are reserved
-for connections whose last call ended well: a thousand new connections cannot shut these out.
+for connections whose last call ended well: a thousand new connections cannot shut these out. In a full queue a request
+takes the place of the user, or the connection, with the most.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from operator import attrgetter
 
 from ..schemas.errors import UnavailableError
 from ..schemas.verb import Kind
@@ -191,8 +193,13 @@ class Admission:
 
     def _wait(self, kind: Kind, peer: Peer, check: Callable[[], None]) -> None:
         queue = self._queues[kind]
-        if len(queue) >= self._config.waiting_max and not self._displace(queue, peer):
-            raise self._full(kind, peer)
+        if len(queue) >= self._config.waiting_max:
+            self._next(kind)
+            if self._has_place(kind, peer):  # and nobody who waits may have it
+                self._enter(kind, peer)
+                return
+            if not self._displace(queue, peer):
+                raise self._crowded(kind)
         waiting = _WaitingCall(peer, self._lock)
         queue.append(waiting)
         deadline = time.monotonic() + self._config.wait_seconds_max
@@ -200,7 +207,9 @@ class Admission:
             self._next(kind)
             while not waiting.is_admitted:
                 left = deadline - time.monotonic()
-                if left <= 0 or waiting.is_displaced:
+                if waiting.is_displaced:
+                    raise self._crowded(kind)
+                if left <= 0:
                     raise self._full(kind, peer)
                 if kind in STREAMS and self._trust.get(peer.connection, 0) >= 0:
                     self.make_room(kind)  # not for peers with stuck streams: two would end each other's for ever
@@ -215,16 +224,18 @@ class Admission:
             raise
 
     def _displace(self, queue: list[_WaitingCall], peer: Peer) -> bool:
-        """Remove the last request of the peer with most requests in a full queue, if ``peer`` has fewer."""
-        counts = Counter(each.peer.connection for each in queue)
-        greediest, most = counts.most_common(1)[0]
-        if most <= counts[peer.connection] + 1:
-            return False
-        last = next(each for each in reversed(queue) if each.peer.connection == greediest)
-        queue.remove(last)
-        last.is_displaced = True
-        last.changed.notify()
-        return True
+        """Remove the last request of the user with most requests in a full queue, if that of ``peer`` has fewer; or of
+        the connection."""
+        for whose in (attrgetter("user"), attrgetter("connection")):
+            counts = Counter(whose(each.peer) for each in queue)
+            greediest, most = counts.most_common(1)[0]
+            if most > counts[whose(peer)] + 1:
+                last = next(each for each in reversed(queue) if whose(each.peer) == greediest)
+                queue.remove(last)
+                last.is_displaced = True
+                last.changed.notify()
+                return True
+        return False
 
     def _next(self, kind: Kind) -> None:
         """Admit waiting requests in order of rank, as long as there are slots."""
@@ -282,6 +293,12 @@ class Admission:
             if self._is_users_over(kind, peer):
                 most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
         return UnavailableError(f"{most} {kind.value} {whose} already; try again in {RETRY_SECONDS:g} s", RETRY_SECONDS)
+
+    def _crowded(self, kind: Kind) -> UnavailableError:
+        return UnavailableError(
+            f"{self._config.waiting_max} {kind.value} wait for a place already; try again in {RETRY_SECONDS:g} s",
+            RETRY_SECONDS,
+        )
 
     def _enter(self, kind: Kind, peer: Peer) -> None:
         self._running[kind] += 1

@@ -183,13 +183,50 @@ def test_a_full_queue_lets_a_peer_in_that_waits_for_nothing_yet() -> None:
     taken = admission.admit(Kind.PLAN, greedy)
     order: list[str] = []
     threads = [waiting(admission, Kind.PLAN, greedy, order) for _ in range(3)]
-    with pytest.raises(UnavailableError, match="run already"):
+    with pytest.raises(UnavailableError, match="3 planning requests wait for a place already"):
         admission.admit(Kind.PLAN, greedy)
     threads.append(waiting(admission, Kind.PLAN, modest, order))
     taken.release()
     for thread in threads:
         thread.join(10)
     assert sorted(order) == ["greedy", "greedy", "modest"], "one of the greedy was sent away"
+
+
+def of_user(user: str, number: int) -> Peer:
+    return Peer(f"10.0.0.{number}:1", f"10.0.0.{number}", user)
+
+
+def test_a_user_over_its_share_that_fills_the_queue_shuts_nobody_out() -> None:
+    admission = Admission(ServerConfig(scans_max=8, waiting_max=4, wait_seconds_max=10, known_share=0))
+    slots = [admission.admit(Kind.SCAN, of_user("mallory", number)) for number in range(6)]
+    order: list[str] = []
+    threads = [waiting(admission, Kind.SCAN, of_user("mallory", number), order) for number in range(10, 14)]
+    with pytest.raises(UnavailableError, match="4 scans wait for a place already"):
+        admission.admit(Kind.SCAN, of_user("mallory", 20))
+    slots += [admission.admit(Kind.SCAN, of_user("alice", number)) for number in (30, 31)]
+    assert admission.count(Kind.SCAN) == 8 and not order
+    threads.append(waiting(admission, Kind.SCAN, of_user("alice", 32), order))
+    assert len(admission._queues[Kind.SCAN]) == 4, "one of mallory's made room"
+    for slot in slots:
+        slot.release()
+    for thread in threads:
+        thread.join(10)
+    assert sum("10.0.0.1" in name for name in order) == 3 and "10.0.0.32:1" in order
+
+
+def test_a_place_that_somebody_waits_for_is_not_taken_by_who_comes_later() -> None:
+    admission = Admission(ServerConfig(scans_max=4, waiting_max=1, wait_seconds_max=10, known_share=0.5))
+    new, known = Peer("new", ""), Peer("known", "")
+    admission.learn(known, True)
+    slots = [admission.admit(Kind.SCAN, Peer(f"other {number}", "")) for number in range(2)]
+    order: list[str] = []
+    threads = [waiting(admission, Kind.SCAN, new, order)]
+    admission.learn(new, True)  # a call of it has ended well: it may have a place now
+    slots.append(admission.admit(Kind.SCAN, known))
+    threads[0].join(10)
+    assert order == ["new"]
+    for slot in slots:
+        slot.release()
 
 
 def test_some_places_are_kept_for_connections_whose_last_call_ended_well() -> None:
