@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
 """Calls that take turns. Writes do not: they are short, or wait for the disk."""
 _STEP_SECONDS = 0.001
+_STUCK = ("stalled", "displaced")
+"""Why calls were ended that speak against their connection."""
 _LOOK_SECONDS = 0.05
 """Minimum pause between searches for stuck streams, however many requests wait for slots."""
 _TABLE_LENGTH_MAX = 256
@@ -314,7 +316,8 @@ class Calls:
         # Reentrant: the garbage collector may close a call on a thread that holds it.
         self._lock = threading.RLock()
         self._running: set[Call] = set()
-        self._ending: dict[Call, float] = {}
+        self._ending: dict[Call, tuple[float, str]] = {}
+        """Those that were told to end: when, and why."""
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, name="nyala-stalled-streams", daemon=True).start()
 
@@ -356,9 +359,9 @@ class Calls:
         with self._lock:
             was_running = call in self._running
             self._running.discard(call)
-            was_stuck = self._ending.pop(call, None) is not None
+            _, why = self._ending.pop(call, (0.0, ""))
         if was_running:
-            self.admission.learn(call.peer, not was_stuck)
+            self.admission.learn(call.peer, why not in _STUCK)
 
     def _all(self) -> list[Call]:
         with self._lock:
@@ -391,7 +394,7 @@ class Calls:
             if now - self._looked.get(kind, -math.inf) < min(_LOOK_SECONDS, self.config.yielding_seconds):
                 return False
             self._looked[kind] = now
-            if any(call.kind is kind and since >= before for call, since in self._ending.items()):
+            if any(call.kind is kind and since >= before for call, (since, _) in self._ending.items()):
                 return True
             stuck = [
                 (self.admission.count(kind, call.peer), -since, call)
@@ -409,7 +412,7 @@ class Calls:
         with self._lock:
             if call in self._ending or call not in self._running:
                 return
-            self._ending[call] = time.monotonic()
+            self._ending[call] = time.monotonic(), reason
             self.metrics.ended[reason] += 1
         _LOG.info("ended a stream (%s) of %s: %s", call.kind.value, call.peer.connection or "?", reason)
         with suppress(Exception):

@@ -163,6 +163,17 @@ def test_a_stream_ends_when_it_is_too_old(start: Callable[..., Served], begin: C
             stream.close()
 
 
+@pytest.mark.parametrize(("limits", "trust"), [({"stream_seconds_max": 1.0}, 1), ({"stalled_seconds_max": 1.0}, -1)])
+def test_only_stuck_streams_speak_against_their_connection(
+    start: Callable[..., Served], limits: dict[str, float], trust: int
+) -> None:
+    served = start(**limits)
+    reader = idle_reader(served.client)
+    wait_for(lambda: served.server.admission.count(Kind.SCAN) == 0)
+    assert list(served.server.admission._trust.values()) == [trust]
+    del reader
+
+
 def test_a_stream_that_makes_progress_ends_too_when_it_is_too_old(start: Callable[..., Served]) -> None:
     served = start(stream_seconds_max=1.0, stalled_seconds_max=60)
     reader = idle_reader(served.client)
