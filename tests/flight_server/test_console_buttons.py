@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import socket
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -11,9 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from http_client import Port
 from test_console import tree, words
 
+from nyala.flight_server.http.console.maintenance import Buttons
+from nyala.flight_server.http.console.visit import Visit
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.grants import GrantChange, Privilege
@@ -123,6 +129,63 @@ def test_wrong_forms_change_nothing(port: Callable[..., Port]) -> None:
         assert press(one, {"op": "flush", "seconds": seconds, "token": token}) in (400, 404)
     state = one.served.store.maintenance()
     assert state.paused == {} and state.done == []
+
+
+def test_who_is_gone_before_the_form_is_there_leaves_no_trace(
+    port: Callable[..., Port], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    token = create_token(tmp_path / "tokens.json", "alice", ("admin",))[0]
+    one = port(ServeOptions(tokens=tmp_path / "tokens.json"))
+    address = ("127.0.0.1", int(one.http.url.rpartition(":")[2]))
+    logging.getLogger("uvicorn").addHandler(caplog.handler)
+    for shown in (token, "nyala_wrong"):
+        with socket.create_connection(address, timeout=10) as connection:
+            head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {shown}\r\ncontent-length: 100\r\n\r\nop="
+            connection.sendall(head.encode())
+            if shown != token:
+                assert connection.recv(99).startswith(b"HTTP/1.1 401 "), "nobody waits for a stranger's form"
+            else:
+                time.sleep(0.3)
+    assert one.ask(PATH, token)[0] == 200
+    logging.getLogger("uvicorn").removeHandler(caplog.handler)
+    assert "Traceback" not in caplog.text and "ClientDisconnect" not in caplog.text
+
+
+def test_work_of_one_user_leaves_room_for_that_of_others(
+    port: Callable[..., Port], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / "tokens.json"
+    made = {name: create_token(tokens, name, ("admin",))[0] for name in ("alice", "bob", "carol")}
+    one, goes_on = port(ServeOptions(tokens=tokens)), threading.Event()
+    pressed = {name: forms(one.ask("/console/table?name=homes", token)[1])[0] for name, token in made.items()}
+
+    def status_of(name: str) -> int:
+        return press(one, pressed[name], made[name])
+
+    monkeypatch.setattr(one.served.store, "maintain", lambda *_: goes_on.wait(20))
+    assert [status_of("alice") for _ in range(3)] == [303, 303, 503]
+    assert [status_of(name) for name in ("bob", "bob", "carol")] == [303, 303, 503]
+    goes_on.set()
+    deadline = time.monotonic() + 20
+    while status_of("carol") != 303:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_thread_that_does_not_start_takes_no_place(port: Callable[..., Port]) -> None:
+    one, buttons = port(), Buttons()
+    visit = Visit(one.served.server, None)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    for _ in range(9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError):
+                buttons.press(visit, {"op": "flush", "table": "homes"})
+    buttons.press(visit, {"op": "flush", "table": "homes"})
+    assert done(one) == [("flush", "homes", "")]
 
 
 def test_buttons_are_for_those_who_may_maintain_and_audited(port: Callable[..., Port], tmp_path: Path) -> None:

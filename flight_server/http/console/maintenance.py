@@ -11,6 +11,7 @@ import hmac
 import logging
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Mapping
 
 from ....schemas.errors import InvalidArgumentError, PermissionDeniedError, StoreError, UnavailableError
@@ -35,7 +36,7 @@ TITLES = {
     MaintenanceKind.COMPACT: "Merge rowsets",
 }
 _PAUSES = {"10 minutes": 600, "1 hour": 3600, "8 hours": 28_800}
-_RUNS_MAX = 4
+_RUNS_MAX, _RUNS_OF_USER = 4, 2
 _LOG = logging.getLogger("nyala.flight_server")
 
 
@@ -44,12 +45,13 @@ class Buttons:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._running = threading.Semaphore(_RUNS_MAX)
+        self._running: Counter[str] = Counter()
+        """The users whose work runs."""
+        self._lock = threading.Lock()
 
     def token(self, caller: Identity | None) -> str:
         """Return what shows that a form is from this console, for this caller."""
-        user = "" if caller is None else caller.user
-        return hmac.new(self._key, user.encode(errors="replace"), hashlib.sha256).hexdigest()
+        return hmac.new(self._key, _user(caller).encode(errors="replace"), hashlib.sha256).hexdigest()
 
     def check(self, caller: Identity | None, form: Mapping[str, str], origin: str, host: str) -> None:
         """Check that a form was sent by a page of this console. ``origin`` is the page that sent it, as the browser
@@ -86,9 +88,24 @@ class Buttons:
         if isinstance(store, GuardedStore):
             store.need(name, Privilege.MAINTAIN, "maintain")
         store.describe_table(name)
-        if not self._running.acquire(blocking=False):
-            raise UnavailableError("too much work runs that the console has begun: try again when some has ended", 5.0)
-        threading.Thread(target=self._work, args=(visit, name, op), name="nyala-console", daemon=True).start()
+        user = _user(visit.caller)
+        with self._lock:
+            of_user = _RUNS_OF_USER if user else _RUNS_MAX
+            if self._running.total() >= _RUNS_MAX or self._running[user] >= of_user:
+                raise UnavailableError(
+                    "too much work runs that the console has begun: try again when it has ended", 5.0
+                )
+            self._running[user] += 1
+        try:
+            threading.Thread(target=self._work, args=(visit, name, op), name="nyala-console", daemon=True).start()
+        except BaseException:
+            self._end(user)
+            raise
+
+    def _end(self, user: str) -> None:
+        with self._lock:
+            self._running[user] -= 1
+            self._running += Counter()  # forgets those with none
 
     def _work(self, visit: Visit, name: str, op: str) -> None:
         try:
@@ -99,7 +116,11 @@ class Buttons:
         except Exception:
             _LOG.exception("%s from the console failed", op)
         finally:
-            self._running.release()
+            self._end(_user(visit.caller))
+
+
+def _user(caller: Identity | None) -> str:
+    return "" if caller is None else caller.user
 
 
 def maintenance_page(visit: Visit, buttons: Buttons) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -28,6 +28,7 @@ Check = Callable[[Request], Identity | None]
 """Returns who asks; raises UnauthenticatedError if that is not known, but must be."""
 
 _FORM_BYTES_MAX = 8192
+_NO_CONTENT = 204
 _PAGE_HEADERS = {
     **HEADERS,
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -75,7 +76,13 @@ class Console:
         return answer
 
     async def _press(self, request: Request) -> Response:
-        form = await _form_of(request)
+        known = await self._answering.in_thread(self._known, _failed)(request)
+        if known.status_code != _NO_CONTENT:
+            return known  # nothing of a stranger's is read
+        try:
+            form = await _form_of(request)
+        except ClientDisconnect:
+            return known  # to nobody
 
         def pressed(request: Request) -> Response:
             caller, headers = self._check(request), request.headers
@@ -85,6 +92,10 @@ class Console:
             return Response(status_code=303, headers={**_PAGE_HEADERS, "location": maintenance.PATH})
 
         return await self._answering.in_thread(pressed, _failed)(request)
+
+    def _known(self, request: Request) -> Response:
+        self._check(request)
+        return Response(status_code=_NO_CONTENT)
 
 
 def _failed(error: StoreError) -> Response:
