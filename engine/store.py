@@ -104,7 +104,8 @@ class Store:
             self._lock = fs.lock(STORE_LOCK)
         try:
             with named("the store could not be opened"):
-                self._fs = opened_to_write(fs, KeySource(options.key_file, options.key_command, options.key))
+                source = KeySource(options.key_file, options.key_command, options.key)
+                self._fs = opened_to_write(fs, source, self.damage.note)
             with named("the store could not be opened"), recovery.saying_what_to_do():
                 self._open()
             if damage := self._environment.manifest.damage:

@@ -246,6 +246,7 @@ def open_warm(
     from ..engine.kernels.ahead.making import ensure_library
 
     check_free(data)
+    options = _with_key(data, options)
     with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
         ensure_library()
         from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
@@ -262,6 +263,22 @@ def open_warm(
     from .gateway import Gateway
 
     return Gateway(store, here, credentials)
+
+
+def _with_key(data: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the key, which is asked for once, and before long preparations.
+
+    Raises:
+        InvalidArgumentError: it is not the key of the store in ``data``.
+    """
+    from ..engine.fs.failures import named
+    from ..engine.fs.local import LocalFileSystem
+    from ..engine.fs.opening import check_key
+
+    source = _key_source(options.get("key_file"), options.get("key_command"))
+    with named(f"the store in {data} could not be read"):
+        check_key(LocalFileSystem(data), key := source.read())
+    return {**options, "key_file": None, "key_command": None, "key": key}
 
 
 def warmup(json_output: Json = False) -> None:

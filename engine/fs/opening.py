@@ -6,15 +6,16 @@ A store is encrypted from its first file on, or never. Its file ``keys`` says so
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnreadableFileError
 from ...schemas.store_key import StoreKey
 from .encryption.key_source import NO_KEY, KeySource
-from .encryption.names import COPY_PATH, MAGIC, PATH
+from .encryption.names import COPY_PATH, KEYS_MAGIC, MAGIC, PATH
+from .failures import is_of_the_file
 from .filesystem import FileSystem
 from .local import LocalFileSystem
 
@@ -22,12 +23,19 @@ if TYPE_CHECKING:
     from .encryption.filesystem import EncryptedFileSystem
 
 _MANIFEST = "manifest"
+_MANIFEST_COPY = "manifest.copy"
+_STORE_HAS = (_MANIFEST_COPY, "tablets", "wal")
+"""What a store has besides its manifest."""
 _HOW = "--key-file, --key-command, NYALA_KEY_FILE, NYALA_KEY_COMMAND or nyala.open(key=...)"
+
+
+def _ignore(damage: StoreError) -> None:
+    """Do nothing."""
 
 
 def is_encrypted(fs: FileSystem) -> bool:
     """Whether the store in ``fs`` is encrypted. Raises CorruptionError if it is, and its keys are missing."""
-    if fs.exists(PATH) or fs.exists(COPY_PATH):
+    if KEYS_MAGIC in (_first_bytes(fs, PATH), _first_bytes(fs, COPY_PATH)):
         return True
     if _first_bytes(fs) == MAGIC:
         raise CorruptionError(PATH, 0, "the file with the store's keys is missing: bring it back from a copy")
@@ -44,28 +52,60 @@ def opened(fs: FileSystem, key: StoreKey | None) -> FileSystem:
     return _encrypted(fs, key) if is_encrypted(fs) else fs
 
 
-def opened_to_write(fs: FileSystem, source: KeySource) -> FileSystem:
-    """Return the files of a store that this process has locked. A new one is encrypted if there is a key.
+def opened_to_write(fs: FileSystem, source: KeySource, note: Callable[[StoreError], None] = _ignore) -> FileSystem:
+    """Return the files of a store that this process has locked. A new one is encrypted if there is a key. ``note`` gets
+    what is damaged and was mended.
 
-    Raises as ``opened``, and InvalidArgumentError if there is a key and the store is not encrypted.
+    Raises as ``check_key``.
     """
     key = source.read()
+    found = check_key(fs, key)
+    if found is fs or key is None:
+        return fs
+    with _cipher():
+        from .encryption.filesystem import EncryptedFileSystem
+        from .encryption.keyring import create_keyring, mend_copy
+    if found is None:
+        return EncryptedFileSystem(fs, create_keyring(fs, key))
+    if _are_its_keys(found):
+        damaged = mend_copy(fs)
+        for damage in damaged if fs.exists(_MANIFEST) else ():  # else a crash came while they were made
+            note(damage)
+    return found
+
+
+def check_key(fs: FileSystem, key: StoreKey | None) -> FileSystem | None:
+    """Return the files of a store as they were written; None if there is none yet, and ``key`` is for a new one.
+    Changes nothing.
+
+    Raises:
+        InvalidArgumentError: as ``opened``, or there is a key and the store is not encrypted.
+        CorruptionError: the keys of the store are damaged or missing.
+    """
     if is_encrypted(fs):
-        found = _encrypted(fs, key)
-        with _cipher():
-            from .encryption.keyring import mend_copy
-        mend_copy(fs)
-        return found
+        return _encrypted(fs, key)
     if key is None:
         return fs
     if fs.exists(_MANIFEST):
         raise InvalidArgumentError(
             "the store is not encrypted, and a key was given: leave it out, or copy the tables into a new store with it"
         )
-    with _cipher():
-        from .encryption.filesystem import EncryptedFileSystem
-        from .encryption.keyring import create_keyring
-    return EncryptedFileSystem(fs, create_keyring(fs, key))
+    for path in _STORE_HAS:
+        if fs.exists(path) and (path == _MANIFEST_COPY or fs.list(path)):
+            raise InvalidArgumentError(
+                f"there is {path}, but no manifest: this is no new store, and a key is of no use; bring the missing "
+                "files back, or choose another directory"
+            )
+    return None
+
+
+def damage_of_keys(fs: FileSystem) -> Sequence[CorruptionError | UnreadableFileError]:
+    """Return what is wrong with the files with the keys of an open store; a plain one has none."""
+    if not is_encrypted(fs):
+        return []
+    from .encryption.keyring import damage_of_keys
+
+    return damage_of_keys(fs)
 
 
 def store_files(where: str | os.PathLike[str], key: KeySource = NO_KEY) -> FileSystem:
@@ -83,7 +123,7 @@ def files_beside(path: Path, key: KeySource = NO_KEY) -> tuple[FileSystem, str]:
     if _first_bytes(fs, path.name) != MAGIC:
         return fs, path.name
     for root in path.parents:
-        if (root / PATH).exists() or (root / COPY_PATH).exists():
+        if is_encrypted(LocalFileSystem(root)):
             return store_files(root, key), path.relative_to(root).as_posix()
     raise CorruptionError(PATH, 0, f"{path.name} is encrypted, and no directory above it has the keys of a store")
 
@@ -97,14 +137,34 @@ def _encrypted(fs: FileSystem, key: StoreKey | None) -> EncryptedFileSystem:
     return EncryptedFileSystem(fs, open_keyring(fs, key))
 
 
+def _are_its_keys(found: FileSystem) -> bool:
+    """Whether the manifest, if there is one, was written with the keys of the store: damage is for others to report.
+
+    Raises:
+        InvalidArgumentError: it was written with newer ones.
+    """
+    if found.exists(_MANIFEST):
+        try:
+            found.open(_MANIFEST).close()
+        except (CorruptionError, OSError):
+            return False
+    return True
+
+
 def _first_bytes(fs: FileSystem, path: str = _MANIFEST) -> bytes:
+    """Return how a file begins; nothing if it is none, or cannot be read."""
     if not fs.exists(path):
         return b""
-    file = fs.open(path)
     try:
-        return file.pread(0, len(MAGIC))
-    finally:
-        file.close()
+        file = fs.open(path)
+        try:
+            return file.pread(0, len(MAGIC))
+        finally:
+            file.close()
+    except OSError as error:
+        if not is_of_the_file(error):
+            raise
+        return b""
 
 
 @contextmanager

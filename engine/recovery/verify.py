@@ -30,6 +30,7 @@ from ..delta import LIVE
 from ..delta.file import DeltaFile
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
+from ..fs.opening import damage_of_keys
 from ..manifest import files
 from ..manifest.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
 from ..partition.router import Router
@@ -107,8 +108,8 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
         if found is None:
             return report
         manifest, damage = found
-        if damage:
-            report.problems.append(f"{damage.code}: {damage.message}; its intact copy is used instead")
+        for each in (*damage_of_keys(fs), *([damage] if damage else ())):
+            report.problems.append(f"{each.code}: {each.message}; its intact copy is used instead")
         report.files += 1
         manifest = with_logged(manifest, _attached(fs, manifest))
         _verify_tables(fs, manifest, report, progress or (lambda path: None))

@@ -19,6 +19,10 @@ from pydantic_core import to_jsonable_python
 
 from ...clients.cluster.servers import Servers
 from ...clients.flight.credentials import NO_CREDENTIALS
+from ...engine.fs.encryption.key_source import KeySource
+from ...engine.fs.failures import named
+from ...engine.fs.local import LocalFileSystem
+from ...engine.fs.opening import check_key
 from ...engine.fs.store_lock import check_free
 from ...engine.options import BUDGET_SHARES, StoreOptions
 from ...schemas.errors import UnavailableError
@@ -55,9 +59,12 @@ class Supervisor:
 
         Raises:
             UnavailableError: one could not start, or its part of the store is open elsewhere.
+            InvalidArgumentError: a part is encrypted with another key, or not, and the others are not started either.
         """
         try:
-            _wait_until_free([self.layout.directory(name) for name in names(self.count)], self._drain_seconds)
+            directories = [self.layout.directory(name) for name in names(self.count)]
+            _wait_until_free(directories, self._drain_seconds)
+            self._check_key(directories)
             placement = self.layout.placement(self.count)
             path = self.layout.folder / "placement.json"
             path.write_text(placement.model_dump_json(indent=2) + "\n")
@@ -101,6 +108,14 @@ class Supervisor:
             servers.close()
             self.stop()
             raise
+
+    def _check_key(self, directories: list[Path]) -> None:
+        """Check the key with all parts there are: a new one is encrypted with it, and must be of the same store."""
+        options: Any = self._settings.models[StoreOptions]
+        key = KeySource(options.key_file, options.key_command).read()
+        for directory in directories:
+            with named(f"the store in {directory} could not be read"):
+                check_key(LocalFileSystem(directory), key)
 
     def _options(self, name: str, placement: Path) -> dict[str, Any]:
         """Return the options of a process: those of the server, with its share of memory and threads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+import nyala
 from nyala.clients.cluster.servers import Servers
 from nyala.flight_server.processes import serving, supervisor
 from nyala.flight_server.processes.front import Front
@@ -18,8 +20,10 @@ from nyala.flight_server.processes.layout import ProcessLayout
 from nyala.flight_server.processes.supervisor import Supervisor
 from nyala.flight_server.settings import Settings, read_settings
 from nyala.schemas.description import Health
-from nyala.schemas.errors import UnavailableError
+from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.service import StoreService
+from nyala.schemas.store_key import StoreKey
+from tests.doubles.encrypted import KEY
 
 
 class Child:
@@ -58,6 +62,26 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     layout = ProcessLayout(tmp_path)
     layout.folder.mkdir()
     return Supervisor(layout, 2, settings_of(tmp_path, drain_seconds=60.0))
+
+
+@pytest.mark.parametrize(("present", "given"), [(KEY, None), (None, KEY), (KEY, StoreKey(b"another" + bytes(25)))])
+@pytest.mark.parametrize("part", ["p0", "p1"])
+def test_without_the_key_of_all_parts_no_process_starts(
+    part: str, present: StoreKey | None, given: StoreKey | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process would make a part that no key opens together with the others."""
+    started: list[object] = []
+    monkeypatch.setattr(Child, "start", started.append)
+    monkeypatch.setattr(supervisor, "ChildProcess", Child)
+    layout = ProcessLayout(tmp_path / "data")
+    layout.folder.mkdir(parents=True)
+    nyala.open(tmp_path / "made", key=present, maintenance="off").close()
+    shutil.copytree(tmp_path / "made", layout.directory(part), dirs_exist_ok=True)
+    (tmp_path / "key").write_text(given.text if given else "")
+    flags = {"key_file": str(tmp_path / "key")} if given else {}
+    with pytest.raises(InvalidArgumentError, match="key"):
+        Supervisor(layout, 3, settings_of(layout.data, **flags)).start()
+    assert not started
 
 
 @pytest.fixture

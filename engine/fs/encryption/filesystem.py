@@ -10,13 +10,15 @@ from ..subdirectory import DirectoryFileSystem
 from .blocks import BLOCK_BYTES, BlockReader, BlockWriter, size_of
 from .header import BLOCKS, HEADER_BYTES, RECORDS, new_header, open_header
 from .keyring import Keyring
+from .names import COPY_PATH, PATH
 from .records import RECORD_BYTES, RecordReader, RecordWriter, space_for
 
 
 class EncryptedFileSystem(DirectoryFileSystem):
     """The files of an encrypted store; what callers read and write, and all sizes, are those of the plain content.
 
-    A file without ``preallocate`` is written in order, and not any more once it is synced.
+    A file without ``preallocate`` is written in order, and not any more once it is synced. The files with the keys are
+    read as they are.
     """
 
     def __init__(self, fs: FileSystem, keyring: Keyring) -> None:
@@ -44,8 +46,15 @@ class EncryptedFileSystem(DirectoryFileSystem):
         return RecordWriter(inner, opened)
 
     def open(self, path: str) -> ReadableFile:
-        """Open a file. Raises CorruptionError too: its key cannot be read."""
+        """Open a file.
+
+        Raises, besides OSError:
+            InvalidArgumentError: the store's keys are older than the file.
+            CorruptionError: its key cannot be read.
+        """
         inner = super().open(path)
+        if path in (PATH, COPY_PATH):
+            return inner
         try:
             head = inner.pread(0, HEADER_BYTES)
             try:
@@ -61,6 +70,8 @@ class EncryptedFileSystem(DirectoryFileSystem):
             raise
 
     def size(self, path: str) -> int:
+        if path in (PATH, COPY_PATH):
+            return super().size(path)
         inner = super().open(path)
         try:
             try:
@@ -73,8 +84,10 @@ class EncryptedFileSystem(DirectoryFileSystem):
 
 
 def _has_nothing(inner: ReadableFile) -> bool:
-    """Whether nothing was written after a head that is not sound: a crash came before the head was durable."""
-    return inner.size <= HEADER_BYTES or not np.frombuffer(inner.view()[HEADER_BYTES:], np.uint8).any()
+    """Whether nothing was written after a head that is not sound: a crash came before the head was durable. A head is
+    written at once: a part of one is what is left of a file that was cut."""
+    start = HEADER_BYTES if inner.size >= HEADER_BYTES else 0
+    return not np.frombuffer(inner.view()[start:], np.uint8).any()
 
 
 class _NothingYet:

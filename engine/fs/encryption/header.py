@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ....schemas.errors import CorruptionError
+from ....schemas.errors import CorruptionError, InvalidArgumentError
 from ....schemas.store_key import KEY_BYTES
 from .keyring import RING_BYTES, Keyring
 from .names import MAGIC
@@ -59,7 +59,12 @@ def new_header(keyring: Keyring, layout: int, piece: int, size: int) -> tuple[by
 
 
 def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
-    """Return what a header says. Raises CorruptionError if it is not one of this store."""
+    """Return what a header says.
+
+    Raises:
+        InvalidArgumentError: it needs a key of the store that the file ``keys`` does not have.
+        CorruptionError: it is not one of this store.
+    """
     if len(header) < HEADER_BYTES or zlib.crc32(header[:-4]) != int.from_bytes(header[-4:], "little"):
         raise CorruptionError(path, 0, "checksum of the head of an encrypted file")
     about, wrapped, zero, crc = _HEADER.unpack(header)
@@ -69,6 +74,9 @@ def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
     assert len(ring) == RING_BYTES
     if ring != keyring.ring:
         raise CorruptionError(path, 0, "this file is of another store")
+    if number not in keyring.ciphers:
+        why = f"{path} has key {number} of the store, and the newest in `keys` is {keyring.newest}"
+        raise InvalidArgumentError(f"{why}: `keys` is older than this file; bring the newest `keys` back from a copy")
     key = keyring.unwrap(number, wrapped, about)
     if key is None:
         raise CorruptionError(path, 0, "the head of this file was changed, or is of another store")

@@ -23,20 +23,21 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import ValidationError
 
-from ....schemas.errors import CorruptionError, InvalidArgumentError
+from ....schemas.errors import CorruptionError, InvalidArgumentError, UnreadableFileError
 from ....schemas.message import Message
 from ....schemas.store_key import KEY_BYTES, StoreKey
 from ..failures import reading
 from ..filesystem import FileSystem
 from .key_source import RandomBytes, random_bytes
-from .names import COPY_PATH, PATH
+from .names import COPY_PATH, KEYS_MAGIC, PATH
 
 RING_BYTES = 16
 NONCE_BYTES = 12
 TAG_BYTES = 16
 WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + TAG_BYTES
 
-_MAGIC = b"NYALAKEY"
+Damage = CorruptionError | UnreadableFileError
+
 _VERSION = 1
 _HEADER = struct.Struct("<8sIQI")
 _SUBJECT = struct.Struct("<16sI")
@@ -58,6 +59,11 @@ class KeysFile(Message, frozen=True):
     """The id of the store key."""
     keys: tuple[KeyEntry, ...]
 
+    @property
+    def ids(self) -> frozenset[int]:
+        """The numbers of the keys."""
+        return frozenset(entry.id for entry in self.keys)
+
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
@@ -74,12 +80,9 @@ class Keyring:
         return self.newest, nonce + self.ciphers[self.newest].encrypt(nonce, key, about)
 
     def unwrap(self, number: int, wrapped: bytes, about: bytes) -> bytes | None:
-        """Return a file's key; None if it was not encrypted with these keys and for ``about``."""
-        cipher = self.ciphers.get(number)
-        if cipher is None:
-            return None
+        """Return a file's key; None if it was not encrypted with the key ``number`` and for ``about``."""
         try:
-            return cipher.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], about)
+            return self.ciphers[number].decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], about)
         except InvalidTag:
             return None
 
@@ -118,25 +121,51 @@ def rotate_keyring(fs: FileSystem, old: StoreKey, new: StoreKey, random_bytes: R
     _write(fs, _packed(file))
 
 
-def mend_copy(fs: FileSystem) -> None:
-    """Bring the file and its copy to the same state, after a crash between their writes, or damage of one."""
-    document = _packed(read_keys(fs))
-    if any(not fs.exists(path) or _content(fs, path) != document for path in (PATH, COPY_PATH)):
-        _write(fs, document)
+def mend_copy(fs: FileSystem) -> list[Damage]:
+    """Bring the file and its copy to the same state, after a crash between their writes, or damage of one. Return the
+    damage. Raises as ``read_keys``."""
+    file = read_keys(fs)
+    found = [_state(fs, path) for path in (PATH, COPY_PATH)]
+    if any(each != file for each in found):
+        _write(fs, _packed(file))
+    return [each for each in found if not isinstance(each, KeysFile)]
+
+
+def damage_of_keys(fs: FileSystem) -> list[Damage]:
+    """Return what is wrong with the file and its copy, of which one is enough."""
+    return [each for path in (PATH, COPY_PATH) if not isinstance(each := _state(fs, path), KeysFile)]
 
 
 def read_keys(fs: FileSystem) -> KeysFile:
-    """Return the file ``keys``, or its copy if that is damaged. Raises CorruptionError."""
-    damage: CorruptionError | None = None
-    for path in (PATH, COPY_PATH):
-        if fs.exists(path):
-            try:
-                return _unpacked(_content(fs, path), path)
-            except CorruptionError as error:
-                damage = damage or error
-    raise damage or CorruptionError(
-        PATH, 0, "the file with the store's keys is missing: bring it back from a copy of the directory"
-    )
+    """Return the file ``keys``, or its copy if that is damaged.
+
+    Raises:
+        InvalidArgumentError: the copy is sound too, and was not made before the file.
+        CorruptionError: both are damaged.
+    """
+    file, copy = _state(fs, PATH), _state(fs, COPY_PATH)
+    if not isinstance(file, KeysFile):
+        if not isinstance(copy, KeysFile):
+            raise CorruptionError(file.path, 0, f"{file.why}: bring it back from a copy of the directory")
+        return copy
+    if not isinstance(copy, KeysFile) or copy == file:
+        return file
+    if copy.ring != file.ring or not copy.ids < file.ids:  # a rotation writes the file first, and adds a key
+        raise InvalidArgumentError(
+            f"{PATH} (with the store key {file.store_key}) is older than {COPY_PATH} (with {copy.store_key}), or of "
+            f"another store: replace {PATH} by a copy of {COPY_PATH}, if that is the newest, and give its key"
+        )
+    return file
+
+
+def _state(fs: FileSystem, path: str) -> KeysFile | Damage:
+    """Return the file or its copy, or why it cannot be used."""
+    if not fs.exists(path):
+        return CorruptionError(path, 0, "the file with the store's keys is missing")
+    try:
+        return _unpacked(_content(fs, path), path)
+    except (CorruptionError, UnreadableFileError) as error:
+        return error
 
 
 def _decrypted(file: KeysFile, key: StoreKey) -> dict[int, bytes]:
@@ -169,7 +198,7 @@ def _encrypted(ring: bytes, secrets: Mapping[int, bytes], key: StoreKey, random_
 
 def _packed(file: KeysFile) -> bytes:
     body = file.model_dump_json().encode()
-    head = _HEADER.pack(_MAGIC, _VERSION, len(body), 0)[:-4]
+    head = _HEADER.pack(KEYS_MAGIC, _VERSION, len(body), 0)[:-4]
     return head + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "little") + body
 
 
@@ -178,8 +207,8 @@ def _unpacked(document: bytes, path: str) -> KeysFile:
         raise CorruptionError(path, 0, f"{len(document)} bytes are too short for a file of keys")
     magic, version, length, crc = _HEADER.unpack_from(document)
     body = document[_HEADER.size :]
-    if magic != _MAGIC or length != len(body) or zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc:
-        raise CorruptionError(path, 0, "checksum of the store's keys: bring the file back from a copy")
+    if magic != KEYS_MAGIC or length != len(body) or zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc:
+        raise CorruptionError(path, 0, "checksum of the store's keys")
     if version != _VERSION:
         raise InvalidArgumentError(f"the file {path} has format version {version}; this build reads version {_VERSION}")
     try:

@@ -2,6 +2,8 @@
 
 MAGIC = b"NYALAENC"
 """The first bytes of every encrypted file."""
+KEYS_MAGIC = b"NYALAKEY"
+"""The first bytes of the file with the keys, and of its copy."""
 PATH = "keys"
 """The file with the keys of a store, which is not encrypted."""
 COPY_PATH = "keys.copy"

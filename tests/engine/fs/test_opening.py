@@ -9,13 +9,15 @@ import pytest
 from nyala.engine.fs import FileSystem, MemoryFileSystem
 from nyala.engine.fs.encryption.key_source import KeySource, new_key
 from nyala.engine.fs.encryption.keyring import create_keyring, mend_copy, read_keys, rotate_keyring
-from nyala.engine.fs.opening import opened, opened_to_write
+from nyala.engine.fs.opening import damage_of_keys, opened, opened_to_write
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store_key import StoreKey
 from tests.crash.images import cut_at_every_call
 from tests.doubles.encrypted import KEY
+from tests.doubles.faulty import CONTENT, FaultRule, FaultyFileSystem
 
 OTHER = StoreKey(bytes(range(100, 132)))
 NOTHING: dict[str, str] = {}
@@ -69,6 +71,83 @@ def test_each_copy_of_the_keys_stands_for_the_other_and_is_made_again() -> None:
         disk.unlink(lost)
         Store.open(disk, StoreOptions(key=KEY)).close()
         assert content(disk, "keys") == content(disk, "keys.copy")
+
+
+def put(fs: FileSystem, path: str, content: bytes) -> None:
+    if fs.exists(path):
+        fs.unlink(path)
+    fs.create(path).append(content)
+
+
+@pytest.mark.parametrize("lost", ["keys", "keys.copy"])
+def test_a_damaged_copy_of_the_keys_is_told_and_mended(lost: str) -> None:
+    disk = new_store(KEY)
+    damaged = bytearray(content(disk, lost))
+    damaged[40] ^= 1
+    put(disk, lost, bytes(damaged))
+    report = verify_store(opened(disk, KEY))
+    assert len(report.problems) == 1 and report.problems[0].startswith(f"CORRUPTION: {lost} at byte 0"), report
+    store = Store.open(disk, StoreOptions(key=KEY, maintenance="off"))
+    assert [each.path for each in store.health().damaged] == [lost]
+    store.close()
+    assert verify_store(opened(disk, KEY)).is_sound
+
+
+@pytest.mark.parametrize("lost", ["keys", "keys.copy"])
+def test_keys_that_cannot_be_read_have_a_copy(lost: str) -> None:
+    disk = new_store(KEY)
+    failing = FaultyFileSystem(disk, [FaultRule(calls=CONTENT, path=lost, sticky=True)])
+    assert [each.path for each in damage_of_keys(opened(failing, KEY))] == [lost]
+    store = Store.open(failing, StoreOptions(key=KEY, maintenance="off"))
+    assert [each.path for each in store.health().damaged] == [lost]
+    store.close()
+
+
+def test_older_keys_never_replace_newer_ones() -> None:
+    """Whoever puts back an older file has its newest state in the copy only."""
+    disk = new_store(KEY)
+    older = content(disk, "keys")
+    rotate_keyring(disk, KEY, OTHER)
+    Store.open(disk, StoreOptions(key=OTHER, maintenance="off")).close()
+    newer = content(disk, "keys.copy")
+    put(disk, "keys", older)
+    for key in (KEY, OTHER):
+        with pytest.raises(InvalidArgumentError, match=f"{KEY.id}.*{OTHER.id}"):
+            Store.open(disk, StoreOptions(key=key))
+        with pytest.raises(InvalidArgumentError, match=f"{KEY.id}.*{OTHER.id}"):
+            rotate_keyring(disk, key, new_key())
+    assert content(disk, "keys.copy") == newer
+    put(disk, "keys", newer)
+    Store.open(disk, StoreOptions(key=OTHER)).close()
+    for lost in ("keys", "keys.copy"):
+        put(disk, lost, older)
+    with pytest.raises(InvalidArgumentError, match="older than this file"):
+        Store.open(disk, StoreOptions(key=KEY))
+    disk.unlink("keys.copy")
+    with pytest.raises(InvalidArgumentError, match="older than this file"):
+        Store.open(disk, StoreOptions(key=KEY))
+    assert not disk.exists("keys.copy"), "nothing is written with keys that do not open the manifest"
+
+
+@pytest.mark.parametrize("left", ["wal", "tablets", "manifest.copy"])
+def test_a_key_does_not_encrypt_a_store_whose_manifest_is_missing(left: str) -> None:
+    disk = MemoryFileSystem()
+    if left == "manifest.copy":
+        put(disk, left, b"content")
+    else:
+        disk.make_directory(left)
+        put(disk, f"{left}/1", b"content")
+    with pytest.raises(InvalidArgumentError, match=f"there is {left}"):
+        Store.open(disk, StoreOptions(key=KEY))
+    assert not disk.exists("keys")
+
+
+def test_another_thing_named_keys_does_not_make_a_store_encrypted() -> None:
+    for makes in (lambda fs: fs.make_directory("keys"), lambda fs: put(fs, "keys", b"of somebody else")):
+        disk = new_store(None)
+        makes(disk)
+        assert opened(disk, None) is disk
+        Store.open(disk, StoreOptions(maintenance="off")).close()
 
 
 def test_a_rotation_writes_the_keys_and_nothing_else() -> None:
