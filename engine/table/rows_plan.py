@@ -166,8 +166,10 @@ def _by_tablet(version: TableVersion, rows: RowsOfTablet, key_columns: int) -> l
     numbers = version.router.numbers_of_key(rows.columns[:key_columns])
     if numbers is None:
         return [rows] if version.is_here(0) else None
+    if NOWHERE in numbers:  # which `grouped` leaves out
+        return None
     order, groups = grouped(numbers)
-    if any(number == NOWHERE or not version.is_here(number) for number, _, _ in groups):
+    if not all(version.is_here(number) for number, _, _ in groups):
         return None
     if len(groups) == 1:
         return [rows._replace(tablet=version.tablets[groups[0][0]])]

@@ -28,6 +28,8 @@ NOT_RUN = {
     "demo": "it takes a minute",
     "tablet move": "it needs several servers: tests/cluster",
     "spark build-shim": "it needs a JDK: tests/spark",
+    "key rotate": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
+    "key status": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
 }
 """Commands without an example that runs, and why."""
 

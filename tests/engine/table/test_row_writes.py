@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.convert.cells import python_rows
 from nyala.engine.commit.commit_log import CommitLog
@@ -184,7 +186,15 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+_TEXT_KEY = STRING_KEY.model.key
+GAPS = replace(
+    STRING_KEY,
+    partition_by=(nyala.hash(*_TEXT_KEY, buckets=2), nyala.range(_TEXT_KEY[0], bounds=[(None, "a\0"), ("b", None)])),
+)
+"""Some keys have no tablet."""
+
+
+@pytest.mark.parametrize("shape", [*SHAPES.values(), GAPS], ids=[*SHAPES, "gaps"])
 def test_both_ways_leave_the_same(shape: Shape) -> None:
     written: list[tuple[int, int]] = []
 
