@@ -91,7 +91,7 @@ class StreamReader:
     def page_zones(self) -> PageZones:
         """The same bounds, of numbers as arrays."""
         if self._page_zones is None:
-            self._page_zones = PageZones(self.zone_maps, self.physical)
+            self._page_zones = PageZones.of(self.zone_maps, self.physical)
         return self._page_zones
 
     def read(self, first: int, last: int) -> Vector:

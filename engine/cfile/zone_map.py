@@ -8,6 +8,8 @@ Bytes are cut to ``MAX_VALUE_BYTES``: min to its prefix, max to its prefix with 
 raised by one (``b"ab\\xff..."`` becomes ``b"ac"``). A prefix of 0xff bytes alone cannot be raised: max is None.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,29 +45,64 @@ class ZoneMap:
     has_nan: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class PageZones:
-    """The bounds of all pages of a stream, one by one and as arrays."""
+    """The bounds of pages of a stream, one by one and as arrays."""
 
-    def __init__(self, maps: Sequence[ZoneMap], physical: PhysicalType) -> None:
-        self.maps = maps
-        self.null_counts = np.array([zone.null_count for zone in maps], np.int64)
-        self.has_cells = np.array([zone.null_count < zone.row_count for zone in maps], np.bool_)
-        """Whether a page has a cell that is not NULL."""
-        self.has_nan = np.array([zone.has_nan for zone in maps], np.bool_)
-        self.numbers = None if physical in _NOT_IN_ARRAYS else NumberBounds(maps, physical)
-        """The bounds of numbers of up to 8 bytes; None of others."""
+    maps: Sequence[ZoneMap]
+    null_counts: np.ndarray
+    has_cells: np.ndarray
+    """Whether a page has a cell that is not NULL."""
+    has_nan: np.ndarray
+    numbers: NumberBounds | None
+    """The bounds of numbers of up to 8 bytes; None of others."""
+
+    @staticmethod
+    def of(maps: Sequence[ZoneMap], physical: PhysicalType) -> PageZones:
+        """Return the bounds of pages from those of each."""
+        return PageZones(
+            maps,
+            np.array([zone.null_count for zone in maps], np.int64),
+            np.array([zone.null_count < zone.row_count for zone in maps], np.bool_),
+            np.array([zone.has_nan for zone in maps], np.bool_),
+            None if physical in _NOT_IN_ARRAYS else NumberBounds.of(maps, physical),
+        )
+
+    def part(self, pages: slice) -> PageZones:
+        """Return those of some pages, in the same memory."""
+        return PageZones(
+            self.maps[pages],
+            self.null_counts[pages],
+            self.has_cells[pages],
+            self.has_nan[pages],
+            self.numbers and self.numbers.part(pages),
+        )
 
 
+@dataclass(frozen=True, slots=True)
 class NumberBounds:
     """The bounds of numbers of each page, as arrays of int64 or float64."""
 
-    def __init__(self, maps: Sequence[ZoneMap], physical: PhysicalType) -> None:
+    are_known: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+    are_one: np.ndarray
+    """Whether all cells that are neither NULL nor NaN are equal."""
+
+    @staticmethod
+    def of(maps: Sequence[ZoneMap], physical: PhysicalType) -> NumberBounds:
+        """Return the bounds of pages from those of each."""
         dtype, most = (np.float64, np.inf) if physical in _FLOATS else (np.int64, (1 << 63) - 1)
-        self.are_known = np.array([zone.min is not None for zone in maps], np.bool_)
-        self.lows: np.ndarray[Any, Any] = np.array([zone.min or 0 for zone in maps], dtype)
-        self.highs: np.ndarray[Any, Any] = np.array([most if zone.max is None else zone.max for zone in maps], dtype)
-        self.are_one = np.array([zone.exact and zone.min == zone.max for zone in maps], np.bool_)
-        """Whether all cells that are neither NULL nor NaN are equal."""
+        return NumberBounds(
+            np.array([zone.min is not None for zone in maps], np.bool_),
+            np.array([zone.min or 0 for zone in maps], dtype),
+            np.array([most if zone.max is None else zone.max for zone in maps], dtype),
+            np.array([zone.exact and zone.min == zone.max for zone in maps], np.bool_),
+        )
+
+    def part(self, pages: slice) -> NumberBounds:
+        """Return those of some pages, in the same memory."""
+        return NumberBounds(self.are_known[pages], self.lows[pages], self.highs[pages], self.are_one[pages])
 
 
 _FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)

@@ -1,6 +1,6 @@
 """What zone maps tell about the chunks of a rowset before they are read: whether a row may match, and whether all do.
 
-Most chunks are a page of each column of the filter: then each comparison is made for all pages of a rowset at once.
+Most chunks are a page of each column of the filter: then each comparison is made for all these pages at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def verdicts(
     inverse: BoundFilter | None,
     columns: Sequence[ColumnSchema],
 ) -> Iterable[Verdict]:
-    """Return the verdict of a filter of these columns on each of some ranges of rows, none of them empty.
+    """Return the verdict of a filter of these columns on each of some ranges of rows, in order, none of them empty.
 
     ``inverse`` is NOT ``where``; without it no verdict is that all rows match.
     """
@@ -39,8 +39,10 @@ def verdicts(
     zones = _zones_of_pages(rowset, columns)
     if not zones or any((last - 1) // PAGE_ROWS != first // PAGE_ROWS for first, last in ranges):
         return (_on_rows(rowset, rows, where, inverse, columns) for rows in ranges)
-    on_pages = _on_pages(zones, where, inverse)
-    return (on_pages[first // PAGE_ROWS] for first, _ in ranges)
+    first_page, last_page = ranges[0][0] // PAGE_ROWS, (ranges[-1][1] - 1) // PAGE_ROWS
+    asked = {column_id: pages.part(slice(first_page, last_page + 1)) for column_id, pages in zones.items()}
+    on_pages = _on_pages(asked, where, inverse)
+    return (on_pages[first // PAGE_ROWS - first_page] for first, _ in ranges)
 
 
 def _zones_of_pages(rowset: RowSet, columns: Sequence[ColumnSchema]) -> dict[int, PageZones] | None:

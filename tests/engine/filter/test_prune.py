@@ -66,7 +66,9 @@ def test_all_pages_at_once_are_told_as_one_by_one(predicate):
     bound = bind(predicate, SCHEMA)
     assume(bound.column_ids)
     chosen = PAGES[:: len(PAGES) // 200]
-    zones = {number: PageZones([page[1][number] for page in chosen], PHYSICAL[number]) for number in bound.column_ids}
+    zones = {
+        number: PageZones.of([page[1][number] for page in chosen], PHYSICAL[number]) for number in bound.column_ids
+    }
     expected = [may_match(bound, page_zones.get, row_count) for _, page_zones, row_count in chosen]
     assert pages_may_match(bound, zones).tolist() == expected
 
@@ -126,7 +128,7 @@ def test_what_a_page_may_hold(text, cells, expected):
     arrays = {**model.ARROW, column.name: pa.array(cells, column.logical.arrow)}
     zone = zone_map_of(model.vectors_of(arrays)[column_id], PHYSICAL[column_id])
     assert may_match(bound, {column_id: zone}.get, len(cells)) is expected
-    assert pages_may_match(bound, {column_id: PageZones([zone], PHYSICAL[column_id])}).tolist() == [expected]
+    assert pages_may_match(bound, {column_id: PageZones.of([zone], PHYSICAL[column_id])}).tolist() == [expected]
 
 
 def test_where_nothing_is_known_a_page_may_match():

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.cfile.stream import StreamReader
+from nyala.engine.cfile.zone_map import PageZones
+from nyala.engine.filter.bound import BoundFilter
+from nyala.engine.filter.prune import pages_may_match
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.scan import zones
 from nyala.engine.store import Store
 
 ROWS = 200_000
@@ -65,6 +70,27 @@ def test_an_update_opens_no_page_for_the_rows_beside_it(table: Table, decoded: C
         assert table.scan(["k"], where="rising = -5 and mixed < 0").count() == 0
         assert sum(decoded.values()) <= 3 * ROWS // 1_000, "only updated rows are looked at"
         table.maintain("flush_deltas")
+
+
+@pytest.mark.parametrize("condition", ["rising >= 0", "text IN ('t1', 't4')", "mixed IS NOT NULL OR rising = 1"])
+def test_only_pages_in_the_range_of_keys_are_judged(
+    table: Table, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    judged: list[int] = []
+
+    def watched(where: BoundFilter, pages: Mapping[int, PageZones]) -> np.ndarray:
+        found = pages_may_match(where, pages)
+        judged.append(len(found))
+        return found
+
+    monkeypatch.setattr(zones, "pages_may_match", watched)
+    for first, last, count in ((0, 10, 1), (70_000, 80_000, 1), (60_000, 140_000, 3), (199_990, 199_999, 1)):
+        judged.clear()
+        among = table.scan(["k", "text"], where=f"k >= {first} AND k < {last}").to_arrow()
+        expected = [k for k, text in zip(*among.to_pydict().values(), strict=True) if text in ("t1", "t4")]
+        found = table.scan(["k"], where=f"k >= {first} AND k < {last} AND ({condition})").to_arrow()["k"].to_pylist()
+        assert sorted(found) == (expected if "text" in condition else list(range(first, last)))
+        assert set(judged) == {count}
 
 
 def test_an_update_elsewhere_disturbs_no_page(table: Table) -> None:
