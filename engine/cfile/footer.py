@@ -206,9 +206,23 @@ def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> Page
 
 
 def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> ZoneMap:
-    """Return the bounds of a page in Python's types. Raises ValueError for an invalid text."""
+    """Return the bounds of a page in Python's types. Raises ValueError for what are no bounds of its cells."""
     low, high = _from_json(zone.min, physical), _from_json(zone.max, physical)
+    if not _are_bounds(low, high, physical):
+        raise ValueError(f"{low!r} to {high!r} are no bounds of {physical} cells")
     return ZoneMap(low, high, page.null_count, page.row_count, zone.exact, zone.has_nan)
+
+
+def _are_bounds(low: ZoneValue, high: ZoneValue, physical: PhysicalType) -> bool:
+    if low is None or high is None:
+        return high is None and (low is None or physical is PhysicalType.BYTES)
+    least, most = _RANGES.get(physical, (low, high))
+    return least <= low <= high <= most  # false for NaN
+
+
+_BITS = {physical: 8 * physical.width - 1 for physical in PhysicalType if physical.is_integer}
+_RANGES = {PhysicalType.BOOL: (0, 1)} | {physical: (-1 << bits, (1 << bits) - 1) for physical, bits in _BITS.items()}
+"""The least and the greatest cell."""
 
 
 def _to_json(value: ZoneValue) -> int | str | None:
@@ -221,7 +235,10 @@ def _from_json(value: int | str | None, physical: PhysicalType) -> ZoneValue:
     if value is None:
         return None
     if physical in _FLOATS and isinstance(value, str):
-        return float.fromhex(value)
+        try:
+            return float.fromhex(value)
+        except OverflowError as error:
+            raise ValueError(f"{value!r} is too large for a float") from error
     if physical is PhysicalType.BYTES and isinstance(value, str):
         return base64.b64decode(value, validate=True)
     if isinstance(value, str) or physical in _FLOATS or physical is PhysicalType.BYTES:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.cfile.footer import PageEntry, page_entry, zone_map_from
+from nyala.engine.cfile.footer import PageEntry, ZoneEntry, page_entry, zone_map_from
 from nyala.engine.cfile.zone_map import MAX_VALUE_BYTES, ZoneMap, raised_prefix, zone_map_of
 from nyala.engine.vectors.physical import INT128_DTYPE, PhysicalType
 from nyala.engine.vectors.vector import BytesVector, DictionaryVector, FixedVector, nulls
@@ -110,6 +110,33 @@ def test_bounds_survive_json(physical, low, high):
     zone = ZoneMap(low, high, 1, 9, False, physical is PhysicalType.FLOAT64)
     entry = PageEntry.model_validate_json(page_entry(0, 0, zone, True).model_dump_json())
     assert entry.zone is not None and zone_map_from(entry, entry.zone, physical) == zone
+
+
+@pytest.mark.parametrize(
+    ("physical", "low", "high"),
+    [
+        (PhysicalType.INT64, 0, 2**63),
+        (PhysicalType.INT64, -(2**63) - 1, 0),
+        (PhysicalType.INT8, 100, 200),
+        (PhysicalType.INT128, 0, 2**127),
+        (PhysicalType.BOOL, 0, 2),
+        (PhysicalType.INT32, 2, 1),
+        (PhysicalType.INT32, None, 1),
+        (PhysicalType.INT32, 1, None),
+        (PhysicalType.INT32, "AA==", "AA=="),
+        (PhysicalType.FLOAT64, "nan", "inf"),
+        (PhysicalType.FLOAT64, "0x0p+0", "nan"),
+        (PhysicalType.FLOAT32, "0x1p+1", "0x1p+0"),
+        (PhysicalType.FLOAT64, "0x0p+0", "0x1p+99999"),
+        (PhysicalType.FLOAT64, 1, 2),
+        (PhysicalType.BYTES, "Yg==", "YQ=="),
+        (PhysicalType.BYTES, None, "YQ=="),
+    ],
+)
+def test_what_are_no_bounds_is_refused(physical, low, high):
+    page = PageEntry(offset=0, length=0, row_count=9)
+    with pytest.raises(ValueError, match=r"bound|float"):
+        zone_map_from(page, ZoneEntry(min=low, max=high, exact=True), physical)
 
 
 def test_a_negative_zero_survives_json():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -11,11 +12,15 @@ import pyarrow as pa
 import pytest
 
 import nyala
+from nyala.engine.cfile import writer
+from nyala.engine.cfile.zone_map import ZoneMap, zone_map_of
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.offload.bulk import commit, imports, staged
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
+from nyala.engine.vectors.physical import PhysicalType
+from nyala.engine.vectors.vector import Vector
 from nyala.schemas.alter import AddColumn, Alteration
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode
 from nyala.schemas.changes import ChangeSpec
@@ -232,6 +237,30 @@ def test_a_file_that_is_not_what_it_should_be_is_named() -> None:
     refused("the checksum", file)
     damaged(file, subject, plan.staging, file.bytes // 2)
     assert subject.store.import_commit(ImportCommit(import_id=plan.import_id, files=(file,))).applied == 50
+    subject.store.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max": 7}, {"min": 9}, {"null_count": 1}, {"min": None, "max": None, "null_count": 50}, {"max": 1 << 40}]
+)
+def test_bounds_that_are_not_those_of_the_cells_are_refused(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    """By them scans would pass over rows."""
+    subject = Subject()
+    plan = subject.store.import_begin(ImportBegin(table="t"))
+
+    def bounds(cells: Vector, physical: PhysicalType) -> ZoneMap:
+        zone = zone_map_of(cells, physical)
+        return replace(zone, **wrong) if (zone.min, zone.max) == (8, 8) else zone
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "zone_map_of", bounds)
+        (file,) = built(plan, subject.fs, [batch(rows_of(*range(50), v=8))])
+    asked = ImportCommit(import_id=plan.import_id, files=(file,))
+    with pytest.raises(InvalidArgumentError, match="cannot be attached"):
+        subject.store.import_commit(asked)
+    subject.check()
     subject.store.close()
 
 
