@@ -20,6 +20,7 @@ from ..schemas.placement import Placement
 from ..schemas.table import TableDefinition
 from ..schemas.write import WriteCommand, WriteResult
 from .catalog.grants import Grants
+from .checkpoint.checkpoints import Checkpoints
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate
 from .commit.room import Room
@@ -32,7 +33,7 @@ from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp, kind_of
 from .manifest.damage import DamageRegistry
-from .manifest.manifest import CleanStopEntry, ManifestFile
+from .manifest.manifest import CleanStopEntry
 from .monitoring.store_metrics import StoreMetrics
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
@@ -52,7 +53,6 @@ from .statement.execute import Statements
 from .table.direct_load import DirectLoad
 from .table.stats import damaged_files, described, health_of, table_stats, tablet_map
 from .table.writes import Writes
-from .tablet.tablet import Tablet
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
@@ -128,7 +128,7 @@ class Store:
         return cls(fs, options or StoreOptions(), clock or SystemClock())
 
     def _open(self) -> None:
-        manifest_file = ManifestFile.open(self._fs) or recovery.create(self._fs, uuid.uuid4().hex)
+        manifest_file = recovery.open_manifest(self._fs, uuid.uuid4)
         store_uuid = manifest_file.current.store_uuid
         self._identity = self.options.server, store_uuid
         self._described = partial(described, store_uuid=store_uuid, server=self.options.server)
@@ -155,12 +155,13 @@ class Store:
         )
         self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=release_unused)
         self._gate = MemoryGate(
-            options, self._fs, self._catalog.tablets, self._maintained_tablets, flush=self._maintenance.notify
+            options, self._fs, self._catalog.tablets, self._catalog.maintained_tablets, flush=self._maintenance.notify
         )
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
         self._room = Room(self._fs, options)
         self._grants = Grants(self._catalog, self._environment.manifest)
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room)
+        self._checkpoints = Checkpoints(self._environment, self._log, self._log_freeing, options, uuid.uuid4)
 
     def _make_row_parts(self) -> None:
         """Make the parts that read and write rows."""
@@ -413,6 +414,7 @@ class Store:
 
     maintenance = _of(lambda store: store._maintenance.state)
     pause_maintenance = _of(lambda store: store._maintenance.pause)
+    checkpoint = _of(lambda store: store._checkpoints.make)
     now = _of(lambda store: store._snapshots.now)
 
     @_verb
@@ -460,14 +462,9 @@ class Store:
         self.close()
 
     def _stop_cleanly(self) -> None:
-        if (stop := self._wal.close()) is None or self._environment.manifest.failed:
-            return
-        entry = CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc)
-        edit = {"clean_stop": entry, "last_timestamp": self._clock.now()}
-        # In a read-only store, a commit may be missing from every memory store.
-        in_files = {} if self._environment.latch.reason else self._log_freeing.needed()[1]
-        self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
-        self._environment.manifest.copy()
+        if (stop := self._wal.close()) and not self._environment.manifest.failed:
+            self._log_freeing.note_clean_stop(CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc), self._clock.now())
+            self._environment.manifest.copy()
 
     def _operations(self) -> list[MaintenanceOp]:
         if self._environment.latch.reason:
@@ -491,7 +488,3 @@ class Store:
         """Admit waiting writers and free the log that no memory store needs any more."""
         self._gate.freed()
         self._log_freeing.free()
-
-    def _maintained_tablets(self) -> list[Tablet]:
-        """Return the tablets that this store's maintenance flushes."""
-        return [tablet for table in self._catalog.tables() if table.is_maintained for tablet in table.tablets]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nyala.clients.offload.direct_scan import DirectScan as DirectScan
     from nyala.clients.offload.direct_scan import DirectSplit as DirectSplit
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
+    from nyala.schemas.checkpoint import Checkpoint as Checkpoint
     from nyala.schemas.column import ColumnOptions as ColumnOptions
     from nyala.schemas.compaction import CompactionSummary as CompactionSummary
     from nyala.schemas.description import DamagedFile as DamagedFile
@@ -82,6 +83,7 @@ _LAZY = {
     ".clients.api.transaction": "Transaction",
     ".clients.offload.direct_scan": "DirectScan DirectSplit",
     ".engine.options": "StoreOptionsDict",
+    ".schemas.checkpoint": "Checkpoint",
     ".schemas.column": "ColumnOptions",
     ".schemas.compaction": "CompactionSummary",
     ".schemas.description": "DamagedFile DroppedTable Health TabletPlace",
@@ -130,7 +132,7 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
 
         try:
             from nyala.engine.fs.local import LocalFileSystem
-            from nyala.engine.manifest.manifest import ManifestFile
+            from nyala.engine.manifest.checkpoint_mark import has_store
             from nyala.engine.options import StoreOptions
             from nyala.engine.store import Store
         except ModuleNotFoundError as error:
@@ -145,7 +147,7 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
         chosen = StoreOptions.model_validate(options)
     except ValidationError as error:
         raise InvalidArgumentError(explain(error, "the call of nyala.open", StoreOptions.model_fields)) from None
-    if not create and not ManifestFile.exists(LocalFileSystem(path)):
+    if not create and not has_store(LocalFileSystem(path)):
         raise NotFoundError(f"there is no store in {path}: check the path, or create one with nyala.open(path)")
     from nyala.flight_server.processes.layout import ProcessLayout
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from nyala.clients.cli import grant, job, spark, table, tablet
+from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.flight_server import commands
@@ -36,7 +37,8 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(nyala_command)
-    for command in (commands.serve, health, demo, commands.verify, commands.repair, commands.dump, commands.warmup):
+    files = commands.verify, commands.repair, commands.dump, commands.warmup
+    for command in (commands.serve, health, checkpoint, demo, *files):
         app.command()(command)
     for name, verb in table.VERBS.items():
         app.command(name, rich_help_panel="Tables (short forms)")(verb)

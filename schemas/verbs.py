@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from .alter import Alteration
 from .bulk import ImportAbort, ImportBegin, ImportCommit, ImportPlan
+from .checkpoint import Checkpoint, MakeCheckpoint
 from .command import DropBody, LastChange, LeaseName, NowBody, RecallBody, TableName
 from .commits import CommitsBody, commits_of, pages_of
 from .compaction import CompactionBegin, CompactionCommit, CompactionDone, CompactionName, CompactionPlan
@@ -419,6 +420,18 @@ class Verbs(GrantVerbs, MaintenanceVerbs, Protocol):
     @verb('Give a move up, unless the tablet was handed over: {"move"}. As move_status.', MoveName, MoveStatus)
     def move_abort(self, move: str) -> MoveStatus:
         """Abort a move, unless it was handed over, as the answer says. NOT_FOUND if there is none."""
+        return ANSWER
+
+    @verb(
+        'Copy the store as it is now into a directory of the server: {"directory"}. Answers {"directory","timestamp",'
+        '"store_uuid","files","linked","copied","bytes","bytes_copied","log_bytes"}.',
+        MakeCheckpoint,
+        Checkpoint,
+        kind=Kind.TASK,
+        alone="a checkpoint cannot be made",
+    )
+    def checkpoint(self, asked: MakeCheckpoint) -> Checkpoint:
+        """Make a copy of the store in a directory on its machine, as a store of its own, while writes continue."""
         return ANSWER
 
     @verb(

@@ -268,7 +268,6 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
     },
     chance_through_the_seam: {
         "engine/fs/memory.py": "names the type of the seeded Random that a test passes in",
-        "engine/store.py": "gives a new store a number that no other has",
     },
 }
 

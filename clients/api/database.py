@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
 import pyarrow as pa
 from pydantic import ValidationError
 
+from ...schemas.checkpoint import Checkpoint, MakeCheckpoint
 from ...schemas.column import ColumnOptions
 from ...schemas.command import built, explain
 from ...schemas.description import DroppedTable, Health
@@ -245,6 +247,20 @@ class Database:
             UnavailableError: a server cannot be reached, or a transaction has staged rows of the table.
         """
         self._store.move_tablet(table, tablet, to, server, progress)
+
+    def checkpoint(self, directory: str | Path) -> Checkpoint:
+        """Copy the store, as it is now, into a directory on its machine; reads and writes continue meanwhile.
+
+        The directory is new or empty, or has an earlier checkpoint of the store: then only what is new is added. Column
+        files become hard links where the disk allows it. Open the copy as any store: see docs/operations.md.
+
+        Raises:
+            InvalidArgumentError: the path is not absolute, the directory has something else, or several servers or
+                processes share the tables.
+            UnavailableError: another process uses the directory, or a disk fails.
+            StorageFullError: the disk is full; an earlier checkpoint in the directory is as it was.
+        """
+        return self._store.checkpoint(MakeCheckpoint(directory=str(directory)))
 
     def now(self) -> int:
         """Return the latest timestamp at which every acknowledged write is visible."""

@@ -306,6 +306,10 @@ class Catalog:
     def tablets(self) -> list[Tablet]:
         return [tablet for table in self.tables() for tablet in table.tablets]
 
+    def maintained_tablets(self) -> list[Tablet]:
+        """Return the tablets that this store's maintenance flushes."""
+        return [tablet for table in self.tables() if table.is_maintained for tablet in table.tablets]
+
     def _make(
         self,
         name: str,

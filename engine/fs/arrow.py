@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from ...schemas.errors import InvalidArgumentError
-from .filesystem import FileLock, clean_path, join, parent_of, require_same_directory, views_of
+from .filesystem import FileLock, clean_path, join, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
-    from .filesystem import BytesLike
+    from .filesystem import BytesLike, FileSystem
 
 _FREE_BYTES = 1 << 62
 
@@ -64,11 +64,16 @@ class ArrowFileSystem:
         require_same_directory(old, new)
         self._inner.move(self._locate(old), self._locate(new))
 
-    def link(self, old: str, new: str) -> None:
+    def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
         # There are no links here; a copy serves for a file that never changes.
+        if into not in (None, self):
+            raise other_disk(new)
         if self.exists(new):
             raise _os_error(errno.EEXIST, new)
         self._inner.copy_file(self._locate(old), self._locate(new))
+
+    def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
+        return False
 
     def unlink(self, path: str) -> None:
         kind = self._info(path).type

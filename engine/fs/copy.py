@@ -10,7 +10,8 @@ from .failures import reading
 from .filesystem import FileSystem, ReadableFile
 
 _PIECE_BYTES = 4 << 20
-_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
+NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
+"""The errors of a link that a disk cannot make."""
 
 
 def pieces_of(fs: FileSystem, path: str) -> Iterator[memoryview]:
@@ -48,8 +49,13 @@ def bring(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
             target.link(name, path)
             return
         except OSError as error:
-            if error.errno not in _NO_LINK:
+            if error.errno not in NO_LINK:
                 raise
+    copy_file(source, name, target, path)
+
+
+def copy_file(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
+    """Copy a file; the content of the copy becomes durable."""
     file = target.create(path)
     try:
         for piece in pieces_of(source, name):

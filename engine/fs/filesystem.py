@@ -132,12 +132,18 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name in the SAME directory, replacing what bore it; OSError EXDEV for another one."""
+        """Give a file another name in the SAME directory, replacing what bore it; OSError EXDEV for another one. So too
+        a directory, but its new name must be free."""
         ...
 
-    def link(self, old: str, new: str) -> None:
-        """Give a file that will not be written any more a second name, in any directory; FileExistsError if it is
-        taken. The content stays as long as it has a name, whichever. OSError where the disk cannot do that."""
+    def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
+        """Give a file that will not be written any more a second name, in any directory, also one of the file system
+        ``into``; FileExistsError if it is taken. The content stays as long as it has a name, whichever. OSError where
+        the disk cannot do that: EXDEV between two disks."""
+        ...
+
+    def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
+        """Return whether two existing names, the second in ``into``, are of one file. OSError if one is missing."""
         ...
 
     def unlink(self, path: str) -> None: ...
@@ -195,6 +201,11 @@ def parent_of(path: str) -> str:
 
 def join(directory: str, name: str) -> str:
     return posixpath.join(directory, name)
+
+
+def other_disk(path: str) -> OSError:
+    """Return the error of a link to a file system of another kind."""
+    return OSError(errno.EXDEV, "a link stays on one disk", path)
 
 
 def require_same_directory(old: str, new: str) -> None:

@@ -25,11 +25,11 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ...schemas.errors import UnavailableError
-from .filesystem import FileLock, clean_path, require_same_directory, views_of
+from ...schemas.errors import InvalidArgumentError, UnavailableError
+from .filesystem import FileLock, clean_path, other_disk, require_same_directory, views_of
 
 if TYPE_CHECKING:
-    from .filesystem import BytesLike
+    from .filesystem import BytesLike, FileSystem
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
@@ -99,8 +99,17 @@ class LocalFileSystem:
         self._lose_name(self._locate(new))
         os.rename(self._locate(old), self._locate(new))
 
-    def link(self, old: str, new: str) -> None:
-        os.link(self._locate(old), self._locate(new), follow_symlinks=False)
+    def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
+        target = self if into is None else into
+        if not isinstance(target, LocalFileSystem):
+            raise other_disk(new)
+        os.link(self._locate(old), target._locate(new), follow_symlinks=False)
+
+    def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
+        target = self if into is None else into
+        if not isinstance(target, LocalFileSystem):
+            return False
+        return _identity(os.lstat(self._locate(old))) == _identity(os.lstat(target._locate(new)))
 
     def unlink(self, path: str) -> None:
         where = self._locate(path)
@@ -167,6 +176,20 @@ class LocalFileSystem:
 
     def _locate(self, path: str) -> str:
         return os.path.join(self.root, clean_path(path)) if path else self.root
+
+
+def directory_apart(directory: str, fs: FileSystem) -> LocalFileSystem:
+    """Return the files under a directory that is neither within ``fs`` nor around it.
+
+    Raises:
+        InvalidArgumentError: it is, or the path is not absolute.
+    """
+    if not os.path.isabs(directory):
+        raise InvalidArgumentError(f"{directory!r} is not an absolute path")
+    root: str | None = getattr(fs, "root", None) or None  # None: it is not on this machine's disks
+    if root is not None and os.path.commonpath(both := [os.path.realpath(root), os.path.realpath(directory)]) in both:
+        raise InvalidArgumentError(f"{directory} and the directory of the store must be apart")
+    return LocalFileSystem(directory)
 
 
 class LocalWritableFile:

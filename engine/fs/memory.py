@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from ...schemas.errors import UnavailableError
 from .durable import DurableDirectory, DurableFile
-from .filesystem import FileLock, clean_path, parent_of, require_same_directory, views_of
+from .filesystem import FileLock, clean_path, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
-    from .filesystem import BytesLike
+    from .filesystem import BytesLike, FileSystem
 
 
 class PowerFailure(BaseException):
@@ -72,11 +72,15 @@ class MemoryFileSystem:
             replaced = parent.entries.get(new_name)
             if isinstance(replaced, DurableDirectory):
                 raise _os_error(errno.EISDIR, new)
+            if isinstance(node, DurableDirectory) and replaced is not None:
+                raise _os_error(errno.ENOTDIR, new)
             parent.change((name, None), (new_name, node))
             if replaced is not None and replaced is not node:
                 self._forget_name(replaced)
 
-    def link(self, old: str, new: str) -> None:
+    def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
+        if into not in (None, self):
+            raise other_disk(new)
         with self._mutex:
             self._change("link", new)
             file = self._file(old)
@@ -85,6 +89,11 @@ class MemoryFileSystem:
                 raise _os_error(errno.EEXIST, new)
             parent.change((name, file))
             file.names += 1
+
+    def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
+        with self._mutex:
+            self._check_power()
+            return into in (None, self) and self._file(old) is self._file(new)
 
     def unlink(self, path: str) -> None:
         with self._mutex:

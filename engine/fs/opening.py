@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnreadableFileError
 from ...schemas.store_key import StoreKey
@@ -106,6 +106,25 @@ def damage_of_keys(fs: FileSystem) -> Sequence[CorruptionError | UnreadableFileE
     from .encryption.keyring import damage_of_keys
 
     return damage_of_keys(fs)
+
+
+@runtime_checkable
+class Encrypted(Protocol):
+    """The files of an encrypted store: ``EncryptedFileSystem``, which plain stores do not import."""
+
+    def over(self, fs: FileSystem) -> FileSystem: ...
+    def give_keys(self, fs: FileSystem) -> None: ...
+
+
+def files_of_copy(fs: FileSystem, target: FileSystem) -> FileSystem:
+    """Return the files of a copy, in ``target``, of the open store with these files. Changes nothing."""
+    return fs.over(target) if isinstance(fs, Encrypted) else target
+
+
+def give_keys(fs: FileSystem, target: FileSystem) -> None:
+    """Give a copy, in ``target``, the keys of the open store with these files, if it is encrypted."""
+    if isinstance(fs, Encrypted):
+        fs.give_keys(target)
 
 
 def store_files(where: str | os.PathLike[str], key: KeySource = NO_KEY) -> FileSystem:

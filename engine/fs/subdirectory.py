@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, clean_path, join
+from .filesystem import FileLock, FileSystem, ReadableFile, WritableFile, clean_path, join, other_disk
 
 
 class DirectoryFileSystem:
@@ -24,8 +24,17 @@ class DirectoryFileSystem:
     def rename(self, old: str, new: str) -> None:
         self._inner.rename(self._locate(old), self._locate(new))
 
-    def link(self, old: str, new: str) -> None:
-        self._inner.link(self._locate(old), self._locate(new))
+    def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
+        target = self if into is None else into
+        if not isinstance(target, DirectoryFileSystem):
+            raise other_disk(new)
+        self._inner.link(self._locate(old), target._locate(new), target._inner)
+
+    def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
+        target = self if into is None else into
+        if not isinstance(target, DirectoryFileSystem):
+            return False
+        return self._inner.is_linked(self._locate(old), target._locate(new), target._inner)
 
     def unlink(self, path: str) -> None:
         self._inner.unlink(self._locate(path))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ...schemas.write import Durability
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..manifest.environment import Environment
-from ..manifest.manifest import Manifest
+from ..manifest.manifest import CleanStopEntry, Manifest
 from ..table.table import Table
 from ..wal.log import WriteAheadLog
 
@@ -34,6 +35,8 @@ class LogFreeing:
         self._writers = writers
         self._transaction_memory = transaction_memory
         self._freeing = threading.Lock()
+        self._readers = 0
+        """How many read the log, which stays as it is until then."""
 
     def free(self) -> None:
         """Free the log before the first position that a memory store needs.
@@ -45,7 +48,20 @@ class LogFreeing:
         with self._freeing:
             self._free()
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Free nothing while the body reads the log."""
+        with self._freeing:
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._freeing:
+                self._readers -= 1
+
     def _free(self) -> None:
+        if self._readers:
+            return
         needed, in_files = self.needed()
         self._environment.latch.check()  # a commit that could not be applied is in no memory store
         self._environment.manifest.assume(lambda manifest: manifest.with_in_files(in_files))
@@ -71,6 +87,13 @@ class LogFreeing:
                 in_files[tablet.tablet_id] = tablet.last_lsn if first is None else first - 1
             needed = min(needed, first or needed)
         return needed, in_files
+
+    def note_clean_stop(self, stop: CleanStopEntry, timestamp: int) -> None:
+        """Write into the manifest where the log ends, what files cover, and the time. Raises as ``free``."""
+        # In a read-only store, a commit may be missing from every memory store.
+        in_files = {} if self._environment.latch.reason else self.needed()[1]
+        edit = {"clean_stop": stop, "last_timestamp": timestamp}
+        self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files).model_copy(update=edit))
 
     def _save_answers(self, lsn: int) -> None:
         """Log again what the log before ``lsn`` says of numbered writes and of transactions.

@@ -11,9 +11,7 @@ docs/format/manifest.md::
 
 from __future__ import annotations
 
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -34,6 +32,7 @@ from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
+from .document import HEADER, pack, read, unpack, write
 from .read_only_latch import ReadOnlyLatch
 
 PATH = "manifest"
@@ -42,7 +41,6 @@ COPY_PATH = "manifest.copy"
 """The copy, written at a clean stop."""
 _MAGIC = b"NYALAMAN"
 _VERSION = 1
-_HEADER = struct.Struct("<8sIQI")
 
 
 class RowsetEntry(Message, frozen=True, extra="forbid"):
@@ -318,11 +316,6 @@ class ManifestFile:
         file.damage = damage
         return file
 
-    @staticmethod
-    def exists(fs: FileSystem) -> bool:
-        """Return whether a store has its manifest here."""
-        return fs.exists(PATH)
-
     @classmethod
     def create(cls, fs: FileSystem, store_uuid: str) -> ManifestFile:
         """Write the manifest of an empty store."""
@@ -383,28 +376,13 @@ class ManifestFile:
         the store without a copy."""
         new = f"{COPY_PATH}.new"
         with self._lock, suppress(OSError):
-            document = pack_manifest(self._manifest)
-            if self._fs.exists(new):
-                self._fs.unlink(new)
-            file = self._fs.create(new)
-            try:
-                file.append(document)
-                file.sync()
-            finally:
-                file.close()
+            write(self._fs, new, pack_manifest(self._manifest))
             self._fs.rename(new, COPY_PATH)
             self._fs.sync_directory("")
 
     def _write_new(self, document: bytes) -> None:
         try:
-            if self._fs.exists(_NEW_PATH):
-                self._fs.unlink(_NEW_PATH)
-            file = self._fs.create(_NEW_PATH)
-            try:
-                file.append(document)
-                file.sync()
-            finally:
-                file.close()
+            write(self._fs, _NEW_PATH, document)
         except OSError as error:
             if is_full(error):
                 raise StorageFullError("the disk is full; the manifest could not be written") from error
@@ -431,9 +409,7 @@ class ManifestFile:
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
-    body = manifest.model_dump_json().encode()
-    crc = zlib.crc32(body, zlib.crc32(_HEADER.pack(_MAGIC, _VERSION, len(body), 0)[:-4]))
-    return _HEADER.pack(_MAGIC, _VERSION, len(body), crc) + body
+    return pack(_MAGIC, _VERSION, manifest.model_dump_json().encode())
 
 
 def read_manifest(fs: FileSystem) -> Manifest:
@@ -447,7 +423,7 @@ def read_manifest(fs: FileSystem) -> Manifest:
 
 def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
     """Read the manifest on disk as ``read_manifest`` does; return its damage too, if the copy was used."""
-    document = _content(fs, PATH)
+    document = read(fs, PATH)
     try:
         return unpack_manifest(document), None
     except CorruptionError as error:
@@ -458,20 +434,11 @@ def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
 
 def unpack_manifest(document: bytes) -> Manifest:
     """Decode a manifest. Raises CorruptionError if the bytes are not what was written."""
-    if len(document) < _HEADER.size:
-        raise CorruptionError(PATH, 0, f"{len(document)} bytes are too short for a manifest")
-    magic, version, length, crc = _HEADER.unpack_from(document)
-    body = document[_HEADER.size :]
-    if zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc or length != len(body):
-        raise CorruptionError(PATH, 0, "checksum of the manifest")
-    if magic != _MAGIC:
-        raise CorruptionError(PATH, 0, "this is not a manifest")
-    if version != _VERSION:
-        raise InvalidArgumentError(f"the manifest has format version {version}; this build reads version {_VERSION}")
+    body = unpack(document, PATH, _MAGIC, _VERSION, "manifest")
     try:
         return Manifest.model_validate_json(body)
     except ValidationError as error:
-        raise CorruptionError(PATH, _HEADER.size, f"the manifest cannot be parsed: {error}") from error
+        raise CorruptionError(PATH, HEADER.size, f"the manifest cannot be parsed: {error}") from error
 
 
 def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:
@@ -479,8 +446,8 @@ def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:
     header, are equal. An older copy would bring back dropped tables, and forget rows."""
     if not fs.exists(COPY_PATH):
         return None
-    copy = _content(fs, COPY_PATH)
-    size = _HEADER.size
+    copy = read(fs, COPY_PATH)
+    size = HEADER.size
     if len(copy) != len(damaged) or (
         copy[size - 4 : size] != damaged[size - 4 : size] and copy[size:] != damaged[size:]
     ):
@@ -489,11 +456,3 @@ def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:
         return unpack_manifest(copy)
     except (CorruptionError, InvalidArgumentError):
         return None
-
-
-def _content(fs: FileSystem, path: str) -> bytes:
-    file = fs.open(path)
-    try:
-        return file.pread(0, file.size)
-    finally:
-        file.close()

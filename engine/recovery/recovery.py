@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from uuid import UUID
@@ -17,6 +17,7 @@ from ..commit.transaction_memory import TransactionMemory
 from ..fs.filesystem import FileSystem
 from ..maintenance.upkeep import flush, flush_all_deltas
 from ..manifest import files
+from ..manifest.checkpoint_mark import become_a_store
 from ..manifest.environment import Environment
 from ..manifest.manifest import Manifest, ManifestFile
 from ..options import StoreOptions
@@ -35,6 +36,17 @@ from ..wal.replacement import check_not_under_way
 log = logging.getLogger("nyala.recovery")
 LOG = "wal"
 """The directory of the write-ahead log."""
+
+
+def open_manifest(fs: FileSystem, new_uuid: Callable[[], UUID]) -> ManifestFile:
+    """Return the manifest of a store, which is created if missing. A checkpoint becomes a store.
+
+    Raises:
+        CorruptionError: the manifest is not what was written, or is missing beside other files.
+        InvalidArgumentError: here is an unfinished checkpoint.
+    """
+    become_a_store(fs)
+    return ManifestFile.open(fs) or create(fs, new_uuid().hex)
 
 
 def create(fs: FileSystem, store_uuid: str) -> ManifestFile:

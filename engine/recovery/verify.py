@@ -32,6 +32,7 @@ from ..fs.failures import named
 from ..fs.filesystem import FileSystem
 from ..fs.opening import damage_of_keys
 from ..manifest import files
+from ..manifest.checkpoint_mark import check_finished
 from ..manifest.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
 from ..partition.router import Router
 from ..record.change import unpack_changes, unpack_notes
@@ -101,6 +102,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
         UnavailableError: a process has it open.
     """
     report = VerifyReport()
+    check_finished(fs)
     if not fs.exists(PATH):
         raise NotFoundError("there is no store here: a store has a manifest")
     with fs.lock("lock"):

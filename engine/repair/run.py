@@ -34,6 +34,7 @@ from ..cfile.reader import CFileReader
 from ..fs.failures import is_of_the_file, named
 from ..fs.filesystem import FileSystem
 from ..manifest import files
+from ..manifest.checkpoint_mark import check_finished
 from ..manifest.environment import LooseFiles
 from ..manifest.manifest import (
     PATH,
@@ -75,6 +76,7 @@ def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = 
             files is unknown; or a segment of the log is of another store, or another time.
         StorageFullError: nothing was changed.
     """
+    check_finished(fs)
     if not fs.exists(PATH):
         raise NotFoundError("there is no store here: a store has a manifest")
     with fs.lock("lock"), named("the store could not be repaired"):

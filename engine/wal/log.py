@@ -25,7 +25,7 @@ from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
 from .group import LogEnd, Stamp
 from .options import WalOptions
-from .reader import CleanStop, LogReader
+from .reader import CleanStop, Group, LogReader
 from .segments import SegmentInfo, SegmentList
 from .turn import Awaited
 from .writer import LogWriter
@@ -219,6 +219,17 @@ class WriteAheadLog:
 
     def segments(self) -> list[SegmentInfo]:
         return self._segments.all()
+
+    def groups_up_to(self, lsn: int) -> Iterator[Group]:
+        """Yield what is written up to ``lsn``, which is durable, while others append. Nobody may free segments until it
+        ends. Raises as ``open`` does."""
+        if lsn < self.first_lsn:
+            return
+        numbers = [segment.number for segment in self._segments.all()]
+        for group in LogReader(self._fs, self._directory, numbers=numbers).groups():
+            yield group
+            if group.header.last_lsn >= lsn:
+                return
 
     def stats(self) -> WalStats:
         segments, writer = self._segments.all(), self._ready

@@ -19,7 +19,7 @@ Nothing is changed on the disk here, so ``verify`` and ``dump`` use the same rea
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -71,7 +71,8 @@ class LogReader:
     the files to remove before the next segment is made; ``torn_bytes`` were found after the last sound group.
 
     ``store_uuid`` None takes the first segment's word for it.  ``reached`` is an lsn that is known to have been
-    durable.  The constructor and ``groups`` raise CorruptionError, and UnavailableError when the disk cannot be read.
+    durable.  ``numbers`` are the segments to read, while a writer makes others.  The constructor and ``groups`` raise
+    CorruptionError, and UnavailableError when the disk cannot be read.
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class LogReader:
         store_uuid: bytes | None = None,
         expect: CleanStop | None = None,
         reached: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         self._fs = fs
+        self._known = numbers
         self._directory = directory
         self._expect = expect
         self._reached = reached
@@ -243,6 +246,8 @@ class LogReader:
         return False
 
     def _numbers(self) -> list[int]:
+        if self._known is not None:
+            return list(self._known)
         try:
             return segment_numbers(self._fs, self._directory)
         except OSError as error:

@@ -7,15 +7,13 @@ may not be opened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from ...schemas.errors import CorruptionError
 from ..fs.copy import bring
 from ..fs.filesystem import FileSystem, join
-from .format import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, EncodedRecord, encode_group, encode_record, seed_of
+from .format import encode_record
+from .rewriting import LogRewriter
 from .salvage import Hole, LogSalvage
-from .segments import NewSegment, segment_numbers, segment_path
+from .segments import segment_numbers, segment_path
 
 DIRECTORY = "wal.repaired"
 _COMPLETE = f"{DIRECTORY}/complete"
@@ -38,7 +36,7 @@ def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -
     discard(fs)
     fs.make_directory(DIRECTORY)
     segment_bytes = max((fs.size(path) for path in salvage.paths), default=0)
-    writer = _Writer(fs, store_uuid, max(salvage.numbers, default=0) + 1, segment_bytes)
+    writer = LogRewriter(fs, DIRECTORY, store_uuid, max(salvage.numbers, default=0) + 1, segment_bytes)
     timestamp = 0
     for each in salvage.found():
         if isinstance(each, Hole):
@@ -99,43 +97,3 @@ def discard(fs: FileSystem) -> None:
             fs.unlink(join(DIRECTORY, name))
         fs.remove_directory(DIRECTORY)
         fs.sync_directory("")
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Writes groups into segments, one after the other, without a thread."""
-
-    fs: FileSystem
-    store_uuid: bytes
-    number: int
-    segment_bytes: int
-    crc: int = 0
-    segment: NewSegment | None = None
-
-    def add(self, records: Sequence[EncodedRecord], first_lsn: int) -> None:
-        size = GROUP_HEADER_BYTES + sum(record.extent for record in records)
-        segment = self.segment
-        if segment is None or segment.free_bytes < size:
-            segment = self._begin(size, first_lsn)
-        offset = segment.take(size)
-        pieces, self.crc = encode_group(records, seed_of(self.store_uuid, segment.number, offset), first_lsn, self.crc)
-        segment.file.pwrite(offset, *pieces)
-
-    def end(self, next_lsn: int) -> None:
-        """Write the rest. A log without records has the next lsn in its header."""
-        if self.segment is None:
-            self._begin(0, next_lsn)
-        self._close()
-
-    def _close(self) -> None:
-        if self.segment:
-            self.segment.file.sync()
-            self.segment.file.close()
-            self.segment, self.number = None, self.number + 1
-
-    def _begin(self, size: int, first_lsn: int) -> NewSegment:
-        self._close()
-        size = max(self.segment_bytes, SEGMENT_HEADER_BYTES + size)
-        self.segment = NewSegment.create(self.fs, DIRECTORY, self.number, size)
-        self.segment.begin(self.store_uuid, first_lsn, self.crc, False)
-        return self.segment

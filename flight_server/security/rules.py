@@ -105,9 +105,12 @@ AUDITED = _BY_ID | {
     *("create_table", "alter_table", "drop_table", "recall_table", "grant", "revoke"),
     *("maintain", "pause_maintenance"),
     *("import_begin", "import_commit", "pin_snapshot", "compaction_begin", "compaction_commit"),
-    *("move_begin", "move_receive", "move_prepare", "move_hand_over", "move_take_over"),
+    *("checkpoint", "move_begin", "move_receive", "move_prepare", "move_hand_over", "move_take_over"),
 }
 """The actions whose outcome goes to the audit log."""
+
+_TOLD = "import_id", "compaction_id", "move", "directory"
+"""Fields of requests that the audit log tells."""
 
 
 def told_of(action: str, asked: Any) -> dict[str, Any]:
@@ -122,5 +125,5 @@ def told_of(action: str, asked: Any) -> dict[str, Any]:
     if isinstance(asked, PauseMaintenance):
         return {"op": asked.op or "all", "seconds": asked.seconds}
     table = getattr(asked, "table", None) or getattr(asked, "name", None)
-    known = {"table": table} | {name: getattr(asked, name, None) for name in ("import_id", "compaction_id", "move")}
+    known = {"table": table} | {name: getattr(asked, name, None) for name in _TOLD}
     return {name: each for name, each in known.items() if each is not None}

@@ -205,6 +205,7 @@ def test_a_link_is_a_second_name(fs: FileSystem) -> None:
     write(fs, "a", b"content")
     fs.link("a", "d/b")
     fs.sync_directory("d")
+    assert fs.is_linked("a", "d/b")
     fs.unlink("a")
     assert read(fs, "d/b") == b"content" and not fs.exists("a") and fs.list("d") == ["b"]
     write(fs, "a", b"other")
@@ -214,6 +215,35 @@ def test_a_link_is_a_second_name(fs: FileSystem) -> None:
         assert caught.value.errno == error
     fs.unlink("d/b")
     assert not fs.list("d")
+
+
+def test_a_link_into_another_directory_of_the_same_disk(tmp_path: Path) -> None:
+    memory = MemoryFileSystem()
+    local = LocalFileSystem(tmp_path / "a"), LocalFileSystem(tmp_path / "b")
+    for source, target in (local, (DirectoryFileSystem(memory, "a"), DirectoryFileSystem(memory, "b"))):
+        for each in (source, target):
+            each.make_directory("d")
+        write(source, "d/x", b"content")
+        source.link("d/x", "d/y", target)
+        write(target, "d/z", b"content")
+        assert source.is_linked("d/x", "d/y", target) and not source.is_linked("d/x", "d/z", target)
+        assert not source.is_linked("d/x", "d/y", MemoryFileSystem())
+        source.unlink("d/x")
+        assert read(target, "d/y") == b"content"
+        with pytest.raises(OSError) as caught:
+            target.link("d/y", "z", MemoryFileSystem())
+        assert caught.value.errno == errno.EXDEV
+
+
+def test_a_directory_gets_another_name(fs: FileSystem) -> None:
+    fs.make_directory("a/b")
+    fs.make_directory("a/taken")
+    for path in ("a/b/file", "a/taken/file"):
+        write(fs, path, b"content")
+    fs.rename("a/b", "a/c")
+    assert fs.list("a") == ["c", "taken"] and read(fs, "a/c/file") == b"content"
+    with pytest.raises(OSError):
+        fs.rename("a/c", "a/taken")
 
 
 def test_directories(fs: FileSystem) -> None:

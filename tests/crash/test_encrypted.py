@@ -17,6 +17,7 @@ from nyala.schemas.write import Stage, WriteCommand
 from tests.crash import workloads
 from tests.crash.faults import fail_each_call
 from tests.crash.images import campaign, contents
+from tests.crash.test_checkpoints import campaign as checkpoints_campaign
 from tests.crash.workloads import WORKLOADS, Run, row
 from tests.doubles.encrypted import KEY
 
@@ -35,6 +36,10 @@ def test_no_power_failure_loses_anything(name: str) -> None:
     tally = campaign(WORKLOADS[name], 1)
     assert tally.calls > 50
     assert tally.recoveries_cut > 50
+
+
+def test_checkpoints_are_encrypted_and_whole() -> None:
+    assert checkpoints_campaign(True, images=1, stride=17) > 100
 
 
 @pytest.mark.parametrize("kind", ["EIO", "ENOSPC", "short writes", "flipped bits"])

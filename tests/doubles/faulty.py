@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CONTENT = frozenset({"pread", "read_into", "view"})
 """The calls that return bytes of a file."""
-READS = CONTENT | {"open", "check", "list", "exists", "size", "free_bytes", "total_bytes"}
+READS = CONTENT | {"open", "check", "list", "exists", "is_linked", "size", "free_bytes", "total_bytes"}
 WRITES = frozenset({"append", "pwrite"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
 NAMES = frozenset({"create", "rename", "link", "unlink", "make_directory", "remove_directory", "lock"})
@@ -82,9 +82,13 @@ class FaultyFileSystem:
         self.check("rename", old)
         self.inner.rename(old, new)
 
-    def link(self, old: str, new: str) -> None:
+    def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
         self.check("link", new)
-        self.inner.link(old, new)
+        self.inner.link(old, new, into.inner if isinstance(into, FaultyFileSystem) else into)
+
+    def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
+        self.check("is_linked", old)
+        return self.inner.is_linked(old, new, into.inner if isinstance(into, FaultyFileSystem) else into)
 
     def unlink(self, path: str) -> None:
         self.check("unlink", path)

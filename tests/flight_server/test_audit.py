@@ -18,7 +18,8 @@ from nyala.flight_server.security.audit import AuditLog
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError
-from tests.doubles.grant_statements import REQUESTS, SECRET, outcome
+from nyala.schemas.grants import Privilege
+from tests.doubles.grant_statements import ALL, REQUESTS, SECRET, outcome
 
 
 @pytest.fixture
@@ -61,6 +62,19 @@ def test_changes_denials_and_administration(guarded: Guarded) -> None:
     assert (grant["grantee_role"], grant["columns"]) == ("team", ["a", "k"])
     assert grant["privileges"] == ["read", "insert"] and grant["time"].endswith("+00:00")
     assert stat.S_IMODE(guarded.audit.stat().st_mode) == 0o600
+
+
+def test_checkpoints_are_for_administrators_and_audited(guarded: Guarded, tmp_path: Path) -> None:
+    guarded.set_grants(dict.fromkeys(map(str, Privilege), frozenset(ALL)))
+    with pytest.raises(Exception, match="PERMISSION_DENIED"):
+        guarded.user.action("checkpoint", directory=str(tmp_path / "copy"))
+    assert not (tmp_path / "copy").exists()
+    guarded.admin.action("checkpoint", directory=str(tmp_path / "copy"))
+    with suppress(Exception):
+        guarded.admin.action("checkpoint", directory="copy")
+    found = [(each["user"], each["outcome"], each["directory"]) for each in entries(guarded.audit)[-3:]]
+    copy = str(tmp_path / "copy")
+    assert found == [("alice", "denied", copy), ("root", "ok", copy), ("root", "INVALID_ARGUMENT", "copy")]
 
 
 def test_no_log_has_cells_or_secrets(guarded: Guarded, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:

@@ -9,7 +9,7 @@ from ..filesystem import FileSystem, ReadableFile, WritableFile
 from ..subdirectory import DirectoryFileSystem
 from .blocks import BLOCK_BYTES, BlockReader, BlockWriter, size_of
 from .header import BLOCKS, HEADER_BYTES, RECORDS, new_header, open_header
-from .keyring import Keyring
+from .keyring import Keyring, copy_keys
 from .names import COPY_PATH, PATH
 from .records import RECORD_BYTES, RecordReader, RecordWriter, space_for
 
@@ -29,6 +29,14 @@ class EncryptedFileSystem(DirectoryFileSystem):
     def root(self) -> str:
         """The name of the directory below, for messages."""
         return getattr(self._inner, "root", "")
+
+    def over(self, fs: FileSystem) -> EncryptedFileSystem:
+        """Return the files of another directory, with the same keys. Changes nothing."""
+        return EncryptedFileSystem(fs, self._keyring)
+
+    def give_keys(self, fs: FileSystem) -> None:
+        """Give another directory these keys, durably."""
+        copy_keys(self._inner, fs)
 
     def create(self, path: str, preallocate: int = 0) -> WritableFile:
         if not preallocate:

@@ -136,6 +136,13 @@ def damage_of_keys(fs: FileSystem) -> list[Damage]:
     return [each for path in (PATH, COPY_PATH) if not isinstance(each := _state(fs, path), KeysFile)]
 
 
+def copy_keys(source: FileSystem, target: FileSystem) -> None:
+    """Give another directory the keys of a store, durably. Nothing happens if it has them. Raises as ``read_keys``."""
+    file = read_keys(source)
+    if any(_state(target, path) != file for path in (PATH, COPY_PATH)):
+        _write(target, _packed(file))
+
+
 def read_keys(fs: FileSystem) -> KeysFile:
     """Return the file ``keys``, or its copy if that is damaged.
 

@@ -1,0 +1,60 @@
+"""A document that is written as a whole, under one checksum (little-endian)::
+
+magic 8 | format version u4 | body length u8 | crc u4 of magic to length and body | body
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ..fs.filesystem import FileSystem
+
+HEADER = struct.Struct("<8sIQI")
+
+
+def pack(magic: bytes, version: int, body: bytes) -> bytes:
+    crc = zlib.crc32(body, zlib.crc32(HEADER.pack(magic, version, len(body), 0)[:-4]))
+    return HEADER.pack(magic, version, len(body), crc) + body
+
+
+def unpack(document: bytes, path: str, magic: bytes, version: int, what: str) -> bytes:
+    """Return the body of the document in the file ``path``; ``what`` names it in errors.
+
+    Raises:
+        CorruptionError: the bytes are not what was written.
+        InvalidArgumentError: another version of Nyala wrote it.
+    """
+    if len(document) < HEADER.size:
+        raise CorruptionError(path, 0, f"{len(document)} bytes are too short for a {what}")
+    found, written, length, crc = HEADER.unpack_from(document)
+    body = document[HEADER.size :]
+    if zlib.crc32(body, zlib.crc32(document[: HEADER.size - 4])) != crc or length != len(body):
+        raise CorruptionError(path, 0, f"checksum of the {what}")
+    if found != magic:
+        raise CorruptionError(path, 0, f"this is not a {what}")
+    if written != version:
+        raise InvalidArgumentError(f"the {what} has format version {written}; this build reads version {version}")
+    return body
+
+
+def read(fs: FileSystem, path: str) -> bytes:
+    """Return the bytes of a file. Raises OSError."""
+    file = fs.open(path)
+    try:
+        return file.pread(0, file.size)
+    finally:
+        file.close()
+
+
+def write(fs: FileSystem, path: str, document: bytes) -> None:
+    """Make a new file, durably but for its name; one that a crash left is replaced. Raises OSError."""
+    if fs.exists(path):
+        fs.unlink(path)
+    file = fs.create(path)
+    try:
+        file.append(document)
+        file.sync()
+    finally:
+        file.close()
