@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -93,32 +93,30 @@ def serve(
         typer.Option(help="Where bulk imports stage files, such as s3://bucket/prefix; default: the data directory."),
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other option as name=value; --print-config lists them.")
+        list[str] | None, typer.Option("--set", help="Any other option as name=value; nyala config show lists them.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file of options.  [env var: NYALA_CONFIG]", show_default=False)
     ] = None,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print all options and their values as a TOML file, and exit.")
-    ] = False,
 ) -> None:
     """Serve a data directory over Arrow Flight until SIGTERM or Ctrl-C.
 
     Options also come from environment variables NYALA_<NAME> and from a file; flags win, then the environment.
     """
-    flags = dict(locals())
-    for other in ("assignments", "config", "print_config"):
-        del flags[other]
-    from .settings import read_settings
-
-    settings = read_settings(flags, assignments or [], os.environ, config)
-    if print_config:
-        typer.echo(settings.text())
-        return
+    settings = settings_of(dict(locals()))
     from .processes.serving import serve_processes
 
     if not serve_processes(settings, _run):
         serve_one(settings)
+
+
+def settings_of(flags: Mapping[str, Any]) -> Settings:
+    """Return the settings of a server by the options of ``serve``, the environment and a file. Raises as
+    ``read_settings``."""
+    from .settings import read_settings
+
+    values = {name: value for name, value in flags.items() if name not in ("assignments", "config")}
+    return read_settings(values, flags["assignments"] or [], os.environ, flags["config"])
 
 
 def serve_one(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import ast
 import difflib
 import inspect
 import json
+import re
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ SECURITY_OPTIONS = (
     *("handshake_seconds", "admins", "audit_log", "audit_log_bytes", "audit_log_files"),
 )
 """The options of TLS and authentication."""
+_SECRET = frozenset({"key_command"})
+_HIDDEN = "***"
 _NEAR = 0.8
 """A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
@@ -153,20 +156,57 @@ class Settings:
     given: Mapping[str, Given]
     models: Mapping[type[BaseModel], BaseModel]
 
-    def text(self) -> str:
-        """Return all settings as a TOML file, with their meanings and where they were set."""
-        limits = [name for name in known() if name.startswith(LIMITS)]
-        lines = [line for name in known() if name not in limits for line in self._lines(name, name)]
-        lines += ["[limits]", ""]
-        return "\n".join(lines + [line for name in limits for line in self._lines(name, name.removeprefix(LIMITS))])
+    def shown(self) -> list[Shown]:
+        """Return all settings, without secrets."""
+        return [self._shown(name) for name in known()]
 
-    def _lines(self, name: str, key: str) -> Iterator[str]:
+    def text(self, only_given: bool = False) -> str:
+        """Return all settings, or those that are set, as a TOML file, with their meanings and where they were set. What
+        has a secret is left out."""
+        shown = [each for each in self.shown() if each.where is not None or not only_given]
+        limits = [each for each in shown if each.name.startswith(LIMITS)]
+        lines = [line for each in shown if each not in limits for line in each.lines(each.name)]
+        if limits:
+            lines += ["[limits]", ""]
+        return "\n".join(lines + [line for each in limits for line in each.lines(each.name.removeprefix(LIMITS))])
+
+    def _shown(self, name: str) -> Shown:
         setting, given = known()[name], self.given.get(name)
-        yield from (f"# {line}" for line in textwrap.wrap(setting.about, 100))
         value = to_jsonable_python(getattr(self.models[setting.model], setting.field))
-        told = f"{key} = {json.dumps(value, ensure_ascii=False)}" if value is not None else f"# {key} ="
-        yield told + (f"  # {given.where}" if given else "")
+        return Shown(name, _without_secrets(name, value), given.where if given else None, setting.about)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A setting as users see it."""
+
+    name: str
+    value: Any
+    where: str | None
+    """Where it was set; None: nowhere, it has its default."""
+    about: str
+
+    @property
+    def text(self) -> str:
+        """The value as in a file."""
+        return json.dumps(self.value, ensure_ascii=False)
+
+    def lines(self, key: str) -> Iterator[str]:
+        """Yield the lines of a TOML file that set it under ``key``."""
+        yield from (f"# {line}" for line in textwrap.wrap(self.about, 100))
+        is_left_out = self.value is None or (isinstance(self.value, str) and _HIDDEN in self.value)
+        told = f"# {key} = {self.value or ''}".rstrip() if is_left_out else f"{key} = {self.text}"
+        yield told + (f"  # {self.where}" if self.where else "")
         yield ""
+
+
+def _without_secrets(name: str, value: Any) -> Any:
+    """Return a value to be shown: without commands that may have passwords in them, nor those of a URI."""
+    if not isinstance(value, str) or not value:
+        return value
+    if name in _SECRET:
+        return _HIDDEN
+    return re.sub(r"\?.*", f"?{_HIDDEN}", re.sub("://[^/@]+@", f"://{_HIDDEN}@", value)) if "://" in value else value
 
 
 @cache
@@ -241,7 +281,7 @@ def _check_known(name: str, where: str) -> None:
     near = difflib.get_close_matches(name, known(), 1, 0.0)[0]
     raise InvalidArgumentError(
         f"{where}: unknown option {name.removeprefix(LIMITS)!r}; did you mean {near.removeprefix(LIMITS)!r}? "
-        "`nyala serve --print-config` lists all options"
+        "`nyala config show` lists all options"
     )
 
 
@@ -277,7 +317,8 @@ def _made(model: type[Any], values: dict[str, Any], given: Mapping[str, Given]) 
         field = str(first["loc"][0]) if first["loc"] else ""
         name = LIMITS + field if model is Limits else field
         where = f" (from {given[name].where})" if name in given else ""
-        raise InvalidArgumentError(f"invalid {name} = {first['input']!r}{where}: {first['msg']}") from None
+        value = _without_secrets(name, first["input"])
+        raise InvalidArgumentError(f"invalid {name} = {value!r}{where}: {first['msg']}") from None
 
 
 def _abouts(model: type[BaseModel]) -> dict[str, str]:

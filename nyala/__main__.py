@@ -12,7 +12,7 @@ from nyala.clients.cli import grant, job, spark, table, tablet
 from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
-from nyala.flight_server import commands
+from nyala.flight_server import commands, config_commands
 from nyala.flight_server.security import key_commands, token_commands
 
 
@@ -46,6 +46,7 @@ def make_app() -> typer.Typer:
     app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")
     app.add_typer(spark.app, name="spark")
+    app.add_typer(config_commands.app, name="config")
     app.add_typer(token_commands.app, name="token")
     app.add_typer(key_commands.app, name="key")
     app.add_typer(grant.app, name="grant")

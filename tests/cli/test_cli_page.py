@@ -27,6 +27,7 @@ EXAMPLES = re.compile(r"^<!-- commands(?: exit=(\d+))? -->\n+```console\n(.*?)^`
 NOT_RUN = {
     "demo": "it takes a minute",
     "tablet move": "it needs several servers: tests/cluster",
+    "serve": "it runs until it is stopped: tests/flight_server/test_lifecycle.py",
     "spark build-shim": "it needs a JDK: tests/spark",
     "key rotate": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
     "key status": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -31,7 +33,7 @@ def read(
 def test_every_option_has_a_name_and_says_what_it_means() -> None:
     names = set(known())
     assert set(ServerConfig.model_fields) - {"private_paths"} <= names
-    assert set(StoreOptions.model_fields) - {"limits", "placement", "server"} <= names
+    assert set(StoreOptions.model_fields) - {"limits", "placement", "server", "key"} <= names
     assert {f"limits_{name}" for name in Limits.model_fields} <= names
     silent = [name for name, setting in known().items() if not setting.about]
     assert silent == []
@@ -106,13 +108,54 @@ def test_what_is_refused(tmp_path: Path, case: str) -> None:
         read(file=tmp_path / "none.toml")
 
 
-def test_the_command_takes_them(tmp_path: Path) -> None:
+def show(*arguments: object, **environment: str) -> str:
+    command = [sys.executable, "-m", "nyala", "config", "show", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_shows_where_each_value_comes_from(tmp_path: Path) -> None:
     file = tmp_path / "nyala.toml"
-    file.write_text(f'data = "{tmp_path}/store"\nscans_max = 3\n')
-    command = [sys.executable, "-m", "nyala", "serve", "--config", str(file), "--puts-max", "4", "--print-config"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = tomllib.loads(done.stdout)
+    file.write_text(f'data = "{tmp_path}/store"\nscans_max = 3\n[limits]\ncolumns = 7\n')
+    flags = "--config", file, "--puts-max", 4, "--set", "plans_max=5"
+    shown = json.loads(show(*flags, "--json", NYALA_DURABILITY="os"))
+    assert shown.keys() == known().keys()
+    given = {name: (each["value"], each["from"]) for name, each in shown.items() if each["from"] != "default"}
+    assert given == {
+        "data": (f"{tmp_path}/store", str(file)),
+        "scans_max": (3, str(file)),
+        "limits_columns": (7, str(file)),
+        "durability": ("os", "NYALA_DURABILITY"),
+        "puts_max": (4, "--puts-max"),
+        "plans_max": (5, "--set"),
+    }
+    table = [line.split("\t") for line in show(*flags, "--given", NYALA_DURABILITY="os").splitlines()]
+    assert table[0] == ["setting", "value", "from"]
+    assert {name: (json.loads(value), where) for name, value, where in table[1:]} == given
+    said = tomllib.loads(show(*flags, "--toml"))
     assert (said["scans_max"], said["puts_max"], said["data"]) == (3, 4, f"{tmp_path}/store")
+    assert tomllib.loads(show(*flags, "--toml", "--given")).keys() == {
+        "data",
+        "scans_max",
+        "puts_max",
+        "plans_max",
+        "limits",
+    }
     assert not (tmp_path / "store").exists()
+
+
+def test_secrets_are_not_shown() -> None:
+    flags = {"import_storage": "s3://me:hidden@bucket/a?secret_key=hidden&region=x"}
+    found = read(flags, "key_command=vault read -token hidden")
+    shown = {each.name: each.value for each in found.shown()}
+    assert (shown["import_storage"], shown["key_command"]) == ("s3://***@bucket/a?***", "***")
+    assert "hidden" not in found.text() and "import_storage" not in tomllib.loads(found.text())
+    with pytest.raises(InvalidArgumentError) as caught:
+        read(None, "listen=x", environment={"NYALA_DATA": "y", "NYALA_LOG_LEVEL": "grpc://me:hidden@x"})
+    assert "hidden" not in str(caught.value)
+
+
+def test_serve_without_a_directory() -> None:
     bare = subprocess.run([sys.executable, "-m", "nyala", "serve"], capture_output=True, text=True)
     assert bare.returncode == 3 and "--data DIR" in bare.stderr
