@@ -32,6 +32,8 @@ _CHECK_BYTES = 4 << 20
 """Memory is counted exactly once per this many admitted bytes; above the soft limit, for every batch."""
 _RETRY_SECONDS = (0.1, 10.0)
 """Shortest and longest time to retry after."""
+_MANY_TABLETS, _MANY_SECONDS = 256, 0.25
+"""To sum up the memory of so many tablets takes milliseconds: ``state`` does it this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class MemoryGate:
         self._relief_seconds = 1.0
         self._throttled = self._refused = 0
         self._throttled_seconds = 0.0
+        self._last_sums = 0.0, (0, 0)
 
     def is_pressed(self) -> bool:
         """Whether flushes should make room: the memory that they can free is above the soft limit, or the disk is
@@ -88,16 +91,28 @@ class MemoryGate:
 
     def state(self) -> MemoryStats:
         """Return the present use of memory, and how often writers waited or were rejected."""
+        stores_bytes, flushing_bytes = self._sums()
         return MemoryStats(
             limit_bytes=self._hard,
             soft_limit_bytes=self._soft,
-            stores_bytes=sum(tablet.memory_bytes for tablet in self._tablets()),
-            flushing_bytes=sum(tablet.flushing_bytes for tablet in self._tablets()),
+            stores_bytes=stores_bytes,
+            flushing_bytes=flushing_bytes,
             in_flight_bytes=self._in_flight,
             throttled_batches=self._throttled,
             throttled_seconds=round(self._throttled_seconds, 3),
             refused_batches=self._refused,
         )
+
+    def _sums(self) -> tuple[int, int]:
+        """Return the bytes of all memory stores, and those that running flushes take; of many tablets perhaps those of
+        just before, since a list of tables asks once for each."""
+        until, sums = self._last_sums
+        if time.monotonic() >= until:
+            every = self._tablets()
+            sums = sum(tablet.memory_bytes for tablet in every), sum(tablet.flushing_bytes for tablet in every)
+            if len(every) >= _MANY_TABLETS:
+                self._last_sums = time.monotonic() + _MANY_SECONDS, sums
+        return sums
 
     @contextmanager
     def admitted(self, size_bytes: int) -> Iterator[None]:

@@ -72,6 +72,28 @@ def test_below_the_soft_limit_nobody_waits_and_no_flush_is_asked_for() -> None:
     )
 
 
+@pytest.mark.parametrize(("count", "is_exact"), [(255, True), (256, False)])
+def test_many_tablets_are_not_summed_up_for_each_of_their_tables(
+    monkeypatch: pytest.MonkeyPatch, count: int, is_exact: bool
+) -> None:
+    now = 1.0
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now
+
+    monkeypatch.setattr(module, "time", Clock)
+    tablets = Tablets(*[MIB] * count)
+    gate = tablets.gate(1 << 40)
+    assert gate.state().stores_bytes == count * MIB
+    tablets.parts[0].memory_bytes += 1
+    tablets.parts[0].flushing_bytes += 1
+    assert gate.state().stores_bytes == count * MIB + is_exact
+    now += 0.25
+    assert (gate.state().stores_bytes, gate.state().flushing_bytes) == (count * MIB + 1, 1)
+
+
 def test_memory_is_counted_once_for_so_many_bytes_let_in() -> None:
     gate = Tablets(100 * MIB).gate(64 * MIB)
     for _ in range(3):
