@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +31,9 @@ class MaintenanceManager:
     """Chooses among the operations that ``operations`` returns at each call.
 
     ``failed`` receives the errors of the thread's work. Work that meets a damaged file would meet it again, so it
-    pauses, twice as long each time, while other work continues. ``now`` returns microseconds; without it nothing
-    pauses. The thread calls ``idle`` whenever there is nothing to do, about once a second.
+    pauses, twice as long each time, while other work continues. ``now`` returns the time of day in microseconds;
+    without it none of it pauses. A pause that somebody asks for ends by ``elapsed``, in seconds, whatever happens to
+    the clock. The thread calls ``idle`` whenever there is nothing to do, about once a second.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class MaintenanceManager:
         failed: Callable[[StoreError], object] = lambda error: None,
         now: Callable[[], int] | None = None,
         idle: Callable[[], object] = lambda: None,
+        elapsed: Callable[[], float] = elapsed_seconds,
     ) -> None:
         self._operations = operations
         self._failed = failed
         self._now = now
         self._idle = idle
+        self._elapsed = elapsed
         self._rests: dict[str, tuple[int, int]] = {}
         """By the name of the work: the end of its pause, and the pause's length."""
         self._wake = threading.Event()
@@ -52,8 +56,8 @@ class MaintenanceManager:
         self._thread: threading.Thread | None = None
         self.performed: dict[str, int] = {}
         """How often each kind of work was done."""
-        self._paused: dict[str, int] = {}
-        """By the kind of work: the end of its pause."""
+        self._paused: dict[str, float] = {}
+        """By the kind of work: the end of its pause, by ``elapsed``."""
         self._due: tuple[list[DueWork], int] = [], 0
         """The most worthwhile work as of the last look, and how much there was."""
         self._running: dict[object, str] = {}
@@ -90,7 +94,7 @@ class MaintenanceManager:
 
     def _may_run(self, score: float, operation: MaintenanceOp) -> bool:
         kind = _about(operation)[0]
-        return kind is None or score >= URGENT_SCORE or self._paused.get(kind, 0) <= self._microseconds()
+        return kind is None or score >= URGENT_SCORE or self._paused.get(kind, -math.inf) <= self._elapsed()
 
     def _microseconds(self) -> int:
         return self._now() if self._now else 0
@@ -113,10 +117,10 @@ class MaintenanceManager:
     def state(self) -> MaintenanceState:
         """See ``StoreService.maintenance``. From any thread."""
         due, count = self._due
-        now = self._microseconds()
+        today, now = self._microseconds() / _MICROSECONDS, self._elapsed()
         return MaintenanceState(
             is_on=self._thread is not None,
-            paused={kind: end / _MICROSECONDS for kind, end in self._paused.copy().items() if end > now},
+            paused={kind: today + end - now for kind, end in self._paused.copy().items() if end > now},
             running=list(self._running.copy().values()),
             due=due,
             due_count=count,
@@ -126,7 +130,7 @@ class MaintenanceManager:
     def pause(self, asked: PauseMaintenance) -> None:
         """See ``StoreService.pause_maintenance``."""
         kinds = list(MaintenanceKind) if asked.op is None else [kind_of(asked.op)]
-        end = self._microseconds() + asked.seconds * _MICROSECONDS
+        end = self._elapsed() + asked.seconds
         self._paused |= {str(kind): end for kind in kinds}
         self.notify()
 
