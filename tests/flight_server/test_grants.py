@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,18 @@ def test_who_sees_which_grants(guarded: Guarded) -> None:
     (own,) = guarded.user.action("grants")["grants"]
     assert (own["table"], own["privilege"], own["columns"]) == ("t", "read", ["a"])
     assert len(guarded.admin.action("grants")["grants"]) == 2
+
+
+def test_only_administrators_learn_where_the_processes_are(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "p1 at grpc+unix:///run/nyala/p1.sock cannot be reached"
+    down = guarded.store.health().model_copy(update={"status": "degraded", "reason": reason, "processes": {"p1": "u"}})
+    monkeypatch.setattr(guarded.store, "health", lambda: down)
+    assert guarded.admin.action("health")["reason"] == reason
+    told = guarded.user.action("health")
+    assert told["status"] == "degraded" and "p1" not in json.dumps(told)
+    single = down.model_copy(update={"reason": "the disk is full", "processes": {}})
+    monkeypatch.setattr(guarded.store, "health", lambda: single)
+    assert guarded.user.action("health")["reason"] == "the disk is full"
 
 
 def test_grants_by_the_python_client(guarded: Guarded) -> None:
