@@ -41,6 +41,14 @@ def unowned(name: str) -> str | None:
     return writer if found and not is_owned(writer) else None
 
 
+def user_of(name: str) -> str:
+    """Return the user of a name, quoted as there; empty if it has none. Names that are hashes have one together."""
+    if not is_owned(name):
+        return ""
+    user, found, _ = name[1:].partition(_MARK)
+    return user if found else _MARK
+
+
 def shown(name: str) -> str:
     """Return a name for people: ``USER/NAME``."""
     return name.replace(_MARK, "", 1).replace(_MARK, "/", 1) if is_owned(name) else name

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ...schemas.message import Message
 from ...schemas.moving import MovedAnswers
 from ...schemas.write import SEQ_MAX, Durability, WriteResult
-from ...schemas.writer_name import shown, unowned
+from ...schemas.writer_name import shown, unowned, user_of
 from ..record.log_note import Note, NoteKind
 
 ANSWERS_KEPT = 64
 """For each writer: the most writes it may have in flight."""
 WRITERS_KEPT = 4096
-"""In a store; writers whose last write is oldest are forgotten first."""
+"""In a store; of the user with the most, the writer whose last write is oldest is forgotten first."""
 ANSWER_BYTES_KEPT = 16 << 20
 """In a store, as JSON; only answers with many row errors come near it."""
 
@@ -111,6 +111,7 @@ class _WritersNote(Message):
 
 @dataclass(slots=True)
 class _WriterAnswers:
+    user: str
     floor: int = 0
     """Answers to lower numbers are no longer kept."""
     logged_from: int = _NOWHERE
@@ -130,6 +131,8 @@ class NumberedWrites:
         self._writers_kept = writers_kept
         self._answer_bytes_kept = answer_bytes_kept
         self._writers: OrderedDict[tuple[int, str], _WriterAnswers] = OrderedDict()
+        self._of_users: Counter[str] = Counter()
+        """The number of writers of each user."""
         self._answer_bytes = 0
         self._begun: set[Number] = set()
         self._changed = threading.Condition()
@@ -188,7 +191,7 @@ class NumberedWrites:
                 for logged in writer.answers:
                     number = Number(writer.table, writer.writer, logged.seq)
                     self._put(number, Answered(logged.lsn, logged.timestamp, _body(logged.answer)), lsn)
-                kept = self._writers.setdefault((writer.table, writer.writer), _WriterAnswers())
+                kept = self._writer((writer.table, writer.writer))
                 kept.floor = max(kept.floor, writer.floor)
                 kept.logged_from = min(kept.logged_from, lsn)
             self._trim()
@@ -243,27 +246,33 @@ class NumberedWrites:
     # Under the lock
 
     def _find(self, number: Number) -> Answered | None:
-        found = self._find_by_name(number)
-        if found is None and (name := unowned(number.writer)) is not None:
-            return self._find_by_name(Number(number.table_id, name, number.seq))
-        return found
-
-    def _find_by_name(self, number: Number) -> Answered | None:
         writer = self._writers.get((number.table_id, number.writer))
-        if writer is None:
-            return None
-        if found := writer.answers.get(number.seq):
+        if writer is not None and (found := writer.answers.get(number.seq)):
             return found
-        if number.seq < writer.floor:
+        if writer is not None and number.seq < writer.floor:
             raise InvalidArgumentError(
                 f"write {number.seq} of writer {shown(number.writer)!r} is older than the kept answers, which begin at "
                 f"{writer.floor}, so it is unknown whether it was applied"
             )
-        return None
+        return self._find_unowned(number)
+
+    def _find_unowned(self, number: Number) -> Answered | None:
+        """Return an answer from before the server knew its users. Numbers below the kept ones are new: else no user
+        could begin at 0."""
+        name = unowned(number.writer)
+        writer = None if name is None else self._writers.get((number.table_id, name))
+        return None if writer is None else writer.answers.get(number.seq)
+
+    def _writer(self, key: tuple[int, str]) -> _WriterAnswers:
+        """Return what is kept of a writer."""
+        if (writer := self._writers.get(key)) is None:
+            writer = self._writers[key] = _WriterAnswers(user_of(key[1]))
+            self._of_users[writer.user] += 1
+        return writer
 
     def _put(self, number: Number, answered: Answered, logged_at: int) -> None:
         key = (number.table_id, number.writer)
-        writer = self._writers.setdefault(key, _WriterAnswers())
+        writer = self._writer(key)
         self._writers.move_to_end(key)
         writer.logged_from = min(writer.logged_from, logged_at)
         if number.seq < writer.floor or number.seq in writer.answers:
@@ -280,14 +289,19 @@ class NumberedWrites:
 
     def _trim(self) -> None:
         while len(self._writers) > self._writers_kept:
-            self._drop(next(iter(self._writers)))
+            most = max(self._of_users.values())
+            self._drop(next(key for key, writer in self._writers.items() if self._of_users[writer.user] == most))
         if self._answer_bytes > self._answer_bytes_kept:
             for writer in self._writers.values():
                 while writer.answers and self._answer_bytes > self._answer_bytes_kept // 4 * 3:
                     self._drop_oldest(writer)
 
     def _drop(self, key: tuple[int, str]) -> None:
-        self._answer_bytes -= sum(len(answered.body) for answered in self._writers.pop(key).answers.values())
+        writer = self._writers.pop(key)
+        self._answer_bytes -= sum(len(answered.body) for answered in writer.answers.values())
+        self._of_users[writer.user] -= 1
+        if not self._of_users[writer.user]:
+            del self._of_users[writer.user]
 
 
 @dataclass(frozen=True, slots=True)

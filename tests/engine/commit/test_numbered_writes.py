@@ -17,6 +17,7 @@ from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
 from nyala.schemas.operation import Operation
 from nyala.schemas.write import Durability, WriteCommand, WriteResult
+from nyala.schemas.writer_name import owned
 from tests.engine.subject import Subject, batch
 
 Rows = list[tuple[int, int | None, str | None]]
@@ -199,6 +200,30 @@ def test_the_writers_that_wrote_last_are_kept() -> None:
         False,
         True,
     ]
+
+
+def test_the_writers_of_one_user_push_out_none_of_others() -> None:
+    writers, bob = NumberedWrites(writers_kept=4), owned("bob", "etl")
+    kept(writers, bob, 1, 1)
+    kept(writers, "no user", 1, 2)
+    for lsn in range(3, 50):
+        kept(writers, owned("mallory", str(lsn)), 1, lsn)
+    assert is_kept(writers, bob, 1) and is_kept(writers, "no user", 1)
+    assert [is_kept(writers, owned("mallory", str(lsn)), 1) for lsn in (47, 48, 49)] == [False, True, True]
+    for lsn in range(50, 90):
+        kept(writers, owned("mallory", str(lsn) * 99), 1, lsn)  # a hash
+    assert is_kept(writers, bob, 1) and len(writers._writers) == 4
+    writers.forget(lambda _: True)
+    assert not writers._of_users
+
+
+def test_new_users_may_begin_where_an_older_writer_without_one_was() -> None:
+    writers = NumberedWrites(answers_kept=2)
+    for seq in range(10):
+        kept(writers, "etl", seq, seq)
+    assert [is_kept(writers, owned("bob", "etl"), seq) for seq in (0, 7, 8, 9, 10)] == [False, False, True, True, False]
+    with pytest.raises(InvalidArgumentError, match="older"):
+        is_kept(writers, "etl", 0)
 
 
 def test_long_answers_are_bounded_together_and_their_numbers_refused() -> None:
