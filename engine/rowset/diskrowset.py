@@ -315,9 +315,9 @@ class DiskRowSet(RowSet):
             reader = self._page_rows[columns] = self._new_page_rows(columns)
         return reader
 
-    def key_cells(self, row: int, key: RowColumns) -> list[RawCell]:
-        """Return the raw cells of the ``key`` columns of a row. Raises as ``raw_cells``."""
-        return self._page_rows_of(key).read(row)[:-1]
+    def key_cells(self, row: int, key: RowColumns, may_wait: bool = True) -> list[RawCell]:
+        """Return the raw cells of the ``key`` columns of a row. Raises as ``PageRows.read``."""
+        return self._page_rows_of(key).read(row, may_wait)[:-1]
 
     def _new_page_rows(self, columns: RowColumns) -> PageRows:
         streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]

@@ -35,6 +35,10 @@ _COUNTED = 64
 _FIRST_COLUMNS = 64
 
 
+class NotInMemoryError(Exception):
+    """What a caller asked for that may not wait has to be read from the disk, or decompressed for long."""
+
+
 class _Room(threading.local):
     """Memory of one thread for the cells of a row."""
 
@@ -98,14 +102,15 @@ class PageRows:
         self._strings = [i for i, physical in enumerate(physicals) if physical is PhysicalType.BYTES]
         self._wide = [i for i, physical in enumerate(physicals) if physical is PhysicalType.INT128]
 
-    def read(self, row: int) -> list[RawCell]:
+    def read(self, row: int, may_wait: bool = True) -> list[RawCell]:
         """Return the cells of a row, and its liveness.
 
         Raises:
             CorruptionError, UnreadableFileError: a page cannot be read.
             CorruptPageError: a cell cannot be decoded.
+            NotInMemoryError: the caller may not wait, and would have to.
         """
-        table, pages = self._table(row >> self._shift, 1)
+        table, pages = self._table(row >> self._shift, 1, may_wait)
         room, count = _ROOM, len(self._streams)
         if room.columns < count:
             room.reserve(count)
@@ -144,13 +149,17 @@ class PageRows:
         table.read(address_of(places), 8, rows, positions)
         return left
 
-    def _table(self, number: int, reads: int) -> tuple[_Table, list[Page | None]]:
+    def _table(self, number: int, reads: int, may_wait: bool = True) -> tuple[_Table, list[Page | None]]:
         """Return the table of a range of rows, of which so many are read, and its pages, which must be held while it is
-        used."""
+        used. Raises as ``read``."""
         table = self._tables.get(number)
         pages: list[Page | None] = [None] if table is None else [page() for page in table.pages]
         if table is None or None in pages:
+            if not may_wait:
+                raise NotInMemoryError
             table, pages = self._loaded(number)
+        elif not may_wait and (table.unread or table.reads == OFTEN - 1):
+            raise NotInMemoryError
         before, table.reads = table.reads, table.reads + reads
         if before < OFTEN <= table.reads:
             self._loosen(number)

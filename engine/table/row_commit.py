@@ -10,6 +10,7 @@ from ...schemas.write import Durability, WriteResult
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_record
+from ..rowset.page_rows import NotInMemoryError
 from ..tablet.row_write import RowPlace, RowValues, apply_row, find_row
 from ..tablet.tablet import Tablet
 from ..vectors.raw_cell import RawCell
@@ -75,8 +76,8 @@ class _Decided:
 def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability, may_wait: bool) -> None:
     """Write rows of one tablet, under its write lock; no two may have one key. Settles each row.
 
-    Those that are not plain are left to the general way; so are all if the log has no place for them now, unless they
-    ``may_wait``.
+    Those that are not plain are left to the general way. Unless they ``may_wait``, those whose keys would have to be
+    read from the disk are left to their threads, and all if the log has no place for them now.
 
     Raises:
         InternalError: they were logged, and perhaps applied: nobody may try again.
@@ -84,7 +85,12 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
     """
     decided: list[_Decided] = []
     for row in rows:
-        if one := _decided(row, durability):
+        try:
+            one = _decided(row, durability, may_wait)
+        except NotInMemoryError:
+            row.leave()
+            continue
+        if one is not None:
             decided.append(one)
         else:
             row.is_general = True
@@ -99,12 +105,12 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
             one.row.leave()
 
 
-def _decided(row: RowWrite, durability: Durability) -> _Decided | None:
-    """Decide what becomes of a row; None if only the general way can tell, or refuses."""
+def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided | None:
+    """Decide what becomes of a row; None if only the general way can tell, or refuses. Raises as ``find_row``."""
     plan, ticket, (tablet, key, cells, _) = row.plan, row.ticket, row.planned
     if row.table.version is not plan.version or row.table.dropped_until is not None or not is_plain(tablet):
         return None
-    place = find_row(tablet, key, cells[: len(plan.key_columns.ids)], plan.key_columns)
+    place = find_row(tablet, key, cells[: len(plan.key_columns.ids)], plan.key_columns, may_wait)
     written = place and plan.written(place)
     if place is None or written is None or not _fits(tablet, place, plan):
         return None

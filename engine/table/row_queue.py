@@ -8,6 +8,7 @@ but numbered rows, which come over sockets to threads that are cold, are always 
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -26,8 +27,10 @@ class RowQueue:
         """``is_written`` is called when rows were written to a tablet whose MemRowSet had so many before."""
         self._log = log
         self._is_written = is_written
+        self._gathering = threading.Lock()
+        """Held by the leader while it settles rows, and to take rows out."""
         self._rows: deque[RowWrite] = deque()
-        """Those that wait. Settled ones in front of them are taken out by the leader alone."""
+        """Those that wait, behind settled ones."""
         log.gather_by(self._gather)
 
     def write(self, row: RowWrite) -> None:
@@ -41,21 +44,29 @@ class RowQueue:
             self._log.wait_for(row)
         finally:
             if not row.is_settled:  # by an interruption, or since the log has failed
-                row.leave()
+                self._withdraw(row)
         if row.error is not None:
             raise row.error
 
+    def _withdraw(self, row: RowWrite) -> None:
+        """Leave a row to its thread; one that a leader is about to commit is waited for, and may have a commit then."""
+        with self._gathering:
+            if row in self._rows and not row.is_settled:
+                self._rows.remove(row)
+                row.leave()
+
     def _gather(self) -> None:
-        """Commit and settle what waits."""
+        """Commit and settle what waits, without waiting for anything."""
         rows = self._rows
         by_tablet: dict[Tablet, list[RowWrite]] = {}
-        for row in list(rows):
-            if not row.is_settled:
-                by_tablet.setdefault(row.planned.tablet, []).append(row)
-        for tablet, those in by_tablet.items():
-            self._commit(tablet, those)
-        while rows and rows[0].is_settled:
-            rows.popleft()
+        with self._gathering:
+            for row in list(rows):
+                if not row.is_settled:
+                    by_tablet.setdefault(row.planned.tablet, []).append(row)
+            for tablet, those in by_tablet.items():
+                self._commit(tablet, those)
+            while rows and rows[0].is_settled:
+                rows.popleft()
 
     def _commit(self, tablet: Tablet, rows: list[RowWrite]) -> None:
         """Commit rows of one tablet; leave them to their threads if its lock is taken, perhaps for long."""

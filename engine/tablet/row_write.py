@@ -38,10 +38,15 @@ RowValues = Mapping[int, tuple[PhysicalType, int]]
 """By the id of each column beside the key: its type, and where its raw cell is in the row."""
 
 
-def find_row(tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns) -> RowPlace | None:
+def find_row(
+    tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns, may_wait: bool
+) -> RowPlace | None:
     """Return the place of a key, None if only ``Tablet.find`` can tell; under the write lock.
 
     ``cells`` are the raw cells of the key ``columns``.
+
+    Raises:
+        NotInMemoryError: the disk has to be read, and the caller may not wait for it.
     """
     location = tablet.key_lookup.locate(tablet.version, key.address, key.length)
     if location == ABSENT:
@@ -50,16 +55,19 @@ def find_row(tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: 
     if rowset is None:
         return None
     row = location & (ROWS_MAX - 1)
-    return RowPlace(rowset, row, rowset.live.is_alive(row)) if _has_key(rowset, row, key, cells, columns) else None
+    has_key = _has_key(rowset, row, key, cells, columns, may_wait)
+    return RowPlace(rowset, row, rowset.live.is_alive(row)) if has_key else None
 
 
-def _has_key(rowset: RowSet, row: int, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns) -> bool:
+def _has_key(
+    rowset: RowSet, row: int, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns, may_wait: bool
+) -> bool:
     """Whether a row has a key; False too if it cannot be read."""
     if isinstance(rowset, MemRowSet):
         return rowset.has_key(row, key)
     assert isinstance(rowset, DiskRowSet), "a rowset is in memory or on disk"
     try:
-        return rowset.key_cells(row, columns) == cells
+        return rowset.key_cells(row, columns, may_wait) == cells
     except (StoreError, CorruptPageError):
         return False
 

@@ -18,18 +18,20 @@ from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.options import StoreOptions
+from nyala.engine.rowset.page_rows import PageRows
 from nyala.engine.store import Store
 from nyala.engine.table import row_commit
 from nyala.engine.table.row_commit import RowWrite
 from nyala.engine.table.row_queue import RowQueue
 from nyala.engine.wal import writer
+from nyala.engine.wal.turn import Turn
 from nyala.schemas.errors import InternalError, StoreError, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition_schema import HashLevel
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import UNDECIDED
 from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand, WriteResult
+from nyala.schemas.write import Durability, WriteCommand, WriteResult
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64()), ("s", pa.string())])
@@ -264,6 +266,39 @@ def test_a_busy_tablet_holds_up_no_other(store: Store) -> None:
     assert busy.result.applied == 1
 
 
+def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader reads nothing from the disk: whose row needs it reads it, and the next ones find it in memory."""
+    cold = [Asked("upsert", (key, 1, "x"), number=key) for key in range(3)]
+    for each in cold:
+        Asked("upsert", (*each.row[:2], "old")).run(store)
+    store.maintain("t", "flush")
+    first = Asked("upsert", cold[0].row, number=9)
+    first.run(store)  # builds the index, and the plan
+    (tablet,) = store._catalog.table("t").tablets
+    for rowset in tablet.version.on_disk:
+        rowset._page_rows.clear()
+    gate, reading, real = threading.Event(), threading.Event(), PageRows._loaded
+
+    def loaded(rows: PageRows, number: int) -> Any:
+        reading.set()
+        assert gate.wait(30)
+        return real(rows, number)
+
+    monkeypatch.setattr(PageRows, "_loaded", loaded)
+    slow, other = (threading.Thread(target=each.run, args=(store,)) for each in (cold[0], Asked("upsert", (1, 1), "u")))
+    slow.start()
+    assert reading.wait(30)
+    other.start()
+    other.join(10)
+    is_held_up = other.is_alive()
+    gate.set()
+    for thread in (slow, other):
+        thread.join(30)
+    assert not is_held_up
+    assert [each.result.applied for each in (first, cold[0])] == [1, 1]
+    assert together(store, cold[1:], monkeypatch) == [2], "rows that are warm need no thread of their own"
+
+
 def test_a_full_log_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(MemoryFileSystem(), wal_segment_bytes=1 << 16) as store:
         store._wal._ready._options = type(store._wal._ready._options)(1 << 16, 256)
@@ -288,6 +323,8 @@ def test_a_failed_sync_acknowledges_no_row() -> None:
         thread.join(30)
     assert all(isinstance(each.outcome[0], UnavailableError) for each in writes), writes
     assert rows_of(store) == []
+    Asked("upsert", (9, 9, "later")).run(store)
+    assert not queue_of(store)._rows, "nothing is kept for a leader that never comes"
     store.close()
     with opened(disk.crash_image(Random(3))) as restarted:
         assert rows_of(restarted) == []
@@ -356,6 +393,52 @@ def test_an_interrupted_leader_leaves_the_rows_to_another(
     assert [row[0] for row in rows_of(store) if row[0] != 1] == [5, 7]
     (tablet,) = store._catalog.table("t").tablets
     assert not tablet.write_lock.locked()
+
+
+def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread leaves when its fate is known: sent again, it gets the answer."""
+    rows, turns = queue_of(store)._rows, store._wal._ready.turns
+    real_commit, real_wait = row_commit.commit_rows, Turn.wait
+    taken, is_sent_again = threading.Event(), threading.Event()
+    last_lsn = store._wal.last_lsn
+    first, again = Asked("upsert", (1, 1, "mine"), number=1), Asked("upsert", (1, 1, "mine"), number=1)
+    writes = [Asked("upsert", (-1, 0, "")), Asked("insert", (2, 2, "other"), number=2)]
+
+    def interrupted() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            first.run(store)
+        is_sent_again.set()
+        again.run(store)
+
+    victim = threading.Thread(target=interrupted)
+
+    def wait(turn: Turn, seconds: float) -> None:
+        if threading.current_thread() is victim and not is_sent_again.is_set():
+            assert taken.wait(30)
+            raise KeyboardInterrupt
+        real_wait(turn, seconds)
+
+    def commit_rows(those: list[RowWrite], log: CommitLog, durability: Durability, may_wait: bool) -> None:
+        if len(those) == 2:
+            taken.set()
+            is_sent_again.wait(0.3)
+            time.sleep(0.1)
+        real_commit(those, log, durability, may_wait)
+
+    monkeypatch.setattr(Turn, "wait", wait)
+    monkeypatch.setattr("nyala.engine.table.row_queue.commit_rows", commit_rows)
+    threads = [*(threading.Thread(target=each.run, args=(store,)) for each in writes), victim]
+    with held(monkeypatch):
+        for number, thread in enumerate(threads):
+            thread.start()
+            until(lambda number=number: turns.leader is not None and len(turns.waiting) == len(rows) == number)
+    for thread in threads:
+        thread.join(30)
+    assert taken.is_set() and not first.outcome
+    assert (again.result.applied, store._wal.last_lsn - last_lsn) == (1, 3)
+    assert not rows
 
 
 def test_crashes_keep_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
