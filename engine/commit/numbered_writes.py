@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -38,14 +39,15 @@ WRITERS_KEPT = 4096
 ANSWER_BYTES_KEPT = 16 << 20
 """In a store, as JSON; only answers with many row errors come near it."""
 
+_RECHECK_SECONDS = 1.0
+"""Who is interrupted after a write may tell nobody that it has ended."""
 _NOWHERE = 1 << 63
 """A log position that is never freed."""
 _KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors"}
 """The fields of an answer that are logged; the record or the request supplies the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """The identity of a write: its table, its writer and the writer's own count."""
 
     table_id: int
@@ -118,6 +120,9 @@ class _WriterAnswers:
     answers: dict[int, Answered] = field(default_factory=dict)
 
 
+Written = TypeVar("Written")
+
+
 class NumberedWrites:
     """The kept answers of all writers of a store. Thread safe."""
 
@@ -134,30 +139,45 @@ class NumberedWrites:
         self._of_users: Counter[str] = Counter()
         """The number of writers of each user."""
         self._answer_bytes = 0
-        self._begun: set[Number] = set()
-        self._changed = threading.Condition()
+        self._begun: dict[Number, None] = {}
+        self._waiting = 0
+        """Threads that wait until others have made a write."""
+        self._changed = threading.Lock()
+        self._ended = threading.Condition(self._changed)
 
-    def begin(self, number: Number) -> Answered | Ticket:
-        """Return the earlier write, or a ticket to make it: ``with`` the ticket.
+    def once(self, number: Number, write: Callable[[Ticket], Written]) -> Answered | Written:
+        """Return the earlier write, or what ``write`` makes of the ticket for it.
 
         If two clients send the same write at once, the second waits until the first is in the log or has failed.
 
         Raises:
             InvalidArgumentError: the number is older than the kept answers.
         """
-        with self._changed:
-            while number in self._begun:
-                self._changed.wait()
-            if known := self._find(number):
-                return known
-            self._begun.add(number)
-        return Ticket(self, number)
+        begun, is_mine = self._begun, False
+        try:
+            with self._changed:
+                if number in begun:
+                    self._wait_for_end(number)
+                if known := self._find(number):
+                    return known
+                begun[number] = None
+                is_mine = True  # no call is between the two: nothing interrupts them
+            return write(Ticket(self, number))
+        finally:
+            if is_mine:
+                begun.pop(number)  # in one step: an interruption leaves nothing begun for ever
+                if self._waiting:
+                    with self._changed:
+                        self._ended.notify_all()
 
-    def end(self, number: Number) -> None:
-        """Let others make a write, or find it made."""
-        with self._changed:
-            self._begun.discard(number)
-            self._changed.notify_all()
+    def _wait_for_end(self, number: Number) -> None:
+        """Wait until nobody makes a write; under the lock."""
+        self._waiting += 1
+        try:
+            while number in self._begun:
+                self._ended.wait(_RECHECK_SECONDS)
+        finally:
+            self._waiting -= 1
 
     def keep(self, number: Number, answered: Answered) -> None:
         """Remember an answer. The caller holds the lock under which it was logged."""
@@ -310,12 +330,6 @@ class Ticket:
 
     writers: NumberedWrites
     number: Number
-
-    def __enter__(self) -> Ticket:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.writers.end(self.number)
 
     def note(self, answer: WriteResult) -> Note:
         """Return the note with the answer, for the log record."""

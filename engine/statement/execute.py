@@ -96,10 +96,10 @@ class Statements:
         durability = statement.durability or self._options.durability
         if statement.writer is None or statement.seq is None:
             return self._execute(table, statement, durability, None)
-        found = self._writers.begin(number_of(table.table_id, statement.writer, statement.seq))
-        if isinstance(found, Ticket):
-            with found:
-                return self._execute(table, statement, durability, found)
+        number = number_of(table.table_id, statement.writer, statement.seq)
+        found = self._writers.once(number, lambda ticket: self._execute(table, statement, durability, ticket))
+        if isinstance(found, WriteResult):
+            return found
         self._log.acknowledge(Commit(found.timestamp, found.lsn), durability)
         return found.result(durability)
 

@@ -14,7 +14,7 @@ from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..commit.commit_log import CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
-from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
+from ..commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
 from ..options import StoreOptions
 from .checked_batch import in_one_batch
 from .combined_writes import apply_together, may_combine
@@ -105,10 +105,9 @@ class Writes:
         """Return what ``begin`` begins, or the earlier write if there is one with this number."""
         if command.writer is None or seq is None:
             return begin(None)
-        found = self._writers.begin(number_of(table.table_id, command.writer, seq))
-        if isinstance(found, Ticket):
-            with found:
-                return begin(found)
+        found = self._writers.once(number_of(table.table_id, command.writer, seq), begin)
+        if not isinstance(found, Answered):
+            return found
         found.check(rows)
         return RepeatedWrite(found, self._log, command.durability or self._options.durability)
 

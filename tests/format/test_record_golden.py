@@ -52,7 +52,7 @@ def test_the_answer_to_a_write() -> None:
     writers = NumberedWrites()
     (note,) = unpack_notes(memoryview(padded(ANSWER_NOTE)), 3)
     writers.restore(note, 3, 4096)
-    found = writers.begin(Number(7, "load \u00e9", 5))
+    found = writers.once(Number(7, "load \u00e9", 5), lambda ticket: None)
     assert isinstance(found, Answered)
     assert found.result(Durability.FSYNC) == ANSWER.model_copy(update={"timestamp": 4096})
 
@@ -66,7 +66,7 @@ def test_answers_logged_again() -> None:
     again = NumberedWrites()
     (note,) = unpack_notes(memoryview(padded(WRITERS_NOTE)), 12)
     again.restore(note, 12, 8192)
-    found = again.begin(Number(7, "w", 4))
+    found = again.once(Number(7, "w", 4), lambda ticket: None)
     assert isinstance(found, Answered) and (found.lsn, found.timestamp) == (9, 4096)
 
 

@@ -15,7 +15,8 @@ from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, Import
 from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.write import Durability, WriteResult
 from ...catalog.catalog import Catalog
-from ...commit.numbered_writes import NumberedWrites, Ticket, number_of
+from ...commit.commit_log import Commit
+from ...commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
 from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES
 from ...fs.failures import named
@@ -148,19 +149,21 @@ class Imports:
         """
         import_id = asked.import_id
         number = number_of(_table_of(import_id), f"import:{import_id}", 0)
-        found = self._writers.begin(number)
-        if not isinstance(found, Ticket):
+        found = self._writers.once(number, lambda ticket: self._commit(asked, ticket))
+        if isinstance(found, Answered):
             return RepeatedWrite(found, self._importer.log, Durability.FSYNC).result()
-        with found, self._open.used(import_id) as begun:
-            first = begun.first_file_id
-            check_names(asked.files, first, first + IMPORT_FILES_MAX)
-            staging = Staging(self._storage.fs, self._storage.directory(import_id))
-            commit = self._importer.commit(begun.table, begun.version, staging, asked.files, asked.mode, found)
-        self._importer.log.acknowledge(commit, Durability.FSYNC)
+        self._importer.log.acknowledge(found, Durability.FSYNC)
         self._open.end(import_id)
         self._notify()
         rows = sum(file.rows for file in asked.files)
-        return WriteResult(timestamp=commit.timestamp, rows=rows, applied=rows)
+        return WriteResult(timestamp=found.timestamp, rows=rows, applied=rows)
+
+    def _commit(self, asked: ImportCommit, ticket: Ticket) -> Commit:
+        with self._open.used(asked.import_id) as begun:
+            first = begun.first_file_id
+            check_names(asked.files, first, first + IMPORT_FILES_MAX)
+            staging = Staging(self._storage.fs, self._storage.directory(asked.import_id))
+            return self._importer.commit(begun.table, begun.version, staging, asked.files, asked.mode, ticket)
 
     def abort(self, import_id: str) -> None:
         """Drop an import and its files; does nothing if there is no such import."""

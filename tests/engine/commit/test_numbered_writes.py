@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from random import Random
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 
 from nyala.engine.commit import numbered_writes
-from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites, Ticket
+from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.recovery.verify import verify_store
+from nyala.engine.table.writes import Writes
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
 from nyala.schemas.operation import Operation
@@ -145,6 +149,47 @@ def test_one_write_sent_by_many_at_once_is_applied_once() -> None:
     subject.store.close()
 
 
+def test_a_number_can_come_again_wherever_an_interruption_ended_it() -> None:
+    """Python looks for signals when it enters a function, and when one in C returns."""
+    subject = Subject()
+    numbered(subject, 0, [(0, 0, "")])
+    places, codes = list[str](), {NumberedWrites.once.__code__, Writes._once.__code__}
+    for seq in range(1, 100):
+        place = interrupted(lambda seq=seq: numbered(subject, seq, [(seq, 0, "")]), codes, seq)
+        if place is None:
+            break
+        places.append(place)
+        results: list[WriteResult] = []
+        other = threading.Thread(target=lambda seq=seq, to=results: to.append(numbered(subject, seq, [(seq, 0, "")])))
+        other.daemon = True
+        other.start()
+        other.join(10)
+        assert [(each.applied, each.errors) for each in results] == [(1, [])], places
+    assert {place.split()[0] for place in places} == {"once", "_once"} and len(places) > 5
+    subject.store.close()
+
+
+def interrupted(write: Callable[[], object], codes: set[CodeType], number: int) -> str | None:
+    """Write with an interruption at that place, counted from 1, where these functions call others; return where."""
+    places: list[str] = []
+
+    def profile(frame: FrameType | None, event: str, what: Any) -> None:
+        caller = frame and (frame.f_back if event == "call" else frame)
+        if event in ("call", "c_return") and caller is not None and caller.f_code in codes and len(places) < number:
+            places.append(f"{caller.f_code.co_name} {event} {caller.f_lineno}")
+            if len(places) == number:
+                raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        write()
+    except KeyboardInterrupt:
+        return places[-1]
+    finally:
+        sys.setprofile(None)
+    return None
+
+
 def test_a_repeated_write_waits_until_the_first_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject()
     command = WriteCommand(table="t", writer="w")
@@ -176,18 +221,11 @@ def kept(writers: NumberedWrites, writer: str, seq: int, lsn: int, errors: int =
 
     refused = [RowError(row=row, code="NOT_FOUND", message="x" * 80) for row in range(errors)]
     answer = WriteResult(timestamp=0, rows=1, applied=1, errors=refused)
-    ticket = writers.begin(Number(1, writer, seq))
-    assert isinstance(ticket, Ticket)
-    with ticket:
-        ticket.keep(answer, lsn, lsn)
+    assert writers.once(Number(1, writer, seq), lambda ticket: ticket.keep(answer, lsn, lsn)) is None
 
 
 def is_kept(writers: NumberedWrites, writer: str, seq: int) -> bool:
-    found = writers.begin(Number(1, writer, seq))
-    if isinstance(found, Answered):
-        return True
-    with found:
-        return False
+    return isinstance(writers.once(Number(1, writer, seq), lambda ticket: None), Answered)
 
 
 def test_the_writers_that_wrote_last_are_kept() -> None:
@@ -263,7 +301,7 @@ def test_a_note_of_answers_says_them_all_again() -> None:
     with pytest.raises(InvalidArgumentError):
         is_kept(again, 'odd "writer" \u00e9', 1)
     for seq in (2, 3):
-        found = again.begin(Number(1, 'odd "writer" \u00e9', seq))
+        found = again.once(Number(1, 'odd "writer" \u00e9', seq), lambda ticket: None)
         assert isinstance(found, Answered) and (found.lsn, found.timestamp) == (seq, seq)
         assert len(found.result(Durability.OS).errors) == seq
 
