@@ -48,8 +48,10 @@ def few_rows(data: Any, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | Non
 
 
 def few_as_they_are(data: pa.Table | pa.RecordBatch, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | None:
-    """Return few rows in one piece, with exactly the types of a table's columns, as a batch; else None."""
+    """Return few rows of few bytes in one piece, with exactly the types of a table's columns, as a batch; else None."""
     if not 0 < data.num_rows <= ROWS_MAX or not _known(columns).has_types_of(data.schema):
+        return None
+    if data.get_total_buffer_size() > _BYTES_MAX and data.nbytes > _BYTES_MAX:  # the first is cheap; slices are whole
         return None
     if isinstance(data, pa.RecordBatch):
         return data

@@ -12,7 +12,11 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.convert.few_rows import ROWS_MAX, FewRows, few_as_they_are
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
+from nyala.schemas.limits import Limits
 
 SCHEMA = pa.schema(
     [
@@ -102,6 +106,16 @@ def test_arrow_goes_as_it_is_where_its_types_are_the_table_s(table: Table, monke
     found = [outcome(table, each) for each in data]
     monkeypatch.setattr(FewRows, "has_types_of", lambda few, schema: False)
     assert found == [outcome(table, each) for each in data]
+
+
+def test_few_rows_of_many_bytes_are_split_as_ever() -> None:
+    limits = Limits(cell_bytes=1 << 20, batch_bytes=16 << 20)
+    with Database(Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", limits=limits))) as database:
+        table = database.create_table("t", SCHEMA.remove(len(SCHEMA) - 1), primary_key=["k"])
+        data = pa.table({"k": range(ROWS_MAX), "s": ["x" * 400_000] * ROWS_MAX})
+        assert table.upsert(data).applied == ROWS_MAX
+        assert few_as_they_are(data, table._description.columns) is None
+        assert few_as_they_are(data.slice(0, 2), table._description.columns) is not None
 
 
 def test_the_columns_of_a_batch_follow_an_alteration(table: Table) -> None:
