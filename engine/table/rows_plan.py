@@ -137,7 +137,7 @@ class RowsPlan:
         """Return rows with their tablets; None if only the general way can judge them, as those of one key."""
         count, version = len(columns[0]), self.plan.version
         size = sum([vector.nbytes for vector in columns]) + count * self.plan.other_bytes
-        if size > min(_BYTES_MAX, limits.cell_bytes, limits.batch_bytes):
+        if size > min(_BYTES_MAX, limits.cell_bytes, limits.batch_bytes) or count > limits.batch_rows:
             return None
         key = columns[: self._key_columns]
         keys = version.encoder.encode(key)

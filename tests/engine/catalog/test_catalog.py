@@ -14,6 +14,7 @@ from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
+from nyala.schemas.service import UNDECIDED
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.transaction import StagedBatch
 from nyala.schemas.write import Stage, WriteCommand
@@ -156,6 +157,7 @@ def test_a_store_takes_so_many_tables_and_tablets() -> None:
 def test_a_batch_has_so_many_rows(way: str) -> None:
     subject = Subject(limits={"batch_rows": 3})
     rows = batch([(key, 1, "") for key in range(4)])
+    assert subject.store.write_rows(WriteCommand(table="t"), rows.to_pylist()) is UNDECIDED
     with pytest.raises(InvalidArgumentError, match=r"a batch of 4 rows is too large: .*at most 3 "):
         if way == "a write":
             subject.store.write(WriteCommand(table="t"), rows)
