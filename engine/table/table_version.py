@@ -53,10 +53,16 @@ class TableVersion:
     """Filled by `scan/point_scan`."""
     descriptions: dict[str, TableDescription] = field(default_factory=dict, init=False)
     """By the table's name; filled by `stats.described`."""
+    quota: Quota | None = field(init=False)
+    """What the table may hold at most; None: there is no limit. Two would each count for themselves: it is there from
+    the beginning."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quota", quota_of(self.options, self.tablets))
 
     def prepared(self) -> TableVersion:
         """Return it ready for the first batch: what is worked out when it is first asked for is there."""
-        _ = self.router, self.defaults, self.default_bytes, self.encoder, self.quota
+        _ = self.router, self.defaults, self.default_bytes, self.encoder
         return self
 
     def with_tablet(self, old: Tablet, new: Tablet) -> TableVersion:
@@ -92,11 +98,6 @@ class TableVersion:
     def encoder(self) -> KeyEncoder:
         """The encoder of the table's keys."""
         return KeyEncoder([physical_of(column.logical.arrow) for column in self.schema.key])
-
-    @cached_property
-    def quota(self) -> Quota | None:
-        """What the table may hold at most; None: there is no limit."""
-        return quota_of(self.options, self.tablets)
 
     @cached_property
     def point_plan(self) -> PointPlan:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.store import Store
 from nyala.engine.table.quota import Quota
 from nyala.schemas.errors import InvalidArgumentError, StorageFullError
 from tests.engine.offload.bulk.importing import bring, rows_of
@@ -153,6 +154,24 @@ def test_room_is_there_as_soon_as_rows_are_gone(table: Table) -> None:
         table.delete([{"k": key - 500}])
         table.insert(rows(key))
     assert [row["k"] for row in contents(table)] == list(range(500, 600))
+
+
+def test_a_table_has_one_quota_from_its_first_moment(tmp_path: Path) -> None:
+    """Threads that asked for it first at the same time would each make one."""
+    with nyala.open(tmp_path / "store", maintenance="off") as database:
+        made = database.create_table("t", SCHEMA, primary_key=["k"], max_rows=HELD)
+        known = [quota_of(database)]
+        made.alter().set_option("max_rows", HELD + 1).apply()
+        known.append(quota_of(database))
+    with nyala.open(tmp_path / "store", maintenance="off") as database:
+        assert all(isinstance(each, Quota) for each in [*known, quota_of(database)])
+
+
+def quota_of(database: Database) -> object:
+    """Return the table's quota if it was made before anybody asked for it."""
+    store = database._store
+    assert isinstance(store, Store)
+    return vars(store._catalog.table("t").version).get("quota")
 
 
 def test_a_quota_survives_a_restart_and_counts_what_was_there(tmp_path: Path) -> None:
