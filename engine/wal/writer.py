@@ -395,11 +395,11 @@ class LogWriter:
             if self._taken is not None:
                 self._write(self._taken)
         except BaseException as error:
+            self._is_gathering = False  # before anything that may be interrupted, too
             if not self._repeatable or not is_interruption(error):
                 self._fail(error)
                 return
             with self._mutex:
-                self._is_gathering = False
                 self._hasten()
             raise
         finally:

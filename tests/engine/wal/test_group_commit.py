@@ -166,6 +166,30 @@ def test_an_interrupted_gatherer_leaves_records_to_the_logs_thread(
     assert set(syncs.threads) == {"nyala-wal"}
 
 
+def test_a_gatherer_interrupted_twice_leaves_records_to_the_logs_thread(log: WriteAheadLog) -> None:
+    """The second time when the leader is about to say so."""
+    ready, mutex = log._ready, log._ready._mutex
+
+    class Interrupting:
+        def __enter__(self) -> None:
+            ready._mutex = mutex
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None: ...
+
+    def gather() -> None:
+        log.gather_by(lambda: None)
+        ready._mutex = Interrupting()  # pyright: ignore[reportAttributeAccessIssue]
+        raise KeyboardInterrupt
+
+    until(lambda: ready._is_idle)
+    log.gather_by(gather)
+    with pytest.raises(KeyboardInterrupt):
+        log.wait_for(Position(2))
+    lsn = appended(log, b"later")
+    until(lambda: log.durable_lsn == lsn)
+
+
 def test_many_bytes_do_not_wait_for_their_writer(
     log: WriteAheadLog, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
