@@ -11,6 +11,8 @@ from nyala.engine.maintenance import upkeep
 from nyala.engine.store import Store
 from nyala.engine.table import table as table_module
 from nyala.engine.table.direct_load import DirectLoad
+from nyala.engine.table.row_plan import RowPlan
+from nyala.engine.table.rows_plan import RowsPlan
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.partition import HashLevel
 from nyala.schemas.scan import ScanSpec
@@ -59,16 +61,25 @@ def test_a_dropped_table_is_gone_with_its_files_and_its_log_records_do_no_harm()
 
 
 @pytest.mark.parametrize("direct", [False, True], ids=["logged", "loaded"])
-@pytest.mark.parametrize("phase", [(table_module, "route"), (DirectLoad, "staged")], ids=["route", "load"])
+@pytest.mark.parametrize(
+    ("phase", "count"),
+    [
+        ((table_module, "route"), 100),
+        ((DirectLoad, "staged"), 100),
+        ((RowsPlan, "planned"), 2),
+        ((RowPlan, "planned"), 1),
+    ],
+    ids=["route", "load", "few", "one"],
+)
 @pytest.mark.parametrize("keep_seconds", [0, 60])
 def test_a_write_under_way_is_refused_when_its_table_is_dropped(
-    monkeypatch: pytest.MonkeyPatch, direct: bool, phase: tuple[Any, str], keep_seconds: int
+    monkeypatch: pytest.MonkeyPatch, direct: bool, phase: tuple[Any, str], count: int, keep_seconds: int
 ) -> None:
     subject = Subject(direct_load_bytes=1 if direct else 1 << 30)
     subject.store.create_table(definition("gone"))
     at(monkeypatch, phase, False, lambda: subject.store.drop_table("gone", keep_seconds))
     with pytest.raises(NotFoundError, match="dropped"):
-        subject.store.write(WriteCommand(table="gone"), batch([(1, 1, ""), (2, 2, "")]))
+        subject.store.write(WriteCommand(table="gone"), batch([(key, 1, "") for key in range(count)]))
     subject.upsert(1)
     subject.restart()
     subject.close()
