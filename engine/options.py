@@ -48,7 +48,7 @@ _NEVER_ABOVE_DEFAULT = frozenset(
 )
 
 
-class StoreOptions(Message, frozen=True, extra="forbid"):
+class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=True):
     """How a store runs; given when it is opened, never stored."""
 
     maintenance: Literal["on", "off"] = "on"

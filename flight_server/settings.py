@@ -36,6 +36,7 @@ _OTHER_VARIABLES = (
     *("token", "token_file", "tls_roots", "client_cert", "client_key"),
 )
 """Other variables with the prefix ``NYALA_``."""
+_KEY_SOURCES = frozenset({"key_file", "key_command"})
 SECURITY_OPTIONS = (
     *("tls_cert", "tls_key", "tls_client_ca", "tls_client_certs"),
     *("tokens", "jwks", "jwt_issuer", "jwt_audience", "jwt_algorithms"),
@@ -235,15 +236,23 @@ def read_settings(
     given: dict[str, Given] = {}
     if path is not None:
         given |= _from_file(path)
-    given |= _from_environment(environment)
-    given |= {name: Given(value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None}
+    flagged = {name: Given(value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None}
+    for nearer in (_from_environment(environment), flagged, _from_assignments(assignments)):
+        if not nearer.keys().isdisjoint(_KEY_SOURCES):  # one of these takes the place of the other
+            given = {name: each for name, each in given.items() if name not in _KEY_SOURCES}
+        given |= nearer
+    return _checked(given)
+
+
+def _from_assignments(assignments: Sequence[str]) -> dict[str, Given]:
+    given: dict[str, Given] = {}
     for text in assignments:
         name, found, value = text.partition("=")
         if not found:
             raise InvalidArgumentError(f"--set {text!r} is not of the form name=value")
         _check_known(name, "--set")
         given[name] = Given(value, "--set")
-    return _checked(given)
+    return given
 
 
 def _from_file(path: Path) -> dict[str, Given]:

@@ -33,8 +33,8 @@ class StoreKey:
         return self.secret.hex() + "\n"
 
     @classmethod
-    def of(cls, given: object, what: str = "the key that was given") -> StoreKey:
-        """Return the key of 32 bytes, or of 64 hexadecimal digits. An error calls it ``what`` and does not show it.
+    def of(cls, given: object) -> StoreKey:
+        """Return the key of 32 bytes, or of 64 hexadecimal digits. An error does not show it.
 
         Raises:
             InvalidArgumentError: it is neither.
@@ -43,8 +43,18 @@ class StoreKey:
             return given
         if isinstance(given, bytes) and len(given) == KEY_BYTES:
             return cls(given)
-        text = given.decode("ascii", "replace") if isinstance(given, bytes) else given
-        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        return cls.from_text(given if isinstance(given, bytes | str) else "", "the key that was given")
+
+    @classmethod
+    def from_text(cls, text: bytes | str, what: str) -> StoreKey:
+        """Return the key of 64 hexadecimal digits. An error calls the text ``what`` and does not show it.
+
+        32 bytes are no key here: an error message of a command has as many.
+
+        Raises:
+            InvalidArgumentError: it is something else.
+        """
+        match = _TEXT.fullmatch(text.decode("ascii", "replace") if isinstance(text, bytes) else text)
         if match is None:
             raise InvalidArgumentError(
                 f"{what} is not a key: it must be 64 hexadecimal digits, as `nyala key create` writes"

@@ -6,8 +6,10 @@ A store is encrypted from its first file on, or never. Its file ``keys`` says so
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -21,11 +23,15 @@ from .local import LocalFileSystem
 
 if TYPE_CHECKING:
     from .encryption.filesystem import EncryptedFileSystem
+    from .encryption.keyring import Keyring
 
 _MANIFEST = "manifest"
 _MANIFEST_COPY = "manifest.copy"
 _STORE_HAS = (_MANIFEST_COPY, "tablets", "wal")
 """What a store has besides its manifest."""
+_RINGS_MAX = 16
+"""Stores whose keys a process remembers."""
+_asking = threading.Lock()
 _HOW = "--key-file, --key-command, NYALA_KEY_FILE, NYALA_KEY_COMMAND or nyala.open(key=...)"
 
 
@@ -128,9 +134,36 @@ def give_keys(fs: FileSystem, target: FileSystem) -> None:
 
 
 def store_files(where: str | os.PathLike[str], key: KeySource = NO_KEY) -> FileSystem:
-    """Return the files of the store in a directory, for a tool. Raises as ``opened``."""
+    """Return the files of the store in a directory, for a tool. Raises as ``opened``.
+
+    A process that reads or builds files opens the directory for each of its tasks, and asks for the key once.
+    """
     fs = LocalFileSystem(where)
-    return opened(fs, key.read()) if is_encrypted(fs) else fs
+    if not is_encrypted(fs):
+        return fs
+    with _cipher():
+        from .encryption.filesystem import EncryptedFileSystem
+    with _asking:
+        return EncryptedFileSystem(fs, _known_keyring(fs.root, _identity(fs.root), key.named()))
+
+
+@lru_cache(_RINGS_MAX)
+def _known_keyring(root: str, identity: tuple[object, ...], source: KeySource) -> Keyring:
+    """Return the keys of a store, as long as the files with them, whose ``identity`` it is, are not replaced."""
+    return _keyring(LocalFileSystem(root), source.read())
+
+
+def _identity(root: str) -> tuple[object, ...]:
+    """Return what changes with the files of keys."""
+    found: list[object] = []
+    for path in (PATH, COPY_PATH):
+        try:
+            state = os.stat(os.path.join(root, path))
+        except OSError as error:
+            found.append(error.errno)
+        else:
+            found.append((state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size))
+    return tuple(found)
 
 
 def files_beside(path: Path, key: KeySource = NO_KEY) -> tuple[FileSystem, str]:
@@ -150,10 +183,15 @@ def files_beside(path: Path, key: KeySource = NO_KEY) -> tuple[FileSystem, str]:
 def _encrypted(fs: FileSystem, key: StoreKey | None) -> EncryptedFileSystem:
     with _cipher():
         from .encryption.filesystem import EncryptedFileSystem
+    return EncryptedFileSystem(fs, _keyring(fs, key))
+
+
+def _keyring(fs: FileSystem, key: StoreKey | None) -> Keyring:
+    with _cipher():
         from .encryption.keyring import open_keyring, read_keys
     if key is None:
         raise InvalidArgumentError(f"the store is encrypted with the key {read_keys(fs).store_key}: give it by {_HOW}")
-    return EncryptedFileSystem(fs, open_keyring(fs, key))
+    return open_keyring(fs, key)
 
 
 def _are_its_keys(found: FileSystem) -> bool:

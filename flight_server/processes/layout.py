@@ -41,8 +41,15 @@ class ProcessLayout:
 
     def count(self) -> int:
         """Return how many processes the store has; 1 for a store of one process, or none."""
-        found = [int(name[1:]) for name in _names(self.folder) if re.fullmatch(r"p[1-9]\d*", name)]
-        return 1 + max((number for number in found if (self.directory(f"p{number}") / "manifest").exists()), default=0)
+        found = [number for number in self._numbers() if (self.directory(f"p{number}") / "manifest").exists()]
+        return 1 + max(found, default=0)
+
+    def begun(self) -> list[Path]:
+        """Return the directories of further processes, which never came so far as to have a store."""
+        return [self.directory(f"p{number}") for number in self._numbers() if number >= self.count()]
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(name[1:]) for name in _names(self.folder) if re.fullmatch(r"p[1-9]\d*", name))
 
     def directory(self, name: str) -> Path:
         """Return the data directory of a process."""

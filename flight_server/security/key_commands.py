@@ -21,13 +21,20 @@ Directory = Annotated[Path, typer.Argument(help="A data directory.")]
 def create(file: Annotated[Path, typer.Argument(help="The new key file; keep a copy elsewhere.")]) -> None:
     """Create a random key in a new file. Without it the data of its stores is lost."""
     from ...engine.fs.encryption.key_source import new_key
+    from ...engine.fs.local import LocalFileSystem
 
     key = new_key()
+    beside = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE), "w") as written:
-            written.write(key.text)
-            written.flush()
-            os.fsync(written.fileno())
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE), "w") as written:
+            try:
+                written.write(key.text)
+                written.flush()
+                os.fsync(written.fileno())
+                os.link(beside, file)  # a whole key or none has the name, and never that of another file
+            finally:
+                beside.unlink()
+        LocalFileSystem(file.absolute().parent).sync_directory("")
     except FileExistsError:
         raise AlreadyPresentError(f"{file} is there already: a key is never overwritten; choose another name") from None
     except OSError as error:
@@ -85,8 +92,10 @@ def _encrypted_parts(directory: Path) -> list[Path]:
 
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {directory}")
-    parts = list(ProcessLayout(directory.absolute()).directories().values())
+    layout = ProcessLayout(directory.absolute())
+    parts = list(layout.directories().values())
     for part in parts:
         if not is_encrypted(LocalFileSystem(part)):
             raise InvalidArgumentError(f"the store in {part} is not encrypted")
-    return parts
+    # A crash may have left one that has keys and no manifest yet: the next start goes on with it.
+    return parts + [part for part in layout.begun() if is_encrypted(LocalFileSystem(part))]

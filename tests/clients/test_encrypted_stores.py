@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +20,8 @@ from typer.testing import CliRunner
 import nyala
 from nyala.__main__ import make_app
 from nyala.clients.api.database import Database
+from nyala.engine.kernels.ahead import making
+from nyala.flight_server.commands import open_warm
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store_key import StoreKey
@@ -119,6 +124,36 @@ def test_keys_are_made_changed_and_shown(home: Path, tmp_path: Path) -> None:
     assert "new key is missing" in run("key", "rotate", home, "--key-file", first, code=1)
 
 
+def test_a_key_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    (folder / "taken").write_text("mine")
+    run("key", "create", folder / "taken", code=1)
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    synced: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", failing)
+        assert "Input/output error" in run("key", "create", folder / "new", code=1)
+        assert (folder / "taken").read_text() == "mine" and [each.name for each in folder.iterdir()] == ["taken"]
+        patch.setattr("os.fsync", lambda descriptor: synced.append(os.path.realpath(f"/proc/self/fd/{descriptor}")))
+        run("key", "create", folder / "new")
+    assert synced[-1] == str(folder.resolve()) and sorted(os.listdir(folder)) == ["new", "taken"]
+
+
+def test_a_rotation_takes_processes_along_that_have_no_store_yet(home: Path, tmp_path: Path, key_file: Path) -> None:
+    nyala.open(home, key=KEY.secret, maintenance="off").close()
+    begun = home / "processes" / "p1"
+    begun.mkdir(parents=True)
+    for name in ("keys", "keys.copy"):
+        shutil.copy(home / name, begun / name)
+    (tmp_path / "new").write_text(OTHER.text)
+    run("key", "rotate", home, "--key-file", key_file, "--new-key-file", tmp_path / "new")
+    nyala.open(begun, key=OTHER.secret, maintenance="off").close()
+
+
 def test_a_repair_without_the_key_removes_nothing_and_one_with_it_works(home: Path, key_file: Path) -> None:
     with nyala.open(home, key_file=str(key_file), maintenance="off") as db:
         filled(db)
@@ -161,3 +196,14 @@ def test_a_server_takes_its_key_from_the_environment_and_says_so_without(home: P
         .splitlines()[-1]
         .startswith(f"INVALID_ARGUMENT: the store is encrypted with the key {KEY.id}")
     )
+
+
+def test_a_server_asks_for_the_key_once_and_before_it_prepares(home: Path, key_file: Path, tmp_path: Path) -> None:
+    nyala.open(home, key=KEY.secret, maintenance="off").close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "ensure_library", lambda: pytest.fail("the kernels come later"))
+        with pytest.raises(InvalidArgumentError, match="encrypted with the key"):
+            open_warm(home, {})
+    command = f"echo >> {tmp_path}/asked; cat {key_file}"
+    open_warm(home, {"key_command": command, "maintenance": "off"}).close()
+    assert (tmp_path / "asked").read_text() == "\n"

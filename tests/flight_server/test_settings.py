@@ -61,6 +61,21 @@ def test_what_stands_nearer_wins(tmp_path: Path) -> None:
     assert by_variable.server.scans_max == 1
 
 
+def test_of_a_key_file_and_a_key_command_the_nearer_one_counts(tmp_path: Path) -> None:
+    file = tmp_path / "nyala.toml"
+    file.write_text('key_file = "a"\n')
+    named = {"NYALA_KEY_COMMAND": "b"}
+    cases = [
+        (read(file=file), ("a", None)),
+        (read(environment=named, file=file), (None, "b")),
+        (read({"key_file": "c"}, environment=named, file=file), ("c", None)),
+        (read({"key_command": "d"}, environment={"NYALA_KEY_FILE": "e"}), (None, "d")),
+        (read({"key_command": "d"}, "key_file=f"), ("f", None)),
+    ]
+    for settings, expected in cases:
+        assert (settings.store.get("key_file"), settings.store.get("key_command")) == expected
+
+
 def test_a_budget_is_shared_out_wherever_it_comes_from() -> None:
     for found in (
         read({"memory_mb": 64}),

@@ -33,15 +33,19 @@ class KeySource:
     command: str | None = None
     key: StoreKey | None = field(default=None, repr=False)
 
+    def named(self, environment: Mapping[str, str] = os.environ) -> KeySource:
+        """Return what is given, or what the environment names."""
+        if self != NO_KEY:
+            return self
+        return KeySource(environment.get(FILE_VARIABLE) or None, environment.get(COMMAND_VARIABLE) or None)
+
     def read(self, environment: Mapping[str, str] = os.environ) -> StoreKey | None:
         """Return the key; None if nothing names one.
 
         Raises:
             InvalidArgumentError: several are given, or there is no key at that place.
         """
-        given = self
-        if self == NO_KEY:
-            given = KeySource(environment.get(FILE_VARIABLE) or None, environment.get(COMMAND_VARIABLE) or None)
+        given = self.named(environment)
         if sum(each is not None for each in (given.file, given.command, given.key)) > 1:
             raise InvalidArgumentError("a key, a key file and a key command exclude one another: give one of them")
         if given.file is not None:
@@ -59,13 +63,20 @@ def _from_file(path: str) -> StoreKey:
             text = file.read(_TEXT_BYTES_MAX)
     except OSError as error:
         raise InvalidArgumentError(f"the key file {path} cannot be read: {error.strerror}") from None
-    return StoreKey.of(text, f"the content of {path}")
+    return StoreKey.from_text(text, f"the content of {path}")
 
 
 def _from_command(command: str) -> StoreKey:
     try:
-        done = subprocess.run(command, shell=True, check=True, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS_MAX)
+        done = subprocess.run(
+            command,
+            shell=True,
+            check=True,
+            stdin=subprocess.DEVNULL,  # what stands on ours may be for the server
+            stdout=subprocess.PIPE,
+            timeout=_COMMAND_SECONDS_MAX,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         why = f"exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else "no answer"
         raise InvalidArgumentError(f"the key command failed: {why}; run it by hand") from None
-    return StoreKey.of(done.stdout, "the output of the key command")
+    return StoreKey.from_text(done.stdout, "the output of the key command")

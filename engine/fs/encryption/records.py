@@ -79,13 +79,12 @@ class RecordWriter:
         end = offset + sum([view.nbytes for view in views])
         if end > self._opened.size:
             raise OSError(errno.EFBIG, "a preallocated file of an encrypted store does not grow")
-        content: list[bytes] = []
         for plain in _joined(views):
-            content += self._record(offset, plain)
+            content = self._record(offset, plain)
+            self._inner.pwrite(self._end, *content)
+            self._end += sum([len(piece) for piece in content])
             offset += len(plain)
-        self._inner.pwrite(self._end, *content)
-        self._end += sum([len(piece) for piece in content])
-        self._size = max(self._size, end)
+            self._size = max(self._size, offset)
 
     def flush(self) -> None:
         """Do nothing: every write is handed over at once."""
@@ -256,12 +255,18 @@ class RecordReader:
 
 def _joined(views: list[memoryview]) -> Iterator[bytes | memoryview]:
     """Yield the pieces as few as possible, each at most ``RECORD_BYTES`` long; small ones are copied together."""
-    if sum([view.nbytes for view in views]) <= RECORD_BYTES:
-        yield b"".join(views) if len(views) != 1 else views[0]
-        return
-    content = memoryview(b"".join(views))
-    for start in range(0, len(content), RECORD_BYTES):
-        yield content[start : start + RECORD_BYTES]
+    waiting: list[memoryview] = []
+    size = 0
+    for view in views:
+        start = 0
+        while start < len(view):
+            waiting.append(view[start : start + RECORD_BYTES - size])
+            start, size = start + len(waiting[-1]), size + len(waiting[-1])
+            if size == RECORD_BYTES:
+                yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
+                waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
 
 
 def _content_end(found: memoryview, start: int) -> int:

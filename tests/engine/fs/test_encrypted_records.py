@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import tracemalloc
+from typing import Any, cast
 
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.fs.encryption.header import HEADER_BYTES
+from nyala.engine.fs.encryption.header import HEADER_BYTES, RECORDS, new_header
+from nyala.engine.fs.encryption.keyring import create_keyring
+from nyala.engine.fs.encryption.records import RECORD_BYTES, RecordWriter
 from nyala.engine.fs.salvage import salvaged
 from nyala.schemas.errors import CorruptionError
-from tests.doubles.encrypted import encrypted
+from tests.doubles.encrypted import KEY, encrypted
 
 SIZE = 3 << 20
 FIRST = b"F" * 64
@@ -82,3 +85,36 @@ def test_a_file_that_was_cut_is_refused_and_yet_salvaged() -> None:
         assert bytes(found.content[:kept]) == (FIRST + b"A" * 800 + b"B" * 800)[:kept]
         assert not set(found.content[kept:]) - {0, 0xFF}
         assert [offset for offset, _ in found.faults] == [size]
+
+
+class Nowhere:
+    """A file that keeps nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+def test_a_large_write_is_not_copied_as_a_whole() -> None:
+    _, opened = new_header(create_keyring(MemoryFileSystem(), KEY), RECORDS, RECORD_BYTES, 64 << 20)
+    file: Any = RecordWriter(cast(Any, Nowhere()), opened)
+    pieces = [b"header", bytes(20 << 20), b"tail"]
+    tracemalloc.start()
+    try:
+        file.pwrite(0, *pieces)
+        assert tracemalloc.get_traced_memory()[1] < 4 * RECORD_BYTES
+    finally:
+        tracemalloc.stop()
+    assert file.size == (20 << 20) + 10
+
+
+def test_only_a_file_of_zeroes_was_never_begun() -> None:
+    disk, _ = disk_with((0, FIRST))
+    file = disk.open("a")
+    for size in (1, 64, 127):
+        cut = MemoryFileSystem()
+        cut.create("a").append(file.pread(0, size))
+        with pytest.raises(CorruptionError):
+            encrypted(cut).open("a")
+        empty = MemoryFileSystem()
+        empty.create("a").append(bytes(size))
+        assert encrypted(empty).open("a").size == 0

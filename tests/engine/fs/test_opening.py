@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from nyala.engine.fs import FileSystem, MemoryFileSystem
+from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.encryption.key_source import KeySource, new_key
 from nyala.engine.fs.encryption.keyring import create_keyring, mend_copy, read_keys, rotate_keyring
-from nyala.engine.fs.opening import damage_of_keys, opened, opened_to_write
+from nyala.engine.fs.opening import damage_of_keys, opened, opened_to_write, store_files
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
@@ -226,3 +229,37 @@ def test_import_storage_is_refused(tmp_path: Path) -> None:
     options = StoreOptions(key=KEY, import_storage=f"file://{tmp_path}/imports")
     with pytest.raises(InvalidArgumentError, match="import_storage"):
         Store.open(tmp_path / "store", options)
+
+
+def test_a_process_asks_once_for_the_key_of_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, asked = tmp_path / "store", tmp_path / "asked"
+    Store.open(home, StoreOptions(maintenance="off", wal_segment_bytes=4096, key=KEY)).close()
+    (tmp_path / "key").write_text(KEY.text)
+    monkeypatch.setenv("NYALA_KEY_COMMAND", f"echo >> {asked}; cat {tmp_path}/key")
+    for _ in range(3):
+        assert store_files(home).open("manifest").size
+    assert asked.read_text() == "\n"
+    rotate_keyring(LocalFileSystem(home), KEY, OTHER)
+    with pytest.raises(InvalidArgumentError, match=OTHER.id):
+        store_files(home)
+    assert asked.read_text() == "\n\n"
+
+
+def test_a_key_command_reads_no_input_and_prints_digits(tmp_path: Path) -> None:
+    message = b"permission denied: contact ops.\n"
+    assert len(message) == 32
+    (tmp_path / "key").write_bytes(message)
+    for source in (KeySource(str(tmp_path / "key")), KeySource(command=f"cat {tmp_path}/key")):
+        with pytest.raises(InvalidArgumentError, match="64 hexadecimal digits"):
+            source.read(NOTHING)
+    script = "from nyala.engine.fs.encryption.key_source import KeySource; KeySource(command='cat').read({})"
+    done = subprocess.run([sys.executable, "-c", script], input=KEY.text, capture_output=True, text=True, timeout=60)
+    assert done.returncode and "output of the key command is not a key" in done.stderr
+    assert StoreKey.of(message).secret == message, "a caller may have raw bytes"
+
+
+def test_no_error_of_the_options_shows_the_key() -> None:
+    for wrong in ({"server": "x"}, {"maintenance": "perhaps"}, {"nonsense": 1}):
+        with pytest.raises(ValidationError) as caught:
+            StoreOptions.model_validate({"key": KEY.text, **wrong})
+        assert KEY.secret.hex()[:12] not in str(caught.value) and KEY.secret.hex()[-12:] not in str(caught.value)
