@@ -23,6 +23,7 @@ from ..schemas.service import StoreService
 from .config import ServerConfig
 from .location import bound_location
 from .server import FlightServer
+from .service_manager import tell_manager
 
 if TYPE_CHECKING:
     from .http.port import HttpPort
@@ -144,7 +145,9 @@ def run_server(
     if security:
         signals.on_hangup(security.load_again)
     announce(bound_location(location, server.port))
+    tell_manager("READY=1")
     signals.wait()
+    tell_manager("STOPPING=1")
     signals.on_second(server.admission.expire)
     has_ended = drain(server, store, http)
     signals.ignore()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -66,6 +67,22 @@ def test_idle_server_stops_at_once(start: Callable[..., Process], number: signal
     code, out, seconds = server.stop(number)
     assert (code, out) == (0, "closed\n")
     assert seconds < 5
+
+
+@pytest.mark.parametrize("form", ["a file", "a name"])
+def test_the_service_manager_is_told(
+    start: Callable[..., Process], form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = str(tmp_path / "notify") if form == "a file" else f"@{tmp_path.name}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(20)
+        manager.bind(name.replace("@", "\0"))
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        server = start(*SERVE_FAKE, "10")
+        assert manager.recv(100) == b"READY=1" and server.first_line
+        server.process.send_signal(signal.SIGTERM)
+        assert manager.recv(100) == b"STOPPING=1"
+        assert server.process.wait(20) == 0
 
 
 def test_running_scan_ends_and_nothing_new_comes_in(start: Callable[..., Process]) -> None:

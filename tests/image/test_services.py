@@ -82,6 +82,7 @@ def test_the_unit_writes_to_its_own_directories_only() -> None:
     assert service["User"] == "nyala" and service["ProtectSystem"] == "strict" and service["ProtectHome"] == "yes"
     assert service["NoNewPrivileges"] == "yes" and service["CapabilityBoundingSet"] == ""
     assert service["StateDirectory"] == service["CacheDirectory"] == "nyala"
+    assert service["Type"] == "notify" and service["TimeoutStartSec"] == "infinity"
     assert "--data /var/lib/nyala" in service["ExecStart"]
     assert "NYALA_CACHE_DIR=/var/cache/nyala" in service["Environment"].split()
     assert "MemoryDenyWriteExecute" not in service, "kernels are loaded into memory that is made executable"
