@@ -26,11 +26,15 @@ class Image:
         return place
 
 
+_OF_EXCEPTIONS = frozenset({"log10"})
+"""Names that code for the words of an exception has, beside those of Python: numba counts the digits of a number."""
+
+
 class References(ABC):
     """Writes references of one kind of processor into an image.
 
-    ``places`` says where sections are. ``functions`` are the names from outside that code may call. Other ones belong
-    to code that words an exception; kernels raise none, so reaching it ends the process.
+    ``places`` says where sections are. ``functions`` are the names from outside that code may call. Names that only
+    code for the words of an exception has are allowed, too; kernels raise none, so reaching it ends the process.
     """
 
     trap: ClassVar[bytes]
@@ -64,10 +68,16 @@ class References(ABC):
         self._image.own[at] = place
 
     def _place(self, number: int) -> int | None:
-        """Return where a symbol is in the image; None if it is a function outside."""
+        """Return where a symbol is in the image; None if it is a function outside.
+
+        Raises ValueError if it is neither."""
         symbol = self._symbols[number]
         if symbol.section == 0:
-            return None if symbol.name in self._functions else self._trap
+            if symbol.name in self._functions:
+                return None
+            if symbol.name in _OF_EXCEPTIONS or symbol.name.startswith(("Py", "_Py")):
+                return self._trap
+            raise ValueError(f"{symbol.name!r} is no function that kernels may call: change the kernel that needs it")
         if symbol.section not in self._places:
             raise ValueError(f"{symbol.name} is neither code nor a constant")
         return self._places[symbol.section] + symbol.value

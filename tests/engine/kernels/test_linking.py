@@ -14,6 +14,7 @@ from nyala.engine.kernels.ahead.linking import link
 from nyala.engine.kernels.ahead.making import make_library
 from nyala.engine.kernels.ahead.object_file import Reference, Symbol
 from nyala.engine.kernels.ahead.references import Image
+from nyala.engine.kernels.private import KERNELS_DIRECTORY
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
@@ -60,6 +61,25 @@ define i64 @pick(i64 %n, i64 %x) {
 def test_kernels_with_variables_are_refused(triple: str) -> None:
     with pytest.raises(ValueError, match="variable: count"):
         link(object_of(VARIABLE, triple), ())
+
+
+@pytest.mark.parametrize("triple", [X86, ARM])
+def test_functions_that_nobody_knows_are_refused(triple: str) -> None:
+    """A kernel that calls one would end the process."""
+    with pytest.raises(ValueError, match="'outside' is no function that kernels may call"):
+        link(object_of(CALLS, triple), ("inside",))
+
+
+@pytest.mark.parametrize("name", ["PyErr_SetString", "_Py_Dealloc", "log10"])
+@pytest.mark.parametrize("triple", [X86, ARM])
+def test_what_words_an_exception_is_not_needed(triple: str, name: str) -> None:
+    assert not link(object_of(CALLS.replace("outside", name), triple), ()).imports
+
+
+def test_kernels_count_no_digits_with_log10() -> None:
+    """The linker takes it for a part of an exception."""
+    sources = [path for path in KERNELS_DIRECTORY.rglob("*.py") if path.name != "references.py"]
+    assert len(sources) > 50 and not [path for path in sources if "log10" in path.read_text()]
 
 
 @pytest.mark.skipif(usable_levels()[-1:] != [LEVELS[3]], reason="the code is of x86-64")
