@@ -6,7 +6,9 @@ import shutil
 import stat
 import subprocess
 import sys
+from grp import struct_group
 from pathlib import Path
+from pwd import struct_passwd
 
 import pytest
 
@@ -126,6 +128,53 @@ def test_a_directory_that_others_may_write_to_is_not_used(tmp_path, monkeypatch)
     other = cache.cache_directory()
     assert other != directory and tmp_path not in other.parents
     shutil.rmtree(other)
+
+
+@pytest.fixture
+def above(tmp_path, monkeypatch):
+    """A directory two levels above that of the kernels."""
+    (tmp_path / "above" / "base").mkdir(parents=True)
+    monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path / "above" / "base"))
+    return tmp_path / "above"
+
+
+def is_used(above):
+    directory = cache.cache_directory()
+    if above in directory.parents:
+        return True
+    shutil.rmtree(directory)
+    return False
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o755, True), (0o777, False), (0o1777, True), (0o775, False)])
+def test_nobody_else_may_replace_a_directory_above(above, monkeypatch, mode, expected, caplog):
+    monkeypatch.setattr(private.grp, "getgrgid", lambda number: struct_group(("friends", "x", number, [])))
+    above.chmod(mode)
+    assert is_used(above) is expected
+    assert (f"not kept in {above}" in caplog.text) is not expected
+
+
+@pytest.mark.parametrize(("members", "expected"), [([], True), (["me"], True), (["me", "you"], False)])
+def test_a_group_of_one_user_may_write_above(above, monkeypatch, members, expected):
+    gid = above.stat().st_gid
+    monkeypatch.setattr(private.pwd, "getpwuid", lambda uid: struct_passwd(("me", "x", uid, gid, "", "/", "")))
+    monkeypatch.setattr(private.grp, "getgrgid", lambda number: struct_group(("me", "x", number, members)))
+    above.chmod(0o775)
+    assert is_used(above) is expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
+def test_nobody_else_may_own_a_directory_above(above):
+    os.chown(above, 12345, 12345)
+    assert not is_used(above)
+
+
+def test_directories_behind_a_link_count(above, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(above / "base")
+    monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path / "link"))
+    assert is_used(above)
+    above.chmod(0o777)
+    assert not is_used(above)
 
 
 def test_without_a_home(monkeypatch):
