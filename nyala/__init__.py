@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from nyala.schemas.grants import Grant as Grant
     from nyala.schemas.grants import Privilege as Privilege
     from nyala.schemas.limits import Limits as Limits
+    from nyala.schemas.metrics import Metrics as Metrics
     from nyala.schemas.operation import Operation as Operation
     from nyala.schemas.order import OrderTerm as OrderTerm
     from nyala.schemas.partition import HashLevel as HashLevel
@@ -92,6 +93,7 @@ _LAZY = {
     "UnauthenticatedError UnavailableError UnreadableFileError WrongServerError",
     ".schemas.grants": "Grant Privilege",
     ".schemas.limits": "Limits",
+    ".schemas.metrics": "Metrics",
     ".schemas.operation": "Operation",
     ".schemas.order": "OrderTerm",
     ".schemas.partition": "HashLevel RangeBound RangeLevel hash range",

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from nyala.clients.cli import grant, job, spark, table, tablet
+from nyala.clients.cli import grant, job, perf, spark, table, tablet
 from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
+from nyala.clients.cli.top import top
 from nyala.flight_server import commands, config_commands
 from nyala.flight_server.security import key_commands, token_commands
 
@@ -38,13 +39,14 @@ def make_app() -> typer.Typer:
     )
     app.callback()(nyala_command)
     files = commands.verify, commands.repair, commands.dump, commands.warmup
-    for command in (commands.serve, health, checkpoint, demo, *files):
+    for command in (commands.serve, health, top, checkpoint, demo, *files):
         app.command()(command)
     for name, verb in table.VERBS.items():
         app.command(name, rich_help_panel="Tables (short forms)")(verb)
     app.add_typer(table.app, name="table")
     app.add_typer(tablet.app, name="tablet")
     app.add_typer(job.app, name="job")
+    app.add_typer(perf.app, name="perf")
     app.add_typer(spark.app, name="spark")
     app.add_typer(config_commands.app, name="config")
     app.add_typer(token_commands.app, name="token")

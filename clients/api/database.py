@@ -18,6 +18,7 @@ from ...schemas.command import built, explain
 from ...schemas.description import DroppedTable, Health
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors, StoreError
 from ...schemas.grants import Grant, GrantChange
+from ...schemas.metrics import Metrics
 from ...schemas.moving import MoveProgress
 from ...schemas.partition import HashLevel, RangeLevel
 from ...schemas.service import StoreService
@@ -269,6 +270,10 @@ class Database:
     def health(self) -> Health:
         """Return whether the store accepts writes: ``status`` is "ok", or ``reason`` says what is wrong."""
         return self._store.health()
+
+    def metrics(self) -> Metrics:
+        """Return what the server, or the store in this process, has counted since its start: see docs/metrics.md."""
+        return self._store.metrics()
 
     def close(self) -> None:
         """Close the store or the connection to it. Acknowledged writes are already durable."""
