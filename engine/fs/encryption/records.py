@@ -217,7 +217,7 @@ class RecordReader:
                 content[record.offset : stop] = np.frombuffer(plain, np.uint8)
             elif stop > end:
                 content[max(end, record.offset) : stop] = _DAMAGED
-            else:
+            elif record.length < self._opened.piece:  # else the next record may be of the same write
                 hidden = hidden or at
             at, end = record.end, max(end, stop)
         return content.data.toreadonly()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from random import Random
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs.encryption import filesystem, records
 from nyala.engine.fs.encryption.header import HEADER_BYTES, RECORDS, new_header
 from nyala.engine.fs.encryption.keyring import create_keyring
 from nyala.engine.fs.encryption.records import RECORD_BYTES, RecordWriter
@@ -58,6 +62,12 @@ def test_of_a_repeated_write_one_copy_is_enough(content: bytes, place: int) -> N
         assert set(view[64 + len(content) :]) <= {0xFF}, "as of a torn write"
     both = zeroed(zeroed(disk, one + place, one + 8192), two + place, two + 8192)
     assert 0xFF in set(shown(both)[64:]) - set(FIRST)
+
+
+def test_a_repeated_write_of_two_records_is_put_together_from_what_is_left_of_it() -> None:
+    disk, (_, one, two) = disk_with((0, FIRST), (64, BIG), (64, BIG))
+    second = one + RECORD_BYTES + 40
+    assert shown(zeroed(zeroed(disk, second, two), two + 512, two + 1024)) == FIRST + BIG
 
 
 def test_what_a_later_write_proves_durable_is_damage() -> None:
@@ -118,3 +128,40 @@ def test_only_a_file_of_zeroes_was_never_begun() -> None:
         empty = MemoryFileSystem()
         empty.create("a").append(bytes(size))
         assert encrypted(empty).open("a").size == 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.integers(8, 60), max_size=4),
+    st.integers(8, 600),
+    st.lists(st.booleans(), min_size=1, max_size=3),
+    st.booleans(),
+    st.integers(0, 1 << 20),
+)
+def test_whatever_is_left_of_repeated_writes_what_was_durable_is_shown(
+    before: list[int], last: int, repeated: list[bool], is_full: bool, seed: int
+) -> None:
+    """Groups of some words, each durable before the next, then one that is written several times, durably or not."""
+    random = Random(seed)
+    groups = [FIRST, *(random.randbytes(8 * words) for words in before)]
+    content = random.randbytes(8 * last)
+    start = sum(map(len, groups))
+    disk = MemoryFileSystem()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (records, filesystem):
+            patch.setattr(module, "RECORD_BYTES", 1024)
+        file = encrypted(disk).create("a", preallocate=start + len(content) + (0 if is_full else 512))
+        disk.sync_directory("")
+        for group in groups:
+            file.append(group)
+            file.sync()
+        for is_durable in repeated:
+            file.pwrite(start, content)
+            if is_durable:
+                file.sync()
+    view = bytes(encrypted(disk.crash_image(random)).open("a").view())
+    assert view[:start] == b"".join(groups)
+    if any(repeated):
+        assert view[start : start + len(content)] == content
+    shown = zip(view[start:], content.ljust(len(view) - start, b"\0"), strict=True)
+    assert all(found in (0, 0xFF, written) for found, written in shown)
