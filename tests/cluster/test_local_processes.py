@@ -188,9 +188,12 @@ def test_a_numbered_write_is_applied_once(table: Table) -> None:
     assert table.scan().count() == COUNT
 
 
-def test_what_processes_cannot_do_is_told(table: Table) -> None:
+def test_what_processes_cannot_do_is_told(table: Table, db: Database, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="several servers share the table"):
         table.direct_scan(directory="/").close()
+    with pytest.raises(InvalidArgumentError, match="a checkpoint cannot be made when several servers share"):
+        db.checkpoint(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_health_covers_all_processes(db: Database) -> None:
