@@ -13,7 +13,7 @@ import pytest
 from nyala.engine.cfile.describe import describe
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.record.change import Change, ChangeKind, pack_record, unpack_changes
+from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_record, unpack_changes
 from nyala.engine.store import Store
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
@@ -139,7 +139,7 @@ def test_a_change_of_few_rows_in_the_log_is_these_bytes() -> None:
 
 
 def test_a_change_of_many_rows_in_the_log_is_an_arrow_stream() -> None:
-    (many,) = pa.Table.from_batches([ROWS] * 33).combine_chunks().to_batches()
+    (many,) = pa.Table.from_batches([ROWS] * (ROW_FORM_MAX + 1)).combine_chunks().to_batches()
     header, *parts = pack_record([Change(2, ChangeKind.UPDATE, many)])
     stream = b"".join(bytes(part) for part in parts)
     sink = pa.BufferOutputStream()
