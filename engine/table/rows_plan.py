@@ -146,6 +146,8 @@ class RowsPlan:
         hashes = hash_keys(keys)
         if len(set(hashes.tolist())) < count:
             return None
+        if not version.tablets:  # all ranges were dropped
+            return None
         rows = RowsOfTablet(version.tablets[0], columns, keys, hashes)
         parts = _by_tablet(version, rows, self._key_columns)
         return None if parts is None else PlannedRows(parts, count, size)

@@ -92,6 +92,18 @@ def test_what_cannot_be_is_refused_and_nothing_changes(db: Database) -> None:
         table.alter().drop_range_partition(0, 10).apply(if_version=7)
 
 
+def test_a_table_without_any_range_refuses_rows_until_it_gets_one(db: Database) -> None:
+    schema = pa.schema([("time", pa.int64()), ("value", pa.int64())])
+    levels = [nyala.range("time", bounds=[(0, 10)])]
+    table = db.create_table("bare", schema, ["time"], partition_by=levels)
+    table.alter().drop_range_partition(0, 10).apply()
+    for count in (1, 2, 100):
+        with pytest.raises(nyala.RowErrors, match="NO_PARTITION"):
+            table.upsert([{"time": number, "value": 1} for number in range(count)])
+    table.alter().add_range_partition(0, 10).apply()
+    assert table.upsert([{"time": number, "value": 1} for number in range(2)]).applied == 2
+
+
 def test_a_range_dropped_and_added_in_one_change_is_empty(db: Database) -> None:
     table = create(db)
     table.insert(rows(1, 11))
