@@ -20,8 +20,8 @@ from ..fs.encryption.names import PATH as KEYS
 from ..fs.filesystem import FileSystem
 from ..fs.tree import remove_tree
 from .document import HEADER, pack, read, unpack, write
-from .manifest import PATH as MANIFEST
 from .manifest import Manifest, pack_manifest
+from .place import PATH as MANIFEST
 
 PATH = "checkpoint"
 NEXT_LOG = "wal.next"

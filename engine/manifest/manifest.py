@@ -1,10 +1,9 @@
 """The manifest: the tables of a store and the files that hold them, as one checksummed document.
 
-Every change writes the whole document again: ``manifest.new`` is written and synced, renamed over ``manifest``, and the
-directory is synced. That is the only commit point for files: before it they are orphans, after it they are the store. A
-document that is always whole has no torn tail; the cost, some kilobytes for each flush, is small beside the flush. A
-clean stop leaves a copy, which is used if the first is damaged. Layout (little-endian), drawn in
-docs/format/manifest.md::
+Every change writes the whole document again, which then replaces the one before (`place`). That is the only commit
+point for files: before it they are orphans, after it they are the store. A document that is always whole has no torn
+tail; the cost, some kilobytes for each flush, is small beside the flush. In a directory, a clean stop leaves a copy,
+which is used if the first is damaged. Layout (little-endian), drawn in docs/format/manifest.md::
 
     magic 8 | format version u4 | body length u8 | crc u4 of magic to length and body | body: JSON
 """
@@ -32,13 +31,10 @@ from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
-from .document import HEADER, pack, read, unpack, write
+from .document import HEADER, pack, read, unpack
+from .place import COPY_PATH, NEW_PATH, PATH, ManifestInDirectory, ManifestPlace
 from .read_only_latch import ReadOnlyLatch
 
-PATH = "manifest"
-_NEW_PATH = "manifest.new"
-COPY_PATH = "manifest.copy"
-"""The copy, written at a clean stop."""
 _MAGIC = b"NYALAMAN"
 _VERSION = 1
 
@@ -289,15 +285,16 @@ class Manifest(Message, frozen=True, extra="forbid"):
 
 
 class ManifestFile:
-    """The manifest in memory and on disk. Thread safe."""
+    """The manifest in memory and where it is kept. Thread safe."""
 
-    def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
+    def __init__(self, place: ManifestPlace, manifest: Manifest, first_id: int = 1) -> None:
+        """No id below ``first_id`` is assigned."""
         self.latch = ReadOnlyLatch()
         """Latch of the store. A failed write closes it: the manifest on disk may lack tablets of later log records."""
-        self._fs = fs
+        self._place = place
         self._manifest = manifest
         self._lock = threading.Lock()
-        self._next_id = manifest.next_id
+        self._next_id = max(manifest.next_id, first_id)
         self._closed = False
         self.damage: CorruptionError | None = None
         """The damage of the manifest on disk, if the store was opened from its copy."""
@@ -306,20 +303,21 @@ class ManifestFile:
 
     @classmethod
     def open(cls, fs: FileSystem) -> ManifestFile | None:
-        """Read the manifest; None if there is none. Raises CorruptionError if it is not what was written."""
-        if fs.exists(_NEW_PATH):
-            fs.unlink(_NEW_PATH)
+        """Read the manifest in a directory; None if there is none. Raises CorruptionError if it is not what was
+        written."""
+        if fs.exists(NEW_PATH):
+            fs.unlink(NEW_PATH)
         if not fs.exists(PATH):
             return None
         manifest, damage = read_with_damage(fs)
-        file = cls(fs, manifest)
+        file = cls(ManifestInDirectory(fs), manifest)
         file.damage = damage
         return file
 
     @classmethod
     def create(cls, fs: FileSystem, store_uuid: str) -> ManifestFile:
-        """Write the manifest of an empty store."""
-        file = cls(fs, Manifest(store_uuid=store_uuid))
+        """Write the manifest of an empty store into a directory."""
+        file = cls(ManifestInDirectory(fs), Manifest(store_uuid=store_uuid))
         file.commit(lambda manifest: manifest)
         return file
 
@@ -374,15 +372,12 @@ class ManifestFile:
     def copy(self) -> None:
         """Write a copy of the manifest, in case the first is damaged while the store is closed. A failure only leaves
         the store without a copy."""
-        new = f"{COPY_PATH}.new"
         with self._lock, suppress(OSError):
-            write(self._fs, new, pack_manifest(self._manifest))
-            self._fs.rename(new, COPY_PATH)
-            self._fs.sync_directory("")
+            self._place.copy(pack_manifest(self._manifest))
 
     def _write_new(self, document: bytes) -> None:
         try:
-            write(self._fs, _NEW_PATH, document)
+            self._place.write(document)
         except OSError as error:
             if is_full(error):
                 raise StorageFullError("the disk is full; the manifest could not be written") from error
@@ -390,8 +385,7 @@ class ManifestFile:
 
     def _install(self) -> None:
         try:
-            self._fs.rename(_NEW_PATH, PATH)
-            self._fs.sync_directory("")
+            self._place.install()
         except OSError as error:
             self._fail(error)
         except BaseException as error:  # after an interrupt, too, the file is in doubt

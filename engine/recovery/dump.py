@@ -11,7 +11,8 @@ from ..cfile.describe import describe
 from ..fs.encryption.key_source import NO_KEY, KeySource
 from ..fs.filesystem import FileSystem
 from ..fs.opening import files_beside, store_files
-from ..manifest.manifest import PATH, read_manifest
+from ..manifest.manifest import read_manifest
+from ..manifest.place import PATH
 from ..record.change import unpack_attachments, unpack_changes, unpack_notes
 from ..transaction.staging.file import read_info, read_rows
 from ..wal.reader import LogReader

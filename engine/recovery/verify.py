@@ -33,7 +33,8 @@ from ..fs.filesystem import FileSystem
 from ..fs.opening import damage_of_keys
 from ..manifest import files
 from ..manifest.checkpoint_mark import check_finished
-from ..manifest.manifest import PATH, CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
+from ..manifest.manifest import CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
+from ..manifest.place import PATH
 from ..partition.router import Router
 from ..record.change import unpack_changes, unpack_notes
 from ..record.log_note import NoteKind

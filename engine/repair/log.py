@@ -18,6 +18,7 @@ from ...schemas.errors import CorruptionError, UnreadableFileError
 from ..fs.filesystem import FileSystem
 from ..manifest import files
 from ..manifest.manifest import Manifest, ManifestFile, TabletEntry
+from ..manifest.place import ManifestInDirectory
 from ..mvcc.clock import SystemClock
 from ..record.change import unpack_changes
 from ..recovery.verify import log_reader
@@ -66,7 +67,7 @@ class LogFound:
         hurt = [tablet.id for _, tablet in self._hurt()]
         uuid = UUID(self._manifest.store_uuid).bytes
         replacement.write(self._fs, self._salvage(), uuid, json.dumps({"tablets": hurt}).encode())
-        finish(self._fs, ManifestFile(self._fs, self._manifest))
+        finish(self._fs, ManifestFile(ManifestInDirectory(self._fs), self._manifest))
 
     def _fault(self) -> str | None:
         try:

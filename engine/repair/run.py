@@ -37,7 +37,6 @@ from ..manifest import files
 from ..manifest.checkpoint_mark import check_finished
 from ..manifest.environment import LooseFiles
 from ..manifest.manifest import (
-    PATH,
     Manifest,
     ManifestFile,
     RowsetEntry,
@@ -46,6 +45,7 @@ from ..manifest.manifest import (
     read_manifest,
     read_with_damage,
 )
+from ..manifest.place import PATH, ManifestInDirectory
 from ..mvcc.clock import SystemClock
 from ..partition.router import Router
 from ..rowset.base_file import BaseFileWriter
@@ -88,11 +88,11 @@ def repair_store(fs: FileSystem, apply: bool = False, backups: Backups | None = 
             raise CorruptionError(error.path, error.offset, why) from error
         if apply and damage:
             set_aside(fs, PATH)
-            ManifestFile(fs, manifest).commit(lambda current: current)
+            ManifestFile(ManifestInDirectory(fs), manifest).commit(lambda current: current)
         if is_interrupted(fs):
             if not apply:
                 return RepairReport(log=LogRepair(["wal.repaired: a repair of the log was interrupted"]))
-            finish(fs, ManifestFile(fs, manifest))
+            finish(fs, ManifestFile(ManifestInDirectory(fs), manifest))
             manifest = read_manifest(fs)
         log = LogFound(fs, manifest)
         told = log.repair
@@ -112,7 +112,7 @@ class _Repair:
     def __init__(self, fs: FileSystem, manifest: Manifest, log: LogFound, apply: bool, backups: Backups | None) -> None:
         attached = logged_attachments(log.records())
         self._fs = fs
-        self._manifest = ManifestFile(fs, manifest)
+        self._manifest = ManifestFile(ManifestInDirectory(fs), manifest)
         self._manifest.assume(
             lambda current: with_logged(current, attached), max((entry.id for _, entry in attached), default=0)
         )

@@ -8,10 +8,9 @@ import pytest
 from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.commit.numbered_writes import NumberedWrites
 from nyala.engine.compaction import merge
-from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.manifest.environment import Environment
-from nyala.engine.manifest.manifest import ManifestFile
+from nyala.engine.manifest.place import ManifestInDirectory
 from nyala.engine.table.row_commit import RowWrite
 from nyala.schemas.write import Durability
 from tests.crash.images import LostError, campaign
@@ -52,13 +51,12 @@ def test_a_single_row_that_is_acknowledged_before_its_log_is_synced(monkeypatch:
 
 
 def test_a_manifest_that_is_renamed_before_it_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_new(self: ManifestFile, document: bytes) -> None:
-        fs: FileSystem = self._fs
-        file = fs.create("manifest.new")
+    def write(self: ManifestInDirectory, document: bytes) -> None:
+        file = self._fs.create("manifest.new")
         file.append(document)
         file.close()
 
-    monkeypatch.setattr(ManifestFile, "_write_new", write_new)
+    monkeypatch.setattr(ManifestInDirectory, "write", write)
     assert_caught("load", "update", "restarts")
 
 

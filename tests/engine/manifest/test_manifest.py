@@ -14,6 +14,7 @@ from nyala.engine.manifest.manifest import (
     pack_manifest,
     read_manifest,
 )
+from nyala.engine.manifest.place import ManifestInDirectory
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
 from nyala.schemas.partition_schema import (
     UNPARTITIONED,
@@ -163,6 +164,29 @@ def test_ids_are_never_given_twice_through_a_restart():
     again = ManifestFile.open(fs)
     assert again is not None
     assert again.new_id() > max(first)
+
+
+def test_no_id_is_below_the_first_that_may_be_given():
+    place = ManifestInDirectory(MemoryFileSystem())
+    assert ManifestFile(place, Manifest(store_uuid=UUID, next_id=7), first_id=3 << 40).new_id() == 3 << 40
+    assert ManifestFile(place, Manifest(store_uuid=UUID, next_id=7), first_id=3).new_id() == 7
+
+
+def test_a_place_that_takes_no_manifest_now_can_be_asked_again(monkeypatch):
+    """Nothing is in doubt while the new manifest does not count."""
+    fs = store(Manifest(store_uuid=UUID))
+    place = ManifestInDirectory(fs)
+    file = ManifestFile(place, read_manifest(fs))
+
+    def away(document: bytes) -> None:
+        raise UnavailableError("the place is away")
+
+    monkeypatch.setattr(place, "write", away)
+    with pytest.raises(UnavailableError, match="away"):
+        edited(file, 9)
+    monkeypatch.undo()
+    edited(file, 9)
+    assert read_manifest(fs).last_timestamp == 9
 
 
 def test_the_newest_durable_record_is_known():

@@ -11,7 +11,8 @@ import pytest
 from nyala.engine.delta.file import DeltaFileWriter
 from nyala.engine.delta.run import DeltaRun
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.manifest.manifest import PATH, ManifestFile, TabletEntry
+from nyala.engine.manifest.manifest import ManifestFile, TabletEntry
+from nyala.engine.manifest.place import PATH
 from nyala.engine.recovery.verify import VerifyReport, verify_store
 from nyala.engine.rowset.base_file import BaseFileWriter
 from nyala.engine.tablet.tablet import Tablet

@@ -1,0 +1,61 @@
+"""Where the manifest of a store is kept, and how a new one comes to count."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..fs.filesystem import FileSystem
+from .document import write
+
+PATH = "manifest"
+NEW_PATH = "manifest.new"
+COPY_PATH = "manifest.copy"
+"""The copy, written at a clean stop."""
+
+
+class ManifestPlace(Protocol):
+    """Takes one new manifest after the other. One thread at a time calls it."""
+
+    def write(self, document: bytes) -> None:
+        """Make a new manifest durable. It does not count yet: an error changes nothing.
+
+        Raises:
+            OSError: the disk is full, or fails.
+            UnavailableError: it cannot be stored now.
+        """
+        ...
+
+    def install(self) -> None:
+        """Make the manifest that was written last count, durably. After an error nobody knows whether it does.
+
+        Raises:
+            OSError: the disk fails.
+            UnavailableError: somebody else has the store now, or whether it counts cannot be known.
+        """
+        ...
+
+    def copy(self, document: bytes) -> None:
+        """Keep a copy of the manifest that counts, if this place keeps any. Raises OSError."""
+        ...
+
+
+class ManifestInDirectory:
+    """A file that is replaced: ``manifest.new`` is written and synced, renamed, and the directory is synced."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def write(self, document: bytes) -> None:
+        write(self._fs, NEW_PATH, document)
+
+    def install(self) -> None:
+        self._replace(NEW_PATH, PATH)
+
+    def copy(self, document: bytes) -> None:
+        new = f"{COPY_PATH}.new"
+        write(self._fs, new, document)
+        self._replace(new, COPY_PATH)
+
+    def _replace(self, new: str, path: str) -> None:
+        self._fs.rename(new, path)
+        self._fs.sync_directory("")
