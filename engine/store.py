@@ -26,8 +26,8 @@ from .commit.memory_gate import MemoryGate
 from .commit.room import Room
 from .fs import FileSystem, LocalFileSystem
 from .fs.failures import named
-from .fs.opening import KeySource, opened_to_write
-from .fs.store_lock import STORE_LOCK
+from .home.directory import DirectoryHome
+from .home.home import Home
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
@@ -88,47 +88,44 @@ def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenat
 
 
 class Store:
-    """An open data directory. Thread safe. Closing it or crashing loses nothing that was acknowledged."""
+    """An open store. Thread safe. Closing it or crashing loses nothing that was acknowledged."""
 
-    def __init__(self, fs: FileSystem, options: StoreOptions, clock: Clock) -> None:
+    def __init__(self, home: Home, options: StoreOptions, clock: Clock) -> None:
         """Use ``Store.open``."""
         self.options = options
-        self._fs = fs
-        self._where = getattr(fs, "root", "")
+        self._where = home.where
         self._clock = clock
         self._closed = False
         self.damage = DamageRegistry()
         """The damaged files found since the store opened."""
-        with named(f"the data directory {self._where} could not be created or locked"):
-            fs.make_directory("")
-            self._lock = fs.lock(STORE_LOCK)
+        self._home = home.take(options, self.damage.note, uuid.uuid4)
+        self._fs = self._home.fs
         try:
-            with named("the store could not be opened"):
-                source = KeySource(options.key_file, options.key_command, options.key)
-                self._fs = opened_to_write(fs, source, self.damage.note)
             with named("the store could not be opened"), recovery.saying_what_to_do():
                 self._open()
             if damage := self._environment.manifest.damage:
                 self.damage.note(damage)
         except BaseException:
-            self._lock.close()
+            self._home.close()
             raise
 
     @classmethod
     def open(
-        cls, where: str | Path | FileSystem, options: StoreOptions | None = None, clock: Clock | None = None
+        cls, where: str | Path | FileSystem | Home, options: StoreOptions | None = None, clock: Clock | None = None
     ) -> Store:
-        """Open the store in a directory, created if missing, and recover what a crash left in the log.
+        """Open the store in a directory or another home, created if missing, and recover what a crash left in the log.
 
         Raises:
             UnavailableError: another process has it open, or the disk fails.
             CorruptionError: a file is not what was written; the text says which and where.
         """
-        fs = LocalFileSystem(where) if isinstance(where, str | Path) else where
-        return cls(fs, options or StoreOptions(), clock or SystemClock())
+        if isinstance(where, str | Path):
+            where = LocalFileSystem(where)
+        home = where if isinstance(where, Home) else DirectoryHome(where)
+        return cls(home, options or StoreOptions(), clock or SystemClock())
 
     def _open(self) -> None:
-        manifest_file = recovery.open_manifest(self._fs, uuid.uuid4)
+        manifest_file = self._home.open_manifest()
         store_uuid = manifest_file.current.store_uuid
         self._identity = self.options.server, store_uuid
         self._described = partial(described, store_uuid=store_uuid, server=self.options.server)
@@ -136,7 +133,7 @@ class Store:
         self._import_storage.sweep()
         pins.sweep(self._fs)
         compactions.sweep(self._fs)
-        found = recovered(self._fs, manifest_file, self.options, self._clock, self.damage)
+        found = recovered(self._home, manifest_file, self.options, self._clock, self.damage)
         self._environment, self._catalog = found.environment, found.catalog
         self._wal, self._mvcc = found.environment.wal, found.environment.mvcc
         self._writers, self._transaction_memory = found.writers, found.transaction_memory
@@ -450,7 +447,7 @@ class Store:
             for tablet in tablets:
                 tablet.close()
             release_all()
-            self._lock.close()
+            self._home.close()
 
     def __repr__(self) -> str:
         return f"Store({self._where!r})"

@@ -8,13 +8,12 @@ from ..catalog.catalog import Catalog
 from ..cfile.cache import PageCache
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
-from ..fs.filesystem import FileSystem
+from ..home.home import HeldHome
 from ..manifest.damage import DamageRegistry
 from ..manifest.environment import Environment
 from ..manifest.key_budget import KeyIndexBudget
 from ..manifest.manifest import ManifestFile
 from ..mvcc.clock import Clock
-from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
 from ..tablet.open import sweep
 from . import recovery
@@ -31,7 +30,7 @@ class Recovered:
 
 
 def recovered(
-    fs: FileSystem, manifest_file: ManifestFile, options: StoreOptions, clock: Clock, damage: DamageRegistry
+    home: HeldHome, manifest_file: ManifestFile, options: StoreOptions, clock: Clock, damage: DamageRegistry
 ) -> Recovered:
     """Open the tables, remove files that nothing needs, and apply the log; ``clock`` follows its timestamps.
 
@@ -41,10 +40,10 @@ def recovered(
     """
     manifest = manifest_file.current
     environment = Environment(
-        fs=fs,
+        fs=home.fs,
         manifest=manifest_file,
-        wal=recovery.open_log(fs, manifest, options),
-        mvcc=MvccManager(clock),
+        wal=home.open_log(),
+        mvcc=home.mvcc(clock),
         page_cache=PageCache(options.page_cache_bytes),
         key_index=KeyIndexBudget(options.key_index_bytes, on_demand=options.maintenance == "off"),
         here=options.here,

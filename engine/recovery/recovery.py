@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,7 @@ import pyarrow as pa
 from ...schemas.errors import CorruptionError, StorageFullError, StoreError
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
-from ..fs.filesystem import FileSystem
 from ..maintenance.upkeep import flush, flush_all_deltas
-from ..manifest import files
-from ..manifest.checkpoint_mark import become_a_store
 from ..manifest.environment import Environment
 from ..manifest.manifest import Manifest, ManifestFile
 from ..options import StoreOptions
@@ -29,52 +25,8 @@ from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import quarantined
 from ..tablet.tablet import Tablet
 from ..wal.log import WriteAheadLog
-from ..wal.options import WalOptions
-from ..wal.reader import CleanStop
-from ..wal.replacement import check_not_under_way
 
 log = logging.getLogger("nyala.recovery")
-LOG = "wal"
-"""The directory of the write-ahead log."""
-
-
-def open_manifest(fs: FileSystem, new_uuid: Callable[[], UUID]) -> ManifestFile:
-    """Return the manifest of a store, which is created if missing. A checkpoint becomes a store.
-
-    Raises:
-        CorruptionError: the manifest is not what was written, or is missing beside other files.
-        InvalidArgumentError: here is an unfinished checkpoint.
-    """
-    become_a_store(fs)
-    return ManifestFile.open(fs) or create(fs, new_uuid().hex)
-
-
-def create(fs: FileSystem, store_uuid: str) -> ManifestFile:
-    """Make an empty store; raises if there are remains of another."""
-    for directory in (files.ROOT, LOG):
-        if fs.exists(directory) and fs.list(directory):
-            raise CorruptionError("manifest", 0, f"there is no manifest, but the directory {directory} has files")
-        fs.make_directory(directory)
-    fs.sync_directory("")
-    return ManifestFile.create(fs, store_uuid)
-
-
-def open_log(fs: FileSystem, manifest: Manifest, options: StoreOptions) -> WriteAheadLog:
-    """Open the write-ahead log of a store, and cut off a torn end that a crash left.
-
-    Raises:
-        CorruptionError: it is not what was written.
-    """
-    check_not_under_way(fs)
-    stop = manifest.clean_stop
-    return WriteAheadLog.open(
-        fs,
-        LOG,
-        UUID(manifest.store_uuid).bytes,
-        WalOptions(options.wal_segment_bytes, options.wal_queue_bytes),
-        CleanStop(stop.last_lsn, stop.crc) if stop else None,
-        manifest.last_durable_lsn,
-    )
 
 
 def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
