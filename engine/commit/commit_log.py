@@ -25,7 +25,7 @@ from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
 from ..record.log_note import Note
 from ..wal.group import Stamp
-from ..wal.log import WriteAheadLog
+from ..wal.store_log import StoreLog
 from ..wal.turn import Awaited
 
 
@@ -53,7 +53,7 @@ class Gathered(Awaited, Protocol):
 class CommitLog:
     """The write-ahead log and the timestamps of what is in it. Thread safe."""
 
-    def __init__(self, wal: WriteAheadLog, mvcc: MvccManager, latch: ReadOnlyLatch) -> None:
+    def __init__(self, wal: StoreLog, mvcc: MvccManager, latch: ReadOnlyLatch) -> None:
         self._wal = wal
         self._mvcc = mvcc
         self._latch = latch
@@ -189,7 +189,7 @@ class CommitLog:
         self._mvcc.wait_for(commit.timestamp)
 
     def gather_by(self, gatherer: Callable[[], None]) -> None:
-        """Call ``gatherer`` before the log writes a group (`WriteAheadLog.gather_by`). Its commits may not wait."""
+        """Call ``gatherer`` before the log writes a group (`StoreLog.gather_by`). Its commits may not wait."""
         self._wal.gather_by(gatherer)
 
     def wait_for(self, awaited: Gathered) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..mvcc.clock import Clock
     from ..mvcc.mvcc import MvccManager
     from ..options import StoreOptions
-    from ..wal.log import WriteAheadLog
+    from ..wal.store_log import StoreLog
 
 
 class Home(ABC):
@@ -57,7 +57,7 @@ class HeldHome(Protocol):
         """
         ...
 
-    def open_log(self) -> WriteAheadLog:
+    def open_log(self) -> StoreLog:
         """Return the log, to be replayed.
 
         Raises:

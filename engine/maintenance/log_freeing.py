@@ -13,7 +13,7 @@ from ..commit.transaction_memory import TransactionMemory
 from ..manifest.environment import Environment
 from ..manifest.manifest import CleanStopEntry, Manifest
 from ..table.table import Table
-from ..wal.log import WriteAheadLog
+from ..wal.store_log import StoreLog
 
 
 class LogFreeing:
@@ -21,7 +21,7 @@ class LogFreeing:
 
     def __init__(
         self,
-        wal: WriteAheadLog,
+        wal: StoreLog,
         log: CommitLog,
         environment: Environment,
         tables: Callable[[], list[Table]],
@@ -65,8 +65,7 @@ class LogFreeing:
         needed, in_files = self.needed()
         self._environment.latch.check()  # a commit that could not be applied is in no memory store
         self._environment.manifest.assume(lambda manifest: manifest.with_in_files(in_files))
-        segments = self._wal.segments()
-        if len(segments) > 1 and segments[0].last_lsn < needed:
+        if self._wal.can_free_before(needed):
             self._save_answers(needed)
             last_ids = {table.table_id: table.auto_increment.last for table in self._tables()}
             last_changes = {table.table_id: table.last_change for table in self._tables()}

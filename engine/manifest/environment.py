@@ -9,7 +9,7 @@ from ...schemas.placement import ServerIdentity
 from ..cfile.cache import PageCache
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager
-from ..wal.log import WriteAheadLog
+from ..wal.store_log import StoreLog
 from .damage import DamageRegistry
 from .key_budget import KeyIndexBudget, unlimited
 from .manifest import ManifestFile
@@ -44,7 +44,7 @@ class Environment:
 
     fs: FileSystem
     manifest: ManifestFile
-    wal: WriteAheadLog
+    wal: StoreLog
     mvcc: MvccManager
     page_cache: PageCache
     key_index: KeyIndexBudget = field(default_factory=unlimited)

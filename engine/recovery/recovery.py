@@ -24,19 +24,19 @@ from ..table.table import Table
 from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import quarantined
 from ..tablet.tablet import Tablet
-from ..wal.log import WriteAheadLog
+from ..wal.store_log import StoreLog
 
 log = logging.getLogger("nyala.recovery")
 
 
-def check_log(wal: WriteAheadLog, manifest: Manifest) -> None:
+def check_log(wal: StoreLog, manifest: Manifest) -> None:
     """Check that the log reaches back to what the files lack. Raises CorruptionError if it does not."""
     if wal.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {wal.first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
 
 
-def assume_attached(wal: WriteAheadLog, manifest: ManifestFile) -> None:
+def assume_attached(wal: StoreLog, manifest: ManifestFile) -> None:
     """Add the rowsets that the log attaches, and that the manifest on disk may lack, to the manifest in memory.
 
     This runs before the replay, which needs their rows for later changes. The replay may also meet earlier changes of
@@ -109,7 +109,7 @@ class LoggedTablets:
 
 
 def replay(
-    wal: WriteAheadLog,
+    wal: StoreLog,
     tablets: LoggedTablets,
     writers: NumberedWrites,
     transaction_memory: TransactionMemory,

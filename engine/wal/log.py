@@ -15,52 +15,29 @@ manifest.clean_stop = log.close()
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from ...schemas.errors import InternalError, UnavailableError
-from ...schemas.metrics import Histogram
 from ..fs.filesystem import FileSystem, parent_of
 from .format import LogRecord
-from .group import LogEnd, Stamp
+from .group import LogEnd
 from .options import WalOptions
-from .reader import CleanStop, Group, LogReader
+from .reader import CleanStop, LogReader
 from .segments import SegmentInfo, SegmentList
-from .turn import Awaited
+from .store_log import StoreLog, WalStats
 from .writer import LogWriter
-
-if TYPE_CHECKING:
-    from ..fs.filesystem import BytesLike
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WalStats:
-    """Counts of records, groups (each one sync) and bytes since the log was opened."""
-
-    segment_count: int
-    size_bytes: int
-    first_lsn: int
-    last_lsn: int
-    durable_lsn: int
-    records: int
-    groups: int
-    bytes_written: int
-    torn_bytes: int
-    sync_seconds: Histogram
-
-
-class WriteAheadLog:
-    """One log.  Open it, replay it to the end in one thread, then append from any number of threads."""
+class WriteAheadLog(StoreLog):
+    """A log in the segments of one directory."""
 
     def __init__(self, fs: FileSystem, directory: str, options: WalOptions, reader: LogReader) -> None:
         self._fs = fs
         self._directory = directory
         self._options = options
         self._reader: LogReader | None = reader
-        self._writer: LogWriter | None = None
         self._segments = SegmentList(fs, [])
         self._first_lsn = reader.first_lsn
         self.torn_bytes = 0
@@ -94,10 +71,6 @@ class WriteAheadLog:
         return cls(fs, directory, options or WalOptions(), reader)
 
     def peek(self) -> Iterator[LogRecord]:
-        """Yield every record in order, to the end, before the log is replayed. Raises as ``open`` does.
-
-        The records may not be durable yet: write nothing to files that depends on them.
-        """
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
         for group in self._reader.groups():
@@ -105,13 +78,10 @@ class WriteAheadLog:
         self._reader = self._reader.again()
 
     def replay(self) -> Iterator[LogRecord]:
-        """Yield every record in order; at the end the log is ready to append.  Call once, and read to the end.
-
-        A payload is a view into a mapped segment, valid as long as it is referenced.  Raises as ``open`` does.
-        """
         reader, self._reader = self._reader, None
         if reader is None:
             raise InternalError("a log is replayed once")
+        self._is_replaying = True
         self._keep(reader)
         for group in reader.groups():
             yield from group.records
@@ -119,99 +89,12 @@ class WriteAheadLog:
 
     @property
     def first_lsn(self) -> int:
-        """The smallest lsn still in the log; last_lsn + 1 if it has none."""
         segments = self._segments.all()
         return segments[0].first_lsn if segments else self._first_lsn
 
-    @property
-    def last_lsn(self) -> int:
-        """The lsn of the last record appended."""
-        return self._ready.last_lsn
-
-    @property
-    def durable_lsn(self) -> int:
-        """The lsn up to which all records are on the disk."""
-        return self._ready.durable_lsn
-
-    @property
-    def written_lsn(self) -> int:
-        """The lsn up to which the operating system has all records."""
-        return self._ready.written_lsn
-
-    @property
-    def failed(self) -> UnavailableError | None:
-        """Why the log can no longer be written, or None."""
-        return self._writer.failed if self._writer else None
-
-    def reserve(self, *sizes: int) -> None:
-        """Reserve space in memory and on disk for this thread's next ``append``, of records of up to these ``sizes``.
-
-        Waits while more than ``options.queue_bytes`` wait for the disk: before it, take no lock that appenders need.
-        Raises StorageFullError (nothing has happened; later calls may succeed) and UnavailableError.
-        """
-        self._ready.reserve(*sizes)
-
-    def release(self) -> None:
-        """Release an unused reservation; does nothing if there is none."""
-        self._ready.release()
-
-    def append(self, timestamp: int, payload: Iterable[BytesLike]) -> int:
-        """Enqueue one record, the concatenation of these pieces, and return its lsn: 1, 2, 3, ...
-
-        The pieces are not copied; leave them unchanged until the record is durable.  Raises only if ``reserve`` was not
-        called for this size, or the log has failed or is closed; then the record is not in the log.
-        """
-        return self._ready.append([list(payload)], lambda _: [timestamp])
-
-    def append_all(self, payloads: Sequence[Sequence[BytesLike]], stamp: Stamp, is_awaited_early: bool = False) -> int:
-        """Enqueue records, each as pieces, without others in between; return the lsn of the first.
-
-        ``stamp`` returns the timestamps for so many records. It is called when nothing can fail any more, under the
-        lock that gives the lsns: both rise together. All of the records or none are in the log, though a crash may
-        leave only the first of them. ``is_awaited_early``: somebody will wait for ``written``. Else like ``append``.
-        """
-        return self._ready.append(payloads, stamp, is_awaited_early)
-
-    def append_at_once(self, payloads: Sequence[bytes], stamp: Stamp, is_awaited_early: bool = False) -> int | None:
-        """Enqueue records that have no reservation, like ``append_all``; None if only ``reserve`` can make room."""
-        return self._ready.append_at_once(payloads, stamp, is_awaited_early)
-
-    def wait(self, lsn: int) -> None:
-        """Wait until the record is on the disk; UnavailableError if that cannot be known before a restart.
-
-        During the replay this returns at once: replayed records are on the disk.
-        """
-        if self._writer or self._reader:
-            self._ready.wait(lsn)
-
-    def wait_for(self, awaited: Awaited) -> None:
-        """Wait, like ``wait``, for a record that may not be in the log yet: the gatherer puts it there."""
-        self._ready.wait_for(awaited)
-
-    def written(self, lsn: int) -> None:
-        """Wait until the operating system has the record: it survives the process, not a power failure."""
-        self._ready.wait_written(lsn)
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever ``written_lsn``, ``durable_lsn`` or ``failed`` has changed.
-
-        The changing thread calls it, before callers of ``wait`` or ``written`` for that group continue. It must be
-        quick and may not append. There is one listener.
-        """
-        self._ready.listener = listener
-
-    def gather_by(self, gatherer: Callable[[], None]) -> None:
-        """Call ``gatherer`` before a group is written, to append by ``append_at_once`` what waits to be part of it.
-
-        The thread that writes the group calls it, and holds no lock. It may not wait for the log, nor for a lock that
-        somebody may hold who does. What it raises stops the log. There is one gatherer.
-        """
-        self._ready.gatherer = gatherer
-
-    @property
-    def waiting_count(self) -> int:
-        """How many threads wait while another writes."""
-        return len(self._ready.turns.waiting)
+    def can_free_before(self, lsn: int) -> bool:
+        segments = self._segments.all()
+        return len(segments) > 1 and segments[0].last_lsn < lsn
 
     def free_before(self, lsn: int) -> int:
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""
@@ -220,14 +103,12 @@ class WriteAheadLog:
     def segments(self) -> list[SegmentInfo]:
         return self._segments.all()
 
-    def groups_up_to(self, lsn: int) -> Iterator[Group]:
-        """Yield what is written up to ``lsn``, which is durable, while others append. Nobody may free segments until it
-        ends. Raises as ``open`` does."""
+    def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
         if lsn < self.first_lsn:
             return
         numbers = [segment.number for segment in self._segments.all()]
         for group in LogReader(self._fs, self._directory, numbers=numbers).groups():
-            yield group
+            yield group.records
             if group.header.last_lsn >= lsn:
                 return
 
@@ -247,18 +128,9 @@ class WriteAheadLog:
         )
 
     def close(self) -> CleanStop | None:
-        """Make all appended records durable, and stop.
-
-        Returns what the next ``open`` should expect.  None if nothing may be expected: the log has failed, was not
-        replayed to its end, or was cut when it was opened and not written since.  Closing again returns the same.
-        """
+        """Do as ``StoreLog.close`` says. None if the log has failed, was not replayed to its end, or was cut when it
+        was opened and not written since."""
         return self._writer.close() if self._writer else None
-
-    @property
-    def _ready(self) -> LogWriter:
-        if self._writer is None:
-            raise InternalError("a log must be replayed to its end before it is used")
-        return self._writer
 
     def _keep(self, reader: LogReader) -> None:
         """Make the records to be read durable: then no power failure changes them, and files may hold them too.
