@@ -11,8 +11,9 @@ Four things may be trusted, and nothing else:
 * whoever asks after a call has returned sees its effect, in ``get``, ``size`` and ``list`` alike;
 * a call that fails may have had its effect, may have it later, or never.
 
-Names are relative POSIX paths of letters, digits and ``._-``, as in ``log/00000000000000000042``; there are no
-directories. Every implementation may be used by many threads at once, and is made after a fork, not before.
+Names are relative POSIX paths of letters, digits and ``._-``, as in ``log/00000000000000000042``. There are no
+directories, but no name may be the directory of another. Every implementation may be used by many threads at once, and
+is made after a fork, not before.
 
 All calls raise UnavailableError if the store gave no answer in time, or refused the credentials. They repeat what is
 worth repeating themselves.
