@@ -57,7 +57,7 @@ class NewFiles:
 
     def name(self, kind: str) -> tuple[int, str]:
         """Return the id and the path of a new file; ``kind`` is base, undo or redo."""
-        file_id = self._environment.manifest.new_id()
+        file_id = self._environment.manifest.new_file_id()
         self._paths.append(files.path(self._tablet.directory_id, file_id, kind))
         return file_id, self._paths[-1]
 

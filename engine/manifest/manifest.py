@@ -287,14 +287,16 @@ class Manifest(Message, frozen=True, extra="forbid"):
 class ManifestFile:
     """The manifest in memory and where it is kept. Thread safe."""
 
-    def __init__(self, place: ManifestPlace, manifest: Manifest, first_id: int = 1) -> None:
-        """No id below ``first_id`` is assigned."""
+    def __init__(self, place: ManifestPlace, manifest: Manifest, first_file_id: int | None = None) -> None:
+        """Files get ids from ``first_file_id`` on, which no other process ever assigns; None: those that tables and
+        tablets leave."""
         self.latch = ReadOnlyLatch()
         """Latch of the store. A failed write closes it: the manifest on disk may lack tablets of later log records."""
         self._place = place
         self._manifest = manifest
         self._lock = threading.Lock()
-        self._next_id = max(manifest.next_id, first_id)
+        self._next_id = manifest.next_id
+        self._next_file_id = first_file_id
         self._closed = False
         self.damage: CorruptionError | None = None
         """The damage of the manifest on disk, if the store was opened from its copy."""
@@ -327,12 +329,21 @@ class ManifestFile:
         return self._manifest
 
     def new_id(self) -> int:
-        """Return an unused id."""
-        return self.new_ids(1)
-
-    def new_ids(self, count: int) -> int:
-        """Return the first of ``count`` unused ids."""
+        """Return an unused id for a table or a tablet."""
         with self._lock:
+            self._next_id += 1
+            return self._next_id - 1
+
+    def new_file_id(self) -> int:
+        """Return an unused id for a file."""
+        return self.new_file_ids(1)
+
+    def new_file_ids(self, count: int) -> int:
+        """Return the first of ``count`` unused ids for files."""
+        with self._lock:
+            if self._next_file_id is not None:
+                self._next_file_id += count
+                return self._next_file_id - count
             self._next_id += count
             return self._next_id - count
 
@@ -344,11 +355,12 @@ class ManifestFile:
     def assume(self, edit: Callable[[Manifest], Manifest], ids_used: int = 0) -> None:
         """Edit the manifest in memory; the next commit writes the edit too. Until then only the log has it.
 
-        Those log records must be durable. Ids up to ``ids_used`` are not assigned again.
+        Those log records must be durable. The ids of files up to ``ids_used`` are not assigned again.
         """
         with self._lock:
             self._manifest = edit(self._manifest)
-            self._next_id = max(self._next_id, ids_used + 1)
+            if self._next_file_id is None:
+                self._next_id = max(self._next_id, ids_used + 1)
 
     def commit(self, edit: Callable[[Manifest], Manifest]) -> Manifest:
         """Edit the manifest and make the edit durable.

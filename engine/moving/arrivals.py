@@ -266,7 +266,7 @@ class Arrivals:
     def _number(self, arrival: _Arrival, number: int) -> int:
         """Return the number here of a file of the source."""
         if number not in arrival.numbers:
-            arrival.numbers[number] = self._environment.manifest.new_id()
+            arrival.numbers[number] = self._environment.manifest.new_file_id()
         return arrival.numbers[number]
 
     def _write_as_it_is(self, path: str, file: MoveFile, chunks: Iterable[bytes]) -> None:

@@ -287,7 +287,7 @@ class _Repair:
     def _written(self, tablet: Tablet, rows: Iterator[Rows]) -> RowsetEntry | None:
         """Write the newest rows; None if there are none. A dry run only counts them."""
         schema = tablet.schema
-        new_id = self._manifest.new_id()
+        new_id = self._manifest.new_file_id()
         moment = max(min(_newest(self._manifest), (self._log_from or 1 << 63) - 1), 0)
         writer: BaseFileWriter | None = None
         try:

@@ -113,7 +113,7 @@ class DirectLoad:
 
     def _write(self, version: TableVersion, part: TabletRows, new: NewKeys) -> StagedRowSet:
         environment, tablet = self.environment, part.tablet
-        rowset_id = environment.manifest.new_id()
+        rowset_id = environment.manifest.new_file_id()
         path = files.path(tablet.directory_id, rowset_id, "base")
         try:
             with named("the rows could not be written"):

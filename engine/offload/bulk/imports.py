@@ -120,7 +120,7 @@ class Imports:
         directory = self._storage.directory(import_id)
         with named("the directory of an import could not be created"):
             self._storage.fs.make_directory(directory)
-        first = self._importer.environment.manifest.new_ids(IMPORT_FILES_MAX)
+        first = self._importer.environment.manifest.new_file_ids(IMPORT_FILES_MAX)
         self._open.add(import_id, _Import(table, version, first), asked.ttl_seconds)
         return ImportPlan(
             import_id=import_id,

@@ -120,7 +120,7 @@ def _rest(
     found: StagedImport,
 ) -> DiskRowSet:
     """Write the rows of a file whose keys are not in the table as another file."""
-    file_id = environment.manifest.new_id()
+    file_id = environment.manifest.new_file_id()
     path = files.path(tablet.directory_id, file_id, "base")
     found._paths.append(path)
     write_without(rowset, existing, version.schema, environment.fs, path, file_id)

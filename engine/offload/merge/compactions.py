@@ -238,7 +238,7 @@ class Compactions:
             timestamp=timestamp,
             history_mark=ancient_history_mark,
             directory=directory,
-            first_file_id=self._environment.manifest.new_ids(TASK_FILES_MAX),
+            first_file_id=self._environment.manifest.new_file_ids(TASK_FILES_MAX),
             rows=sum(map(len, group)),
             bytes=sum(rowset.bytes_on_disk for rowset in group),
         )

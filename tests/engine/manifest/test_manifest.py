@@ -166,10 +166,21 @@ def test_ids_are_never_given_twice_through_a_restart():
     assert again.new_id() > max(first)
 
 
-def test_no_id_is_below_the_first_that_may_be_given():
-    place = ManifestInDirectory(MemoryFileSystem())
-    assert ManifestFile(place, Manifest(store_uuid=UUID, next_id=7), first_id=3 << 40).new_id() == 3 << 40
-    assert ManifestFile(place, Manifest(store_uuid=UUID, next_id=7), first_id=3).new_id() == 7
+def test_files_may_have_numbers_of_their_own():
+    """In a bucket their numbers say in which reign they were made; those of tables must fit into log records."""
+    file = ManifestFile(ManifestInDirectory(MemoryFileSystem()), Manifest(store_uuid=UUID, next_id=7), 3 << 40)
+    assert [file.new_file_ids(5), file.new_file_id()] == [3 << 40, (3 << 40) + 5]
+    file.assume(lambda manifest: manifest, ids_used=2 << 40)
+    assert file.new_id() == 7
+    edited(file, 1)
+    assert file.current.next_id == 8
+
+
+def test_files_and_tables_share_their_numbers_in_a_directory():
+    file = ManifestFile(ManifestInDirectory(MemoryFileSystem()), Manifest(store_uuid=UUID, next_id=7))
+    assert [file.new_file_ids(5), file.new_id(), file.new_file_id()] == [7, 12, 13]
+    file.assume(lambda manifest: manifest, ids_used=20)
+    assert file.new_id() == 21
 
 
 def test_a_place_that_takes_no_manifest_now_can_be_asked_again(monkeypatch):
