@@ -34,15 +34,20 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return command
 
 
-@pytest.fixture(params=["data", "url"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
-    """The options that name a database."""
-    if request.param == "data":
-        (tmp_path / "store").mkdir()
-        yield ["--data", str(tmp_path / "store")]
-        return
+@pytest.fixture
+def url() -> Iterator[str]:
+    """An empty server."""
     store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
     server = FlightServer(store, "grpc://127.0.0.1:0")
-    yield ["--url", f"grpc://127.0.0.1:{server.port}"]
+    yield f"grpc://127.0.0.1:{server.port}"
     server.shutdown()
     store.close()
+
+
+@pytest.fixture(params=["data", "url"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    """The options that name a database."""
+    if request.param == "url":
+        return ["--url", request.getfixturevalue("url")]
+    (tmp_path / "store").mkdir()
+    return ["--data", str(tmp_path / "store")]

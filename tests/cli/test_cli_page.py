@@ -7,7 +7,6 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,6 @@ from cli_page import MARK, PAGE, commands, reference
 from command import Run
 
 from nyala.clients.cli.run import EXIT_CODES
-from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.options import StoreOptions
-from nyala.engine.store import Store
-from nyala.flight_server.server import FlightServer
 from nyala.schemas import errors
 
 TEXT = PAGE.read_text()
@@ -58,15 +53,6 @@ def test_every_command_has_an_example() -> None:
     shown = {name for name in commands() if any(f"{line} ".startswith(f"nyala {name} ") for line in example_commands())}
     assert shown | NOT_RUN.keys() == commands().keys()
     assert all(f"nyala {name}" in TEXT for name in NOT_RUN)
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
-    server = FlightServer(store, "grpc://127.0.0.1:0")
-    yield f"grpc://127.0.0.1:{server.port}"
-    server.shutdown()
-    store.close()
 
 
 def test_the_examples_run_one_after_the_other(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +15,6 @@ import pytest
 import nyala
 from nyala.__main__ import main
 from nyala.clients.api.connect import connect
-from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.options import StoreOptions
-from nyala.engine.store import Store
-from nyala.flight_server.server import FlightServer
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -46,16 +42,6 @@ def data(tmp_path: Path) -> Path:
             {"id": [1, 2, 3], "city": ["Oslo", None, "Hamar"]}
         )
     return tmp_path / "data"
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    """An empty server."""
-    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
-    server = FlightServer(store, "grpc://127.0.0.1:0")
-    yield f"grpc://127.0.0.1:{server.port}"
-    server.shutdown()
-    store.close()
 
 
 def test_backup_restore_and_verify(run: Run, data: Path, url: str, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from time import sleep
 
 import pyarrow as pa
@@ -14,23 +13,10 @@ from command import Run
 import nyala
 from nyala.clients.cli.activity import activity
 from nyala.clients.cli.loadgen import OPERATIONS
-from nyala.engine.fs.memory import MemoryFileSystem
-from nyala.engine.options import StoreOptions
-from nyala.engine.store import Store
-from nyala.flight_server.server import FlightServer
 from nyala.schemas.metrics import MetricFamily, Metrics, Sample
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False)])
 FAST = ("--seconds", "0.5", "--rows", "2000", "--batch-rows", "50")
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
-    server = FlightServer(store, "grpc://127.0.0.1:0")
-    yield f"grpc://127.0.0.1:{server.port}"
-    server.shutdown()
-    store.close()
 
 
 def test_every_operation_is_measured(run: Run, url: str) -> None:

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,11 +86,3 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(is_so: Callable[[], object], seconds: float = 30) -> None:
-    """Wait until a callable returns something true."""
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.05)

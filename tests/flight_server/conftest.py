@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the helper modules beside this file
 
 from fake_store import FakeStore
+from guarded import Guarded
 from http_client import Port
 from raw_session import Session
 from served import SCHEMA, Served
@@ -107,3 +108,12 @@ def port(serve: Callable[..., Served]) -> Iterator[Callable[..., Port]]:
     for http, store in started:
         http.stop()
         store.close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    """A server with grants and a table ``t``."""
+    made = Guarded(tmp_path)
+    made.make_table()
+    yield made
+    made.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -58,13 +56,6 @@ def error_code(said: dict[str, Any]) -> str:
     text = json.dumps(said)
     assert "Traceback" not in text and ".py" not in text
     return said["error"]["code"]
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.02)
 
 
 def row_line(columns: list[str] = COLUMNS, **command: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,6 @@ from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.grants import Privilege
 from tests.doubles.grant_statements import ALL, REQUESTS, SECRET, outcome
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path)
-    made.make_table()
-    yield made
-    made.close()
 
 
 def entries(path: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from served import SCHEMA, Served
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.transaction import StagedBatch, StageResult
 from nyala.schemas.write import WriteCommand
+from tests.doubles.waiting import until
 
 _CLIENT = """
 import sys, time, pyarrow as pa, pyarrow.flight as fl
@@ -60,9 +61,7 @@ def test_a_client_that_is_killed_is_one_warning(caplog: pytest.LogCaptureFixture
             client.wait()
             time.sleep(0.5)  # until the server's side of the connection knows; sooner, there is no warning to see
             store.may_end.set()
-            deadline = time.monotonic() + 30
-            while not caplog.records and time.monotonic() < deadline:
-                time.sleep(0.05)
+            until(lambda: caplog.records)
     finally:
         client.kill()
         store.may_end.set()

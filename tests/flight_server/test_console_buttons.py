@@ -24,6 +24,7 @@ from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.service import MaintenanceKind
+from tests.doubles.waiting import until
 
 PATH = "/console/maintenance"
 
@@ -61,11 +62,8 @@ def forms(text: str) -> list[dict[str, str]]:
 
 
 def done(port: Port) -> list[tuple[str, str, str]]:
-    deadline = time.monotonic() + 20
-    while not (found := port.served.store.maintenance().done):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return [(each.op or "", each.table, each.error) for each in found]
+    until(lambda: port.served.store.maintenance().done)
+    return [(each.op or "", each.table, each.error) for each in port.served.store.maintenance().done]
 
 
 def test_work_runs_and_is_shown(port: Callable[..., Port]) -> None:
@@ -166,10 +164,7 @@ def test_work_of_one_user_leaves_room_for_that_of_others(
     assert [status_of("alice") for _ in range(3)] == [303, 303, 503]
     assert [status_of(name) for name in ("bob", "bob", "carol")] == [303, 303, 503]
     goes_on.set()
-    deadline = time.monotonic() + 20
-    while status_of("carol") != 303:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: status_of("carol") == 303)
 
 
 def test_a_thread_that_does_not_start_takes_no_place(port: Callable[..., Port]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -20,14 +19,11 @@ from tests.doubles.grant_statements import ALL, Caller, OpenSession, batch
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path)
-    made.make_table()
-    made.make_table("mine")
-    made.set_grants({"read": frozenset("a")})
-    made.set_grants({"read": frozenset(ALL)}, "mine")
-    yield made
-    made.close()
+def guarded(guarded: Guarded) -> Guarded:
+    guarded.make_table("mine")
+    guarded.set_grants({"read": frozenset("a")})
+    guarded.set_grants({"read": frozenset(ALL)}, "mine")
+    return guarded
 
 
 # Tickets with the lease of another

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow.flight as fl
@@ -21,12 +20,9 @@ NUMBERED = {"table": "t", "op": "upsert", "writer": "nightly"}
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path)
-    made.make_table()
-    made.set_grants({"insert": frozenset(ALL), "update": frozenset(ALL), "read": frozenset(ALL)})
-    yield made
-    made.close()
+def guarded(guarded: Guarded) -> Guarded:
+    guarded.set_grants({"insert": frozenset(ALL), "update": frozenset(ALL), "read": frozenset(ALL)})
+    return guarded
 
 
 def by_put(caller: Caller, seq: int) -> Any:

@@ -48,14 +48,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     made.close()
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path)
-    made.make_table()
-    yield made
-    made.close()
-
-
 def check_all(guarded: Guarded, has: dict[str, frozenset[str]], everywhere: frozenset[str] = frozenset()) -> None:
     wrong = {}
     for name, asked in REQUESTS.items():

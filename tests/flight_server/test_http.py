@@ -36,6 +36,7 @@ from nyala.schemas.errors import UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.timestamp import datetime_of
 from tests.doubles.certificates import Authority
+from tests.doubles.waiting import until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -189,10 +190,7 @@ def test_metrics_ask_who_calls_and_health_does_not(port: Callable[..., Port], tm
         one.served.action("tables")
     assert of(one.values(token), "nyala_authentication_failures_total", reason="missing") == 2
     revoke_tokens(tokens, frozenset({entry.id}))
-    deadline = time.monotonic() + 20
-    while one.ask("/metrics", token)[0] != 401:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: one.ask("/metrics", token)[0] == 401)
 
 
 def test_metrics_need_a_grant(port: Callable[..., Port], tmp_path: Path) -> None:
@@ -216,10 +214,7 @@ def test_certificates_are_those_of_the_server(port: Callable[..., Port], tmp_pat
         ask(one.http.url + "/readyz")
     authority.server("second", into=pair)
     host, number = one.http.url.removeprefix("https://").rsplit(":", 1)
-    deadline = time.monotonic() + 20
-    while subject(trusting, host, int(number)) != "second":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: subject(trusting, host, int(number)) == "second")
     assert one.ask("/readyz")[0] == 200
 
 
@@ -429,10 +424,13 @@ def test_processes_that_do_not_answer_hold_nobody_up(tmp_path: Path) -> None:
         assert "not available" in found["/console"][1]
         ups = [value for (name, _), value in values_of(found["/metrics"][1]).items() if name == "nyala_process_up"]
         assert sorted(ups) == [0, 1]
-        deadline = time.monotonic() + 20
-        while "not available" in ask(served.http + "/console")[1]:
-            assert time.monotonic() < deadline
+        until(lambda: "not available" not in ask(served.http + "/console")[1])
         assert served.stop() == 0
+
+
+def up(served: Process) -> float:
+    values = values_of(ask(served.http + "/metrics")[1])
+    return sum(value for (name, _), value in values.items() if name == "nyala_process_up")
 
 
 def test_one_port_shows_all_processes_of_a_store(tmp_path: Path) -> None:
@@ -456,9 +454,6 @@ def test_one_port_shows_all_processes_of_a_store(tmp_path: Path) -> None:
         child = children(served)[0]
         os.kill(child, signal.SIGSTOP)
         os.kill(child, signal.SIGKILL)
-        deadline = time.monotonic() + 20
-        while sum(value for (name, _), value in values.items() if name == "nyala_process_up") == 2:
-            assert time.monotonic() < deadline
-            values = values_of(ask(served.http + "/metrics")[1])
+        until(lambda: up(served) < 2)
         assert ask(served.http + "/readyz")[0] == 200
         assert served.stop() == 0

@@ -21,6 +21,7 @@ import nyala
 from nyala.engine.kernels import warmup
 from nyala.flight_server.commands import open_warm
 from nyala.flight_server.lifecycle import StopSignals
+from tests.doubles.waiting import until
 
 SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 SERVE_FAKE = [sys.executable, str(Path(__file__).parent / "serve_fake.py")]
@@ -232,9 +233,7 @@ def test_killed_writer_leaves_whole_batches_only(served: Served) -> None:
         assert writer.stdout and writer.stdout.readline() == "sent\n"
         time.sleep(0.1)
         writer.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while served.server.admission.running and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: not served.server.admission.running)
     ids = served.ids()
     assert len(ids) >= 300 and len(ids) % 100 == 0
     assert ids == list(range(len(ids)))

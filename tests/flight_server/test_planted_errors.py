@@ -20,6 +20,7 @@ from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import PendingResult, ScanStream
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.doubles.waiting import until
 
 SECRET = "password=hunter2 in /etc/nyala/secret.py line 7"
 PATH = fl.FlightDescriptor.for_path("homes")
@@ -209,18 +210,9 @@ def test_scan_is_closed_and_its_slot_free_however_it_ends(serve: Callable[..., S
         reader = served.client.do_get(ticket)
         reader.read_chunk()
         reader.cancel()
-        wait_until(lambda: store.open_scans == 0)
+        until(lambda: store.open_scans == 0)
     assert served.get({"table": "homes"}).num_rows == 5000
     assert store.open_scans == 0
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    import time
-
-    deadline = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_scan_of_a_client_that_never_reads_is_released(broken: Served) -> None:
@@ -230,4 +222,4 @@ def test_scan_of_a_client_that_never_reads_is_released(broken: Served) -> None:
     del reader
     store = broken.store
     assert isinstance(store, FakeStore)
-    wait_until(lambda: store.open_scans == 0)
+    until(lambda: store.open_scans == 0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +19,12 @@ ALICE = Identity("alice", frozenset({"team"}))
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path)
-    made.make_table()
-    with nyala.connect(made.served.url, token=made.admin_token) as db:
+def guarded(guarded: Guarded) -> Guarded:
+    with nyala.connect(guarded.served.url, token=guarded.admin_token) as db:
         for first in (100, 200):  # a rowset each, and so a batch each
             db.table("t").insert([{"k": first + n, "a": n, "b": "y"} for n in range(10)])
             db.table("t").maintain("flush")
-    yield made
-    made.close()
+    return guarded
 
 
 def store_of(guarded: Guarded) -> StoreService:

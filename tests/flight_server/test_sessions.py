@@ -13,7 +13,7 @@ import pyarrow.flight as fl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from raw_session import Session, as_base64, error_code, row_line, short_scan, wait_for, write_line
+from raw_session import Session, as_base64, error_code, row_line, short_scan, write_line
 from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
 
@@ -23,6 +23,7 @@ from nyala.schemas.service import StoreService
 from nyala.schemas.session import parts_of, request
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
+from tests.doubles.waiting import until
 
 KEYS = pa.schema([SCHEMA.field("id")])
 
@@ -265,7 +266,7 @@ def test_an_idle_session_is_ended_and_nothing_waits_for_it(start: Callable[..., 
     session = Session(served.client)
     assert session.ask({"get": "homes"}, {"key": [1]})["row"] is None
     assert served.server.admission.running == 0
-    wait_for(lambda: served.server.admission.count(Kind.EXCHANGE) == 0)
+    until(lambda: served.server.admission.count(Kind.EXCHANGE) == 0)
     with pytest.raises(fl.FlightUnavailableError, match="made no progress"):
         session.ask({"get": "homes"}, {"key": [1]})
 
@@ -283,7 +284,7 @@ def flooded(send: Callable[[], None]) -> str:
 
     flooding = threading.Thread(target=flood)
     flooding.start()
-    wait_for(lambda: not flooding.is_alive(), 40)
+    until(lambda: not flooding.is_alive(), 40)
     return errors[0]
 
 
@@ -313,7 +314,7 @@ def test_sessions_have_limits_of_their_own(start: Callable[..., Served]) -> None
     with pytest.raises(fl.FlightUnavailableError, match="UNAVAILABLE"):
         Session(served.client).ask({"get": "homes"}, {"key": [1]})
     sessions[0].writer.close()
-    wait_for(lambda: served.server.admission.count(Kind.EXCHANGE) == 3)
+    until(lambda: served.server.admission.count(Kind.EXCHANGE) == 3)
     assert Session(served.client).ask({"get": "homes"}, {"key": [1]})["row"] is None
 
 
@@ -344,7 +345,7 @@ def test_a_client_that_dies_leaves_what_it_sent_and_nothing_else(
     assert session.answer()[0]["applied"] == 1
     session.writer.close()
     client.close()
-    wait_for(lambda: not served.server.calls._running)
+    until(lambda: not served.server.calls._running)
     assert 0 in served.ids()
     assert served.ids() == list(range(len(served.ids()))), "writes before one that is there are there"
     assert served.server.admission.running == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -13,13 +12,7 @@ from served import Served, code_of
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.service import StoreService
 from nyala.schemas.verb import Kind
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.02)
+from tests.doubles.waiting import until
 
 
 def messages(client: fl.FlightClient, ticket: bytes) -> list[pa.RecordBatch]:
@@ -38,7 +31,7 @@ def test_a_short_result_is_one_message(served: Served, more: bytes) -> None:
         served.put("homes", served.rows(20, first))
     (batch,) = messages(served.client, b'{"table":"homes"%b}' % more)
     assert sorted(batch.column("price").to_pylist()) == list(range(60))
-    wait_for(lambda: not served.server.calls._running)
+    until(lambda: not served.server.calls._running)
     assert served.server.admission.running == 0
 
 
@@ -72,6 +65,6 @@ def test_a_client_that_never_reads_keeps_its_place_only_for_a_time(
     served = serve(store, ServerConfig(stalled_seconds_max=0.5))
     served.put("homes", served.rows(5_000))
     readers = [served.client.do_get(fl.Ticket(b'{"table":"homes"}')) for _ in range(20)]
-    wait_for(lambda: served.server.admission.count(Kind.SCAN) == 0)
+    until(lambda: served.server.admission.count(Kind.SCAN) == 0)
     assert len(readers) == 20
     assert len(fl.connect(served.url).do_get(fl.Ticket(b'{"table":"homes"}')).read_all()) == 5_000

@@ -15,6 +15,7 @@ from served import SCHEMA, Served
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
+from tests.doubles.waiting import until
 
 
 @pytest.fixture
@@ -28,13 +29,6 @@ def start(serve: Callable[..., Served]) -> Callable[..., Served]:
         return serve(store, ServerConfig(**limits))  # pyright: ignore[reportArgumentType]
 
     return run
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.02)
 
 
 def idle_reader(client: fl.FlightClient) -> fl.FlightStreamReader:
@@ -64,8 +58,8 @@ IDLE = {
 def test_a_stream_without_progress_is_ended(start: Callable[..., Served], begin: Callable, kind: Kind) -> None:
     served = start(stalled_seconds_max=0.5)
     stream = begin(served.client)
-    wait_for(lambda: served.server.admission.count(kind) == 1)
-    wait_for(lambda: served.server.admission.count(kind) == 0)
+    until(lambda: served.server.admission.count(kind) == 1)
+    until(lambda: served.server.admission.count(kind) == 0)
     with pytest.raises(fl.FlightUnavailableError, match="UNAVAILABLE: the stream made no progress"):
         if isinstance(stream, fl.FlightStreamReader):
             stream.read_all()
@@ -92,7 +86,7 @@ def test_a_stuck_stream_yields_its_place(start: Callable[..., Served], begin: Ca
     clients = [fl.connect(served.url) for _ in range(4)]
     streams = [begin(client) for client in clients]
     kind = Kind.SCAN if begin is idle_reader else Kind.PUT
-    wait_for(lambda: served.server.admission.count(kind) == 4)
+    until(lambda: served.server.admission.count(kind) == 4)
     time.sleep(0.4)
     if kind is Kind.SCAN:
         assert served.ids() == []
@@ -111,7 +105,7 @@ def test_one_connection_has_no_more_than_its_share(start: Callable[..., Served])
     served = start(puts_max=4, wait_seconds_max=0.2)
     greedy = fl.connect(served.url)
     streams = [idle_writer(greedy) for _ in range(2)]
-    wait_for(lambda: served.server.admission.count(Kind.PUT) == 2)
+    until(lambda: served.server.admission.count(Kind.PUT) == 2)
     refused = idle_writer(greedy)
     with pytest.raises(fl.FlightUnavailableError, match="2 write streams of this client run already") as caught:
         time.sleep(0.4)
@@ -131,7 +125,7 @@ def test_nothing_is_left_of_streams_that_ended(start: Callable[..., Served]) -> 
         served.put("homes", served.rows(1))
         served.ids()
         idle_point_reader(served.client).close()
-    wait_for(lambda: not served.server.calls._running)
+    until(lambda: not served.server.calls._running)
     assert pa.total_allocated_bytes() < 1 << 30
 
 
@@ -139,7 +133,7 @@ def test_who_was_pushed_out_pushes_nobody_out(start: Callable[..., Served]) -> N
     served = start(scans_max=2, yielding_seconds=0.2, wait_seconds_max=1, peer_share=1)
     first, second = fl.connect(served.url), fl.connect(served.url)
     kept = [idle_reader(first), idle_reader(first)]
-    wait_for(lambda: served.server.admission.count(Kind.SCAN) == 2)
+    until(lambda: served.server.admission.count(Kind.SCAN) == 2)
     time.sleep(0.3)
     also_kept = idle_reader(second)
     with pytest.raises(fl.FlightUnavailableError, match="2 scans run already"):
@@ -153,8 +147,8 @@ def test_who_was_pushed_out_pushes_nobody_out(start: Callable[..., Served]) -> N
 def test_a_stream_ends_when_it_is_too_old(start: Callable[..., Served], begin: Callable, kind: Kind) -> None:
     served = start(stream_seconds_max=1.0, stalled_seconds_max=60)
     stream = begin(served.client)
-    wait_for(lambda: served.server.admission.count(kind) == 1)
-    wait_for(lambda: served.server.admission.count(kind) == 0)
+    until(lambda: served.server.admission.count(kind) == 1)
+    until(lambda: served.server.admission.count(kind) == 0)
     assert served.server.calls.metrics.ended == {"stalled": 0, "displaced": 0, "too_old": 1}
     with pytest.raises(fl.FlightUnavailableError, match=r"UNAVAILABLE: .* for 1 seconds, .* \(stream_seconds_max\)"):
         if isinstance(stream, fl.FlightStreamReader):
@@ -169,7 +163,7 @@ def test_only_stuck_streams_speak_against_their_connection(
 ) -> None:
     served = start(**limits)
     reader = idle_reader(served.client)
-    wait_for(lambda: served.server.admission.count(Kind.SCAN) == 0)
+    until(lambda: served.server.admission.count(Kind.SCAN) == 0)
     assert list(served.server.admission._trust.values()) == [trust]
     del reader
 

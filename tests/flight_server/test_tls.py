@@ -36,6 +36,7 @@ from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
 from tests.doubles.certificates import Authority, Pair
+from tests.doubles.waiting import until
 
 
 @pytest.fixture
@@ -74,13 +75,6 @@ def subject(served: Served, roots: Path, client: Pair | None = None) -> str:
         found = encrypted.getpeercert()
         assert found
         return found["subject"][0][0][1]  # pyright: ignore[reportReturnType, reportGeneralTypeIssues, reportIndexIssue]
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_rows_go_over_tls(serve_tls: Callable[..., Served], authority: Authority) -> None:
@@ -179,14 +173,14 @@ def test_new_certificates_are_used_and_wrong_ones_are_not(
     with nyala.connect(served.url, tls_roots=authority.roots) as db:
         assert subject(served, authority.roots) == "server"
         authority.server("second", into=pair)
-        wait_until(lambda: subject(served, authority.roots) == "second")
+        until(lambda: subject(served, authority.roots) == "second")
         pair.key.write_text("no key")
-        wait_until(lambda: "the old certificates stay in force" in caplog.text)
+        until(lambda: "the old certificates stay in force" in caplog.text)
         authority.server("late", days=-1, into=pair)
-        wait_until(lambda: "certificate has expired" in caplog.text)
+        until(lambda: "certificate has expired" in caplog.text)
         assert subject(served, authority.roots) == "second"
         authority.server("third", into=pair)
-        wait_until(lambda: subject(served, authority.roots) == "third")
+        until(lambda: subject(served, authority.roots) == "third")
         assert db.tables() == ["homes"]  # on its first connection
 
 
@@ -217,7 +211,7 @@ def test_no_call_fails_while_certificates_are_replaced(
         authority.server(f"server-{number}", into=pair)
         served.server._security.load_again()  # pyright: ignore[reportOptionalMemberAccess]
         time.sleep(0.05)
-    wait_until(lambda: bool(failed) or min(counts) > 20)
+    until(lambda: bool(failed) or min(counts) > 20)
     stop.set()
     for thread in threads:
         thread.join()
@@ -249,9 +243,9 @@ def test_watching_goes_on_after_any_error(tmp_path: Path, caplog: pytest.LogCapt
 
     watch = FileWatch([WatchedFiles("words", [path], load)], poll_seconds=0.02)
     path.write_text("22")
-    wait_until(lambda: "the old words stay in force" in caplog.text)
+    until(lambda: "the old words stay in force" in caplog.text)
     path.write_text("333")
-    wait_until(lambda: loaded[-1] == "333")
+    until(lambda: loaded[-1] == "333")
     watch.stop()
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 
 from nyala.flight_server.turns import SHORT_SECONDS, Turns, Work
+from tests.doubles.waiting import until
 
 
 def burn(seconds: float) -> None:
@@ -32,9 +33,7 @@ def test_who_has_worked_least_is_next() -> None:
     threads = [threading.Thread(target=wait, args=(spent,)) for spent in (3.0, 1.0, 2.0)]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 10
-    while len(turns._queue) < 3 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    until(lambda: len(turns._queue) == 3)
     turns.give_back()
     for thread in threads:
         thread.join(10)

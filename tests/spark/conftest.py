@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the two modules beside this file
 
-from sessions import open_session
+from sessions import needs_java, open_session
 
 from nyala.clients.api.database import Database
 from nyala.clients.spark.source import NyalaDataSource
@@ -88,13 +88,6 @@ def needs_shim(shim: Path | None) -> None:
     """Skip where the shim cannot be compiled."""
     if shim is None:
         pytest.skip("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
-
-
-def needs_java() -> None:
-    """Skip where there is no Java; in continuous integration that is a failure."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        why = "Spark needs Java 17: .ci/java.sh installs it on Debian"
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
 
 
 @pytest.fixture

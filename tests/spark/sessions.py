@@ -1,9 +1,12 @@
-"""A session of Spark, small and quick to start."""
+"""A session of Spark, small and quick to start, where there is Java."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from nyala.spark import configure
@@ -22,6 +25,13 @@ SETTINGS = {
     # How long Spark waits for a process of Python to start: 15 seconds are few on a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
 }
+
+
+def needs_java() -> None:
+    """Skip where there is no Java; in continuous integration that is a failure."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        why = "Spark needs Java 17: .ci/java.sh installs it on Debian"
+        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
 
 
 def open_session(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import needs_java
+from sessions import needs_java
 
 import nyala
 from nyala.clients.api.database import Database

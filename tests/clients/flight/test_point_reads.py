@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +16,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.limits import Kind
 from nyala.flight_server.server import FlightServer
+from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("s", pa.string())])
 
@@ -34,10 +34,7 @@ class Served:
         return self.server.admission._running[Kind.EXCHANGE]
 
     def wait_until_none_is_open(self) -> None:
-        deadline = time.monotonic() + 10
-        while self.open_streams and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert self.open_streams == 0
+        until(lambda: not self.open_streams)
 
 
 @pytest.fixture

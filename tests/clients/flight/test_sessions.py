@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,6 +25,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.verb import Kind
+from tests.doubles.waiting import until
 
 SCHEMA = pa.schema(
     [
@@ -261,10 +261,7 @@ def test_threads_have_sessions_of_their_own(served: Served) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(60)))
     assert served.table.count("k >= 1000") == 60
-    deadline = time.monotonic() + 10
-    while served.server.admission.count(Kind.EXCHANGE) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert served.server.admission.count(Kind.EXCHANGE) == 0
+    until(lambda: served.server.admission.count(Kind.EXCHANGE) == 0)
     assert not [thread for thread in threading.enumerate() if thread.name == "nyala-session"]
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import InternalError, InvalidArgumentError, UnavailableError
 from nyala.schemas.write import Durability, WriteCommand
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
+from tests.doubles.waiting import until
 from tests.engine.subject import Subject, batch
 
 UPSERT = WriteCommand(table="t")
@@ -26,13 +26,6 @@ def within_seconds(work: Any) -> None:
     thread.start()
     thread.join(20)
     assert not thread.is_alive(), "it hangs"
-
-
-def within_time(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.001)
 
 
 class HeldSync:
@@ -56,7 +49,7 @@ def test_a_write_whose_answer_nobody_asks_for_becomes_visible() -> None:
     subject.store.begin_write(UPSERT, batch([(1, 1, "")]))
     within_seconds(lambda: subject.store.write(UPSERT, batch([(2, 2, "")])))
     subject.store.begin_write(UPSERT, batch([(3, 3, "")]))
-    within_time(lambda: len(subject.scan()) == 3)
+    until(lambda: len(subject.scan()) == 3)
     assert subject.store._mvcc.in_flight_count == 0
     subject.store.close()
 
@@ -80,7 +73,7 @@ def test_a_write_for_the_operating_system_is_visible_before_the_sync(monkeypatch
     held = HeldSync(monkeypatch)
     command = WriteCommand(table="t", durability=Durability.OS)
     subject.store.begin_write(command, batch([(1, 1, "")]))
-    within_time(lambda: len(subject.scan()) == 2)
+    until(lambda: len(subject.scan()) == 2)
     assert subject.store._wal.durable_lsn == 1
     held.go.set()
     subject.store.close()
@@ -91,7 +84,7 @@ def test_a_commit_that_is_durable_before_it_is_applied_is_finished_when_it_is(mo
     apply = Tablet.apply
 
     def late(tablet: Tablet, *args: Any) -> None:
-        within_time(lambda: subject.store._wal.durable_lsn == 1)
+        until(lambda: subject.store._wal.durable_lsn == 1)
         assert subject.scan() == []
         apply(tablet, *args)
 
@@ -234,6 +227,6 @@ def test_an_interrupt_before_the_log_changes_nothing(monkeypatch: pytest.MonkeyP
             subject.store.write(WriteCommand(table="t", durability=durability), batch([(1, 1, ""), (1, 2, "")]))
     assert not writer._reserved and subject.store._mvcc.in_flight_count == 0
     subject.upsert(3)
-    within_time(lambda: writer._admitted == 0 == writer._claimed)
+    until(lambda: writer._admitted == 0 == writer._claimed)
     assert [row[0] for row in subject.scan(ordered=True)] == [0, 3]
     subject.store.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from random import Random
 
@@ -17,13 +16,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.scan.pool import ScanPool
 from nyala.engine.store import Store
 from nyala.schemas.errors import UnavailableError
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+from tests.doubles.waiting import until
 
 
 @pytest.mark.parametrize("threads", [0, 1, 8])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -27,6 +26,7 @@ from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import Durability, WriteCommand, WriteResult
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
+from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64(), False), ("s", pa.string())])
 OPTIONS = StoreOptions(maintenance="off")
@@ -129,13 +129,6 @@ def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch)
         for thread in threads:
             thread.join(30)
     return sizes
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def rows(store: Store, as_of: int | None = None) -> list[Row]:

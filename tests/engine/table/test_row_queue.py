@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -33,6 +33,7 @@ from nyala.schemas.service import UNDECIDED
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import Durability, WriteCommand, WriteResult
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
+from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64()), ("s", pa.string())])
 Row = tuple[Any, ...]
@@ -95,13 +96,6 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def queue_of(store: Store) -> RowQueue:
     return store._writes._rows._queue
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @contextmanager
