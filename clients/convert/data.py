@@ -133,15 +133,14 @@ def _unreadable(frame: Any) -> dict[str, str]:
 
 def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
     """Ignore the index. NaN, NaT and None become NULL, as pandas means them."""
-    odd = [name for name in frame.columns if not isinstance(name, str)]
-    if odd:
-        raise InvalidArgumentError(f"the DataFrame's column names must be strings, not {odd[0]!r}")
     check_names(list(frame.columns))
     return _read_columns({name: frame[name] for name in frame.columns}, columns)
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Raise InvalidArgumentError if two columns have the same name."""
+def check_names(names: Sequence[object]) -> None:
+    """Raise InvalidArgumentError if a column's name is not a string, or two columns have the same."""
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise InvalidArgumentError(f"column names must be strings, not {odd[0]!r}")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidArgumentError(f"the data has more than one column named {twice[0]!r}: rename or drop one")
 
@@ -159,6 +158,7 @@ def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema]) -> GivenData:
+    check_names(list(given))
     arrays: dict[str, pa.Array | pa.ChunkedArray] = {}
     misfits: list[str] = []
     for name, values in given.items():

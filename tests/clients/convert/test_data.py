@@ -217,8 +217,9 @@ def test_rows_of_different_columns() -> None:
     assert "row 1" in refused([{"id": 1, "city": "a"}, {"id": 2}])
 
 
-def test_pandas_columns_without_names() -> None:
-    assert "names" in refused(pd.DataFrame([[1, 2]]))
+@pytest.mark.parametrize("data", [pd.DataFrame([[1, 2]]), {0: [1]}, [{0: 1}, {0: 2}], [{"id": 1, 0: 2}]])
+def test_columns_without_names(data: Any) -> None:
+    assert "names must be strings, not 0" in refused(data)
 
 
 @pytest.mark.parametrize("empty", [[], {}, {"id": []}, pd.DataFrame({"id": []}), ARROW.slice(0, 0)])
