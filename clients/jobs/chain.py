@@ -240,8 +240,15 @@ def backups_called(root: Folder, table: str, at: int | None = None) -> TableBack
 
 
 def list_backups(place: Place) -> list[Backup]:
-    """Return all finished backups in a folder, by table and time."""
+    """Return all finished backups in a folder, by table and time.
+
+    Raises:
+        NotFoundError: there is no such folder; object stores have none without a file in it.
+        CorruptionError: the metadata of a backup is damaged.
+    """
     root = Folder.at(place)
+    if not root.exists:
+        raise NotFoundError(f"there is no folder {root}")
     names = [name for name in root.folders() if _TABLE.fullmatch(name)]
     found = [backup for name in names for backup in TableBackups(root.child(name)).finished.values()]
     return sorted(found, key=lambda backup: (backup.table.table_id, backup.until))

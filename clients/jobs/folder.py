@@ -53,6 +53,11 @@ class Folder:
         """Whether it is on a file system of this machine."""
         return isinstance(self.files, pafs.LocalFileSystem)
 
+    @property
+    def exists(self) -> bool:
+        """Whether it exists; in an object store, whether it has a file."""
+        return self.files.get_file_info(self.path).type == pafs.FileType.Directory
+
     def names(self, suffix: str = "") -> list[str]:
         """Return the sorted names of the files in it that end in ``suffix``."""
         return sorted(info.base_name for info in self._infos() if info.is_file and info.base_name.endswith(suffix))

@@ -51,6 +51,8 @@ def test_backup_restore_and_verify(run: Run, data: Path, url: str, tmp_path: Pat
     code, out, _ = run("backup", "homes", tmp_path / "backups", "--data", data, "--json")
     made = json.loads(out)
     assert (made["kind"], made["rows"]) == ("increment", 0)
+    code, _, err = run("backups", tmp_path / "bakcups", "--json")
+    assert code == 4 and err == f"NOT_FOUND: there is no folder {tmp_path / 'bakcups'}\n"
     code, out, _ = run("backups", tmp_path / "backups")
     assert [line.split("\t")[1] for line in out.splitlines()] == ["kind", "full", "increment"]
 
@@ -99,7 +101,7 @@ def test_the_file_for_spark_submit(data: Path, url: str, tmp_path: Path) -> None
         command = [sys.executable, jobs.__file__, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
-    assert submit("backups", tmp_path / "none", "--json").stdout == "[]\n"
+    assert submit("backups", tmp_path, "--json").stdout == "[]\n"
     refused = submit("checksum", "homes", "--data", data, "--executor", "local")
     assert refused.returncode == 3 and "tasks on Spark need a server" in refused.stderr
     missing = submit("checksum", "homes", "--url", url, "--executor", "local")
