@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import PositiveInt
+from pydantic import BeforeValidator, PositiveInt, StrictInt
 
 from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
@@ -13,6 +13,14 @@ from .errors import InvalidArgumentError
 from .message import Message
 from .order import OrderTerm
 from .partition_schema import TabletPartition
+
+
+def _as_python(value: Any) -> Any:
+    """Return numpy's integers as Python's, and all else as it is: text and floats are no counts of rows."""
+    return value.__index__() if hasattr(value, "__index__") and not isinstance(value, bool) else value
+
+
+WholeNumber = Annotated[StrictInt, BeforeValidator(_as_python)]
 
 
 class ScanSpec(Message, frozen=True, extra="forbid"):
@@ -29,9 +37,9 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
     as_of: int | str | None = None
     changes: ChangeSpec | None = None
     ordered: bool = False
-    limit: int | None = None
-    offset: int = 0
-    """Rows to skip before the limit counts."""
+    limit: WholeNumber | None = None
+    offset: WholeNumber = 0
+    """Rows to skip before the limit counts, in an order."""
     order_by: list[OrderTerm] | None = None
     """Sort by these columns; rows with equal values come in primary-key order."""
     aggregate: dict[str, tuple[str, str]] | None = None
@@ -97,6 +105,8 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
         if self.aggregate is not None:
             measures_json(self.aggregate)
             self._check_goes_with_aggregate()
+        elif self.offset and not (self.ordered or self.order_by):
+            raise InvalidArgumentError("offset needs an order: order_by, or ordered for that of the primary key")
         return self
 
     def _check_order(self) -> None:

@@ -97,8 +97,11 @@ class Scan:
         """Return the number of rows. The store counts them and reads only the columns of the filter."""
         if self._spec.limit is None and not self._spec.offset and self._spec.changes is None:
             return self.aggregate({"rows": ("*", "count")})["rows"][0].as_py()
-        counting = self._spec.model_copy(update={"columns": [], "ordered": False, "order_by": None})
-        return sum(batch.num_rows for batch in self._store.scan(counting).batches)
+        offset, limit = self._spec.offset, self._spec.limit
+        last = None if limit is None else offset + limit
+        without = {"columns": [], "ordered": False, "order_by": None, "offset": 0, "limit": last}
+        rows = sum(batch.num_rows for batch in self._store.scan(self._spec.model_copy(update=without)).batches)
+        return max(rows - offset, 0)
 
     def explain(self, analyze: bool = False) -> Explanation:
         """Return how the scan would run: its snapshot and parts, what it skips and why.

@@ -358,7 +358,7 @@ class Table:
 
         ``order_by`` sorts by any columns, as in "price DESC NULLS FIRST, id" or a list of such terms; NULLs come last,
         and ties are sorted by the primary key. The store sorts in memory; with a ``limit`` it holds only the rows
-        within it. ``offset`` skips this many rows first.
+        within it. ``offset`` skips this many rows first, in one of these orders.
 
         Raises:
             InvalidArgumentError: an argument has the wrong form. Errors that depend on the table (an unknown column,

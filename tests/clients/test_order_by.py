@@ -114,15 +114,18 @@ def test_with_filter_moment_and_count(db: Database, table: Table) -> None:
     expected = [number for number in in_order(("price", True, False)) if number in ids][:3]
     assert best.to_arrow()["id"].to_pylist() == expected and best.count() == 3
     assert table.scan(as_of=moment, order_by="price").count() == COUNT
-    assert table.scan(as_of=moment, offset=COUNT - 5).count() == 5
+    assert table.scan(as_of=moment, ordered=True, offset=COUNT - 5).count() == 5
+    assert table.scan(as_of=moment, order_by="price", offset=9, limit=4).count() == 4
+    assert table.scan(as_of=moment, ordered=True, offset=COUNT + 1).count() == 0
     assert best.explain()
 
 
 def test_offset(table: Table) -> None:
     assert table.scan(["id"], ordered=True, offset=1_990).to_arrow()["id"].to_pylist() == list(range(1_990, COUNT))
     assert table.scan(["id"], ordered=True, offset=5, limit=3).to_arrow()["id"].to_pylist() == [5, 6, 7]
-    assert table.scan(offset=700).to_arrow().num_rows == COUNT - 700
-    assert table.scan(offset=10 * COUNT).to_arrow().num_rows == table.scan(limit=0, offset=3).to_arrow().num_rows == 0
+    assert table.scan(ordered=True, offset=10 * COUNT).to_arrow().num_rows == 0
+    assert table.scan(ordered=True, limit=0, offset=3).to_arrow().num_rows == 0
+    assert table.scan(ordered=True, limit=np.int32(2), offset=np.int64(1)).to_arrow()["id"].to_pylist() == [1, 2]
     assert table.scan(["id"], order_by="price", limit=0).to_arrow().num_rows == 0
 
 
@@ -132,7 +135,12 @@ WRONG: dict[str, dict[str, Any]] = {
     "twice": {"order_by": "price, price DESC"},
     "a number": {"order_by": 5},
     "beside ordered": {"order_by": "price", "ordered": True},
-    "a negative offset": {"offset": -1},
+    "a negative offset": {"ordered": True, "offset": -1},
+    "an offset without an order": {"offset": 1},
+    "an offset as text": {"ordered": True, "offset": "1"},
+    "a limit as text": {"limit": "3"},
+    "a limit with a fraction": {"limit": 3.0},
+    "a limit that is none": {"limit": True},
     "no such column": {"order_by": "prize"},
 }
 
