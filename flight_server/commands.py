@@ -170,7 +170,7 @@ def _run(
 
     security = _security(options)
     http = _http(options, security, config.private_paths)
-    check_free(listen)  # also of the HTTP port
+    check_free(listen)  # after the HTTP port listens: it may be the same one
     also = {"http": http.url} if http else {}
 
     def announce(location: str) -> None:

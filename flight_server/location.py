@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 from urllib.parse import urlsplit
 
@@ -72,22 +73,43 @@ def check_reach(host: str, insecure: bool, has_tls: bool, has_authentication: bo
 
 
 def check_free(location: str) -> None:
-    """Check that a port is free, before opening a store for it, and with a clearer error than gRPC's.
+    """Check that nobody listens on an address, before opening a store for it, and with a clearer error than gRPC's.
 
     Raises:
-        UnavailableError: the port is in use.
+        UnavailableError: somebody does, or it is none of this machine's.
     """
+    parts = urlsplit(location)
     host, port = _host_and_port(location)
-    if host is None or not port or urlsplit(location).scheme == _UNIX:
-        return
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        if parts.scheme == _UNIX:
+            _check_unused(parts.path)
+        elif host is not None and port:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
     except OSError as error:
-        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise UnavailableError(f"cannot listen on {location}: {why}; choose another with --listen") from None
+        raise cannot_listen(location, error, "--listen") from None
+
+
+def _check_unused(path: str) -> None:
+    """Raise OSError if a server listens on a Unix socket: gRPC would take the path from it, and leave it running."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:  # more clients wait for it than it takes
+            pass
+        except OSError:
+            return  # there is none, or a server left it behind
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def cannot_listen(where: str, error: OSError, option: str) -> UnavailableError:
+    """Return the error for an address that cannot be listened on; ``option`` chooses another."""
+    what = "socket" if where.startswith(_UNIX) else "port"
+    why = f"the {what} is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+    return UnavailableError(f"cannot listen on {where}: {why}; choose another with {option}")
 
 
 def bound_location(location: str, port: int) -> str:

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.requests import Request
 
-from ...schemas.errors import PermissionDeniedError, UnavailableError
+from ...schemas.errors import PermissionDeniedError
 from ..errors import Translator
-from ..location import is_loopback
+from ..location import cannot_listen, is_loopback
 from ..request_log import RequestLog
 from ..security.identity import Identity
 from .app import application
@@ -141,8 +141,7 @@ def _listening(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UnavailableError(f"cannot listen on {host}:{port}: {why}; choose another with --http-port") from None
+        raise cannot_listen(f"{host}:{port}", error, "--http-port") from None
 
 
 def _log_as_ours() -> None:

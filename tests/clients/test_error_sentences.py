@@ -196,6 +196,28 @@ def test_a_port_in_use(store: Store) -> None:
         check_free("grpc://192.0.2.77:8815")
 
 
+def test_a_socket_in_use(store: Store, tmp_path: Path) -> None:
+    location = f"grpc+unix://{tmp_path / 'socket'}"
+    first = FlightServer(store, location)
+    with pytest.raises(nyala.UnavailableError, match="the socket is in use; choose another with --listen"):
+        check_free(location)
+    with nyala.connect(location) as db:
+        assert db.list_tables() == []
+    first.shutdown()
+    check_free(location)
+
+
+def test_a_full_socket_is_in_use_and_one_left_behind_is_not(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as waiting:
+        listening.bind(path)
+        listening.listen(0)
+        waiting.connect(path)
+        with pytest.raises(nyala.UnavailableError, match="in use"):
+            check_free(f"grpc+unix://{path}")
+    check_free(f"grpc+unix://{path}")
+
+
 LETTERS = {"ASCII": "x", "escaped": "\u00e9", "wide": "\u4e16", "beyond": "\U0001f600", "percent": "%"}
 
 
