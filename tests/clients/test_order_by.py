@@ -125,7 +125,7 @@ def test_offset(table: Table) -> None:
     assert table.scan(["id"], ordered=True, offset=5, limit=3).to_arrow()["id"].to_pylist() == [5, 6, 7]
     assert table.scan(ordered=True, offset=10 * COUNT).to_arrow().num_rows == 0
     assert table.scan(ordered=True, limit=0, offset=3).to_arrow().num_rows == 0
-    assert table.scan(ordered=True, limit=np.int32(2), offset=np.int64(1)).to_arrow()["id"].to_pylist() == [1, 2]
+    assert table.scan(ordered=True, limit=np.int32(2), offset=np.int64(1)).to_arrow()["id"].to_pylist() == [1, 2]  # pyright: ignore[reportArgumentType]
     assert table.scan(["id"], order_by="price", limit=0).to_arrow().num_rows == 0
 
 
