@@ -6,25 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...schemas.metrics import Histogram
-from ..mvcc.clock import elapsed_seconds
 from .format import EncodedRecord
-from .segments import NewSegment
 
 Stamp = Callable[[int], Sequence[int]]
 """Returns the timestamps of so many records, ascending."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TakenGroup:
-    """What a leader has taken; ``newborn`` are the segments to begin before it is written."""
+    """What a leader has taken to write: ``size`` bytes, which gave up so many bytes of ``claims``."""
 
     records: list[EncodedRecord]
     first_lsn: int
     claims: int
-    segment: NewSegment
-    offset: int
     size: int
-    newborn: list[NewSegment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +41,6 @@ class WriterCounters:
     groups: int = 0
     bytes_written: int = 0
     sync_seconds: Histogram = field(default_factory=Histogram)
-
-    def sync(self, group: TakenGroup) -> None:
-        """Sync the file of a group that is written; count how long it takes. Raises OSError."""
-        began = elapsed_seconds()
-        group.segment.file.sync()
-        self.sync_seconds.add(elapsed_seconds() - began)
 
     def add(self, group: TakenGroup) -> None:
         """Count a group that is on the disk."""

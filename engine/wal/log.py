@@ -23,6 +23,7 @@ from .format import LogRecord
 from .group import LogEnd
 from .options import WalOptions
 from .reader import CleanStop, LogReader
+from .segment_sink import SegmentGroup, SegmentSink
 from .segments import SegmentInfo, SegmentList
 from .store_log import StoreLog, WalStats
 from .writer import LogWriter
@@ -144,7 +145,7 @@ class WriteAheadLog(StoreLog):
         except OSError as error:
             raise UnavailableError(f"{reader.newest_path} cannot be made durable: {error}") from error
 
-    def _start_writing(self, reader: LogReader) -> LogWriter:
+    def _start_writing(self, reader: LogReader) -> LogWriter[SegmentGroup]:
         """Remove remains behind the last group, so that new groups may follow it."""
         try:
             for path in reader.unborn:
@@ -168,4 +169,5 @@ class WriteAheadLog(StoreLog):
             next_segment=reader.segments[-1].number + 1 if reader.segments else 1,
             tail_cut=reader.torn_bytes > 0,
         )
-        return LogWriter(self._fs, self._directory, self._options, end, self._segments)
+        sink = SegmentSink(self._fs, self._directory, self._options.segment_bytes, end, self._segments)
+        return LogWriter(sink, end.last_lsn, self._options.queue_bytes)

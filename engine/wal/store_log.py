@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InternalError, UnavailableError
 from ...schemas.metrics import Histogram
@@ -41,7 +41,7 @@ class WalStats:
 class StoreLog(ABC):
     """See the module's text. What follows the replay is the same for every log: its writer does it."""
 
-    _writer: LogWriter | None = None
+    _writer: LogWriter[Any] | None = None
     """Made at the end of the replay."""
     _is_replaying = False
     """From the first record that is replayed on."""
@@ -179,7 +179,7 @@ class StoreLog(ABC):
         return len(self._ready.turns.waiting)
 
     @property
-    def _ready(self) -> LogWriter:
+    def _ready(self) -> LogWriter[Any]:
         if self._writer is None:
             raise InternalError("a log must be replayed to its end before it is used")
         return self._writer

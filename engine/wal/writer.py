@@ -1,4 +1,4 @@
-"""Writes the log: many threads append, and one of those that wait writes and syncs for all.
+"""Writes the log: many threads append, and one of those that wait writes and syncs for all, into a ``Sink``.
 
 GROUP COMMIT.  The first thread that waits for its record leads: it takes all the records that are there, writes them as
 one group, syncs, wakes whoever waits for them, and hands over to one of those whose records came in the meantime.  The
@@ -15,15 +15,16 @@ ROOM.  ``reserve`` is the only place where a write waits for others or finds the
 changed nothing.  It counts the most that the record can take (its "claim") and keeps two promises:
 
 * ``_admitted``, all claims until they are durable, stays within the bound of the queue (one record alone may pass it);
-* ``_claimed``, all claims until they are taken for writing, fits in the free space of the NEWEST segment.  The writer
-  always writes to the newest segment, so a record that was admitted has its room, whatever others do.  When a new
-  claim does not fit, a new segment is made that holds all claims, old and new, and becomes the newest.
+* ``_claimed``, all claims until they are taken for writing, fits in what the sink has room for (``free_bytes``).
 
-Only one thread at a time makes room (``_rolling``), so while it makes a file the other claims can only shrink.
+Only one thread at a time makes room (``_rolling``), so while it makes some the other claims can only shrink.
 
 FAILURE.  After any error of a write or a sync nothing is written any more (a second sync that succeeds may lie): all
-who wait get UnavailableError, and only a restart finds out what is on the disk.  So too when somebody has deleted,
-replaced or cut the file: it is looked at before each acknowledgement.
+who wait get UnavailableError, and only a restart finds out what is on the disk.
+
+NO ANSWER.  Where the sink is far away it may not know the outcome, and the group may be written again
+(UnansweredError).  Then the group stays taken, and each that leads tries it again, the log's thread for as long as it
+takes.  Whoever has waited ``patience_seconds`` is told that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -31,25 +32,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
-from ...schemas.errors import StorageFullError, UnavailableError
-from ..fs.failures import is_full
-from ..fs.filesystem import FileSystem, views_of
-from .format import (
-    GROUP_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
-    EncodedRecord,
-    encode_group,
-    encode_record,
-    footprint,
-    seed_of,
-)
-from .group import LogEnd, Stamp, TakenGroup, WriterCounters
+from ...schemas.errors import UnavailableError
+from ..fs.filesystem import views_of
+from ..mvcc.clock import elapsed_seconds
+from .format import GROUP_HEADER_BYTES, EncodedRecord, encode_record, footprint
+from .group import Stamp, WriterCounters
 from .interruption import is_interruption
-from .options import WalOptions
 from .reader import CleanStop
-from .segments import NewSegment, SegmentList
+from .sink import AnyGroup, LogLostError, Sink, UnansweredError, extent_of
 from .turn import UNLOGGED, Awaited, Position, Turn, Turns
 
 if TYPE_CHECKING:
@@ -63,25 +55,30 @@ _LINGER_BYTES = 64 << 10  # so much is written at once, while its writer prepare
 _RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may wake nobody, and count nothing
 
 
-class LogWriter:
+class LogWriter(Generic[AnyGroup]):
     """See the module's text.  Any thread may call any method."""
 
-    def __init__(self, fs: FileSystem, directory: str, options: WalOptions, end: LogEnd, segments: SegmentList) -> None:
-        self._fs, self._directory = fs, directory
-        self._options = options
-        self._store_uuid = end.store_uuid
-        self._segments = segments
+    def __init__(
+        self,
+        sink: Sink[AnyGroup],
+        last_lsn: int,
+        queue_bytes: int,
+        linger_seconds: float = 0.0,
+        patience_seconds: float | None = None,
+    ) -> None:
+        """``queue_bytes`` is the bound of the queue; ``linger_seconds``, how long a leader waits for others to join."""
+        self._sink = sink
+        self._queue_bytes = queue_bytes
+        self._linger_seconds, self._patience_seconds = linger_seconds, patience_seconds
         self.counters = WriterCounters()
-        self.last_lsn = self.written_lsn = self.durable_lsn = end.last_lsn
+        self.last_lsn = self.written_lsn = self.durable_lsn = last_lsn
         self.failed: UnavailableError | None = None
         self.listener: Callable[[], None] = lambda: None
         self.gatherer: Callable[[], None] = lambda: None
 
         # The leader's own.
-        self._crc, self._tail_cut = end.crc, end.tail_cut
-        self._current: NewSegment | None = None
-        self._taken: TakenGroup | None = None
-        self._done: list[TakenGroup] = []
+        self._taken: AnyGroup | None = None
+        self._done: list[AnyGroup] = []
         """What is on the disk and not counted yet."""
         self._repeatable = False
         """Whether what the leader is doing may be done again."""
@@ -91,6 +88,7 @@ class LogWriter:
         self._work = threading.Condition(self._mutex)
         self._space = threading.Condition(self._mutex)
         self._written = threading.Condition(self._mutex)
+        self._lull = threading.Condition(self._mutex)
         self._queue: list[EncodedRecord] = []
         self._early_lsn = 0
         """Up to here somebody wants to know of records that they are written, before they are on the disk."""
@@ -100,14 +98,12 @@ class LogWriter:
         there."""
         self._admitted = self._claimed = 0
         self._reserved: dict[int, int] = {}
-        self._newest: NewSegment | None = None
-        self._newborn: list[NewSegment] = []
         self._closing = False
+        self._closing_since = 0.0
         self._thread: threading.Thread | None = None
 
         # Ordered before _mutex: who waits for space lets nobody past, who makes room does so alone.
         self._turn, self._rolling = threading.Lock(), threading.Lock()
-        self._next_number = end.next_segment
 
     # --- what callers do ---
 
@@ -123,10 +119,7 @@ class LogWriter:
             return
         with self._turn, self._mutex:
             if not self._has_place(claim):
-                self._hasten()
-            while not (self._refuses() or self._has_place(claim)):
-                self._space.wait(_RECHECK_SECONDS)
-                self._count_done()
+                self._await_place(claim)
             self._check_open()
             self._admitted += claim
         self._claim_room(claim)
@@ -176,8 +169,11 @@ class LogWriter:
         if self.durable_lsn < lsn:
             self.wait_for(Position(lsn))
 
-    def wait_for(self, awaited: Awaited) -> None:
-        """Do the same for a record that may not be in the log yet: the ``gatherer`` sees to that."""
+    def wait_for(self, awaited: Awaited, is_patient: bool = False) -> None:
+        """Do the same for a record that may not be in the log yet: the ``gatherer`` sees to that.
+
+        Whoever ``is_patient`` waits until the outcome is known."""
+        began = elapsed_seconds() if self._patience_seconds is not None else 0.0
         while self.durable_lsn < awaited.lsn:
             turn = Turn(awaited)
             try:
@@ -191,6 +187,8 @@ class LogWriter:
                     self._hand_over()
                 else:
                     self._leave(turn)
+            if self._patience_seconds is not None and self.durable_lsn < awaited.lsn:
+                self._check_patience(began, is_patient)
 
     def wait_written(self, lsn: int) -> None:
         """Return when the operating system has the record: it survives the process, not a power failure."""
@@ -198,9 +196,9 @@ class LogWriter:
             if self.written_lsn < lsn:
                 self._early_lsn = max(self._early_lsn, lsn)
                 self._hasten()
-            self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed)
+            self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed, self._patience_seconds)
             if self.written_lsn < lsn:
-                raise self._failure()
+                raise self._failure() if self.failed else _unknown()
 
     def close(self) -> CleanStop | None:
         """Write and sync all that was appended, then stop.
@@ -209,26 +207,23 @@ class LogWriter:
         when it was opened, because nothing was appended.
         """
         with self._mutex:
-            self._closing = True
+            self._closing, self._closing_since = True, self._closing_since or elapsed_seconds()
             self._hasten()
             self._space.notify_all()
+            self._lull.notify_all()
         with self._rolling:
             if self._thread is not None:
                 self._thread.join()
             try:
-                if self._current is not None:
-                    self._current.file.close()
-                    self._current = None
-                if self.failed is None:
-                    self._discard_unborn()
+                self._sink.close(is_clean=self.failed is None)
             except OSError as error:
                 self._fail(error)
-        return None if self.failed or self._tail_cut else CleanStop(self.durable_lsn, self._crc)
+        return None if self.failed else self._sink.clean_stop(self.durable_lsn)
 
     # --- room ---
 
     def _reserves_at_once(self, claim: int) -> bool:
-        """Reserve if that takes no wait and no new segment. Gives back what the thread reserved before."""
+        """Reserve if that takes no wait and no more room. Gives back what the thread reserved before."""
         with self._mutex:
             self._give_back(self._reserved.pop(threading.get_ident(), 0))
             if can_have := self._takes(claim):
@@ -236,11 +231,11 @@ class LogWriter:
             return can_have
 
     def _takes(self, claim: int) -> bool:
-        """Count a claim if that takes no wait and no new segment; under the mutex."""
-        # Whoever waits for space comes first, and who makes a segment has counted what it must hold.
+        """Count a claim if that takes no wait and no more room; under the mutex."""
+        # Whoever waits for space comes first, and who makes room has counted what it must hold.
         if self._turn.locked() or self._rolling.locked() or self._refuses() or not self._has_place(claim):
             return False
-        if self._newest is None or self._claimed + claim > self._newest.free_bytes:
+        if self._claimed + claim > self._sink.free_bytes:
             return False
         self._admitted += claim
         self._claimed += claim
@@ -267,18 +262,18 @@ class LogWriter:
         return last_lsn - len(encoded) + 1
 
     def _has_place(self, claim: int) -> bool:
-        return self._admitted == 0 or self._admitted + claim <= self._options.queue_bytes
+        return self._admitted == 0 or self._admitted + claim <= self._queue_bytes
 
     def _claim_room(self, claim: int) -> None:
-        """Add ``claim``, which is admitted, to what the newest segment has room for; make one that has if need be."""
+        """Add ``claim``, which is admitted, to what the sink has room for; make more if need be."""
         try:
             with self._rolling:
                 with self._mutex:
                     self._check_open()
-                    fits = self._newest is not None and self._claimed + claim <= self._newest.free_bytes
-                    needed = SEGMENT_HEADER_BYTES + self._claimed + claim
+                    claimed = self._claimed + claim
+                    fits = claimed <= self._sink.free_bytes
                 if not fits:
-                    self._roll(max(needed, self._options.segment_bytes))
+                    self._make_room(claimed)
                 with self._mutex:
                     self._claimed += claim
         except BaseException:
@@ -287,32 +282,28 @@ class LogWriter:
                 self._space.notify_all()
             raise
 
-    def _roll(self, size: int) -> None:
+    def _await_place(self, claim: int) -> None:
+        """Wait until the queue has a place, under the mutex."""
+        began = elapsed_seconds()
+        self._hasten()
+        while not (self._refuses() or self._has_place(claim)):
+            self._space.wait(_RECHECK_SECONDS)
+            self._count_done()
+            if self._patience_seconds is not None and elapsed_seconds() - began > self._patience_seconds:
+                raise UnavailableError("the log does not answer, and what waits for it is too much; nothing was done")
+
+    def _make_room(self, claimed: int) -> None:
         try:
-            segment = NewSegment.create(self._fs, self._directory, self._next_number, size)
+            self._sink.make_room(claimed, self._mutex)
         except OSError as error:
-            if is_full(error):
-                raise StorageFullError(f"the disk has no room for a log segment of {size:,} bytes") from error
             self._fail(error)
             raise self._failure() from error
-        self._next_number += 1
-        with self._mutex:
-            self._newest = segment
-            self._newborn.append(segment)
 
     def _give_back(self, claim: int) -> None:
         if claim:
             self._admitted -= claim
             self._claimed -= claim
             self._space.notify_all()
-
-    def _discard_unborn(self) -> None:
-        """A clean log has no segment without a header."""
-        for segment in self._newborn:
-            segment.discard()
-        if self._newborn:
-            self._fs.sync_directory(self._directory)
-        self._newborn = []
 
     # --- the log's thread ---
 
@@ -324,7 +315,7 @@ class LogWriter:
     def _run(self) -> None:
         try:
             while (lsn := self._next_unwaited()) is not None:
-                self.wait(lsn)
+                self.wait_for(Position(lsn), is_patient=True)
         except BaseException as error:  # whatever it is, nobody may wait for this thread for ever
             self._fail(error)
 
@@ -390,13 +381,19 @@ class LogWriter:
             self._repeatable = True
             if self._taken is None:
                 self._is_gathering = True
+                if self._linger_seconds:
+                    self._linger()
                 self.gatherer()
                 self._take()
             if self._taken is not None:
                 self._write(self._taken)
+        except UnansweredError as error:
+            _logger.warning("%s", error)
+            with self._mutex:
+                self._hasten()
         except BaseException as error:
             self._is_gathering = False  # before anything that may be interrupted, too
-            if not self._repeatable or not is_interruption(error):
+            if not self._repeatable or self._sink.in_doubt or not is_interruption(error):
                 self._fail(error)
                 return
             with self._mutex:
@@ -405,81 +402,62 @@ class LogWriter:
         finally:
             self._repeatable = False
 
+    def _linger(self) -> None:
+        """Let others join the group that is taken next."""
+        with self._mutex:
+            self._lull.wait_for(self._refuses, self._linger_seconds)
+
     def _take(self) -> None:
-        """Take all that waits, and its place in the newest segment, if there is something to write."""
+        """Take all that waits, and its place in the sink, if there is something to write."""
         with self._mutex:
             self._is_gathering = False
-            if not self._queue or self.failed:
+            if not (self._queue or self._sink.has_request) or self.failed:
                 return
             self._repeatable = False
             records = self._queue[:GROUP_RECORDS_MAX]
             del self._queue[: len(records)]
-            newborn, self._newborn = self._newborn, []
-            segment = self._newest
-            assert segment is not None, "every record has claimed room"
-            extent = sum([record.extent for record in records])
-            claims, size = extent + GROUP_HEADER_BYTES * len(records), extent + GROUP_HEADER_BYTES
+            claims = extent_of(records) + GROUP_HEADER_BYTES * len(records)
             self._claimed -= claims
             first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
-            self._taken = TakenGroup(records, first_lsn, claims, segment, segment.take(size), size, newborn)
+            self._taken = self._sink.take(records, first_lsn, claims, not self._queue)
             self._repeatable = True
             if self._queue and self._is_idle:
                 self._work.notify()
 
-    def _write(self, group: TakenGroup) -> None:
+    def _write(self, group: AnyGroup) -> None:
         """Write and sync a group. While ``_repeatable``, all that it has changed may be changed again."""
-        while group.newborn:
-            self._begin(group.newborn[0], group.first_lsn)
-            del group.newborn[0]
-        self._repeatable = True
-        seed = seed_of(self._store_uuid, group.segment.number, group.offset)
-        pieces, crc = encode_group(group.records, seed, group.first_lsn, self._crc)
+        self._sink.write(group)
         last_lsn = group.first_lsn + len(group.records) - 1
-        group.segment.file.pwrite(group.offset, *pieces)
-        if self._early_lsn >= group.first_lsn:
-            group.segment.check()
+        if self._early_lsn >= group.first_lsn and self._sink.survives_process(group):
             self._repeatable = False
             self.written_lsn = last_lsn
             self._tell(group)
             self._repeatable = True
-        self.counters.sync(group)
-        group.segment.check()
+        began = elapsed_seconds()
+        self._sink.sync(group)
         self._repeatable = False
-        self._crc, self._taken = crc, None
+        self.counters.sync_seconds.add(elapsed_seconds() - began)
+        self._taken, self._sink.in_doubt = None, False
         self._done.append(group)
-        self._segments.reach(last_lsn)
         self.written_lsn = self.durable_lsn = last_lsn
         self._tell(group)
 
-    def _tell(self, group: TakenGroup) -> None:
+    def _tell(self, group: AnyGroup) -> None:
         """Tell how far the log is; who comes to wait for that later sees it."""
         self.listener()
         if self._early_lsn >= group.first_lsn:
             with self._mutex:
                 self._written.notify_all()
 
-    def _begin(self, segment: NewSegment, first_lsn: int) -> None:
-        """Link a new segment into the log and leave the one before it."""
-        self._repeatable = True
-        begun = segment.begin(self._store_uuid, first_lsn, self._crc, self._tail_cut)
-        self._repeatable = False
-        self._segments.begin(begun)
-        self._tail_cut = False
-        if self._current is not None:
-            self._current.file.close()
-        self._current = segment
-
     # --- failure ---
 
     def _fail(self, error: BaseException) -> None:
         with self._mutex:
             if self.failed is None:
-                self.failed = UnavailableError(
-                    f"the log cannot be written: {error or type(error).__name__}; reads continue; restart to recover"
-                )
+                self.failed = UnavailableError(_why(error))
                 self.failed.__cause__ = error
                 _logger.error("%s", self.failed.message)
-            for condition in (self._work, self._space, self._written):
+            for condition in (self._work, self._space, self._written, self._lull):
                 condition.notify_all()
         self.listener()
 
@@ -490,6 +468,14 @@ class LogWriter:
         failure.__cause__ = self.failed.__cause__
         return failure
 
+    def _check_patience(self, began: float, is_patient: bool) -> None:
+        """Raise UnavailableError for whoever waits too long. Who closes a log that does not answer ends it."""
+        now, patience = elapsed_seconds(), self._patience_seconds or 0.0
+        if self._closing and now - self._closing_since > patience:
+            self._fail(LogLostError("the log was closed while it did not answer; what it holds is unknown"))
+        elif not is_patient and now - began > patience:
+            raise _unknown()
+
     def _refuses(self) -> bool:
         return self.failed is not None or self._closing
 
@@ -498,3 +484,13 @@ class LogWriter:
         if self._refuses():
             self._give_back(claim)
             raise self._failure() if self.failed else UnavailableError("the log is closed")
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, LogLostError):
+        return error.message
+    return f"the log cannot be written: {error or type(error).__name__}; reads continue; restart to recover"
+
+
+def _unknown() -> UnavailableError:
+    return UnavailableError("the log does not answer: whether the change is applied is unknown yet")

@@ -295,7 +295,7 @@ def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pyte
 
 def test_a_full_log_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(MemoryFileSystem(), wal_segment_bytes=1 << 16) as store:
-        store._wal._ready._options = type(store._wal._ready._options)(1 << 16, 256)
+        store._wal._ready._queue_bytes = 256
         writes = [Asked("insert", (key, key, "x" * 40)) for key in range(12)]
         together(store, writes, monkeypatch)
         assert [each.result.applied for each in writes] == [1] * 12

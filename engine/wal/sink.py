@@ -1,0 +1,81 @@
+"""Where the log's writer puts its groups: into segments, or wherever else a log is kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from ...schemas.errors import UnavailableError
+from .format import EncodedRecord
+from .group import TakenGroup
+from .reader import CleanStop
+
+AnyGroup = TypeVar("AnyGroup", bound=TakenGroup)
+
+
+class UnansweredError(Exception):
+    """Nobody knows yet whether a group is durable. To write it again is allowed, and the way to find out."""
+
+
+class LogLostError(UnavailableError):
+    """This process has the log no longer. Its message says all there is to say."""
+
+
+class Sink(Protocol[AnyGroup]):
+    """Takes groups, one after the other. One thread at a time writes; others may make room meanwhile.
+
+    A signal's handler may interrupt ``write``, ``survives_process`` and ``sync`` in the main thread: unless the sink is
+    ``in_doubt`` then, the group is written again from the start, and nothing but the same bytes in the same place
+    may come of that.
+    """
+
+    free_bytes: int
+    """How many bytes of claims there is room for; under the writer's mutex."""
+    in_doubt: bool
+    """Whether an interruption now would leave something half done."""
+    has_request: bool
+    """Whether a group is wanted even if it has no records."""
+
+    def make_room(self, claimed: int, mutex: threading.Lock) -> None:
+        """Make room for so many bytes of claims, one thread at a time; publish it under the writer's mutex.
+
+        Raises StorageFullError (nothing has happened), and OSError for any other failure.
+        """
+        ...
+
+    def take(self, records: list[EncodedRecord], first_lsn: int, claims: int, is_all: bool) -> AnyGroup:
+        """Give records, whose claims are within the room, their place; under the writer's mutex.
+
+        ``is_all``: every record that has a timestamp is in this group or an earlier one.
+        """
+        ...
+
+    def write(self, group: AnyGroup) -> None:
+        """Write a group. Raises OSError."""
+        ...
+
+    def survives_process(self, group: AnyGroup) -> bool:
+        """Whether a group that is written, and not yet synced, will survive this process. Raises OSError."""
+        ...
+
+    def sync(self, group: AnyGroup) -> None:
+        """Make a written group durable.
+
+        Raises OSError; UnansweredError if it must be written again; LogLostError if it is not in the log, and never
+        will be.
+        """
+        ...
+
+    def close(self, is_clean: bool) -> None:
+        """Forget what is open; if it ``is_clean``, remove what is prepared and unused. Raises OSError."""
+        ...
+
+    def clean_stop(self, last_lsn: int) -> CleanStop | None:
+        """Return the end of a log without a failure that was closed; None if none is to be expected."""
+        ...
+
+
+def extent_of(records: Sequence[EncodedRecord]) -> int:
+    """Return the bytes that records take in the payload of a group."""
+    return sum([record.extent for record in records])
