@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ...schemas.message import Message
+from ..fs.document import HEADER, pack, read, unpack, write
 from ..fs.encryption.names import COPY_PATH as KEYS_COPY
 from ..fs.encryption.names import PATH as KEYS
 from ..fs.filesystem import FileSystem
 from ..fs.tree import remove_tree
-from .document import HEADER, pack, read, unpack, write
 from .manifest import Manifest, pack_manifest
 from .place import PATH as MANIFEST
 

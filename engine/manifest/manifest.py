@@ -29,9 +29,9 @@ from ...schemas.grants import Grantee, Privilege
 from ...schemas.message import Message, new_dict
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
+from ..fs.document import HEADER, pack, read, unpack
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
-from .document import HEADER, pack, read, unpack
 from .place import COPY_PATH, NEW_PATH, PATH, ManifestInDirectory, ManifestPlace
 from .read_only_latch import ReadOnlyLatch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..fs.document import write
 from ..fs.filesystem import FileSystem
-from .document import write
 
 PATH = "manifest"
 NEW_PATH = "manifest.new"

@@ -1,21 +1,13 @@
 """The keys of a store, in its file ``keys``: random ones, each encrypted with the store key.
 
-::
-
-     0  magic        8s   "NYALAKEY"
-     8  version      u4   1
-    12  body length  u8
-    20  crc          u4   crc32 of the 20 bytes before and the body
-    24  body              JSON: ring, store_key, keys
-
 A file's own key is encrypted with one of these, so to change the store key this file is written anew, and no other.
-``keys.copy`` is a second copy: without these keys all is lost. Layouts: ``docs/format/encryption.md``.
+``keys.copy`` is a second copy: without these keys all is lost. Both are documents (`fs.document`) of JSON; layouts:
+``docs/format/encryption.md``.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -26,6 +18,7 @@ from pydantic import ValidationError
 from ....schemas.errors import CorruptionError, InvalidArgumentError, UnreadableFileError
 from ....schemas.message import Message
 from ....schemas.store_key import KEY_BYTES, StoreKey
+from ..document import HEADER, pack, read, unpack, write
 from ..failures import reading
 from ..filesystem import FileSystem
 from .key_source import RandomBytes, random_bytes
@@ -39,7 +32,6 @@ WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + TAG_BYTES
 Damage = CorruptionError | UnreadableFileError
 
 _VERSION = 1
-_HEADER = struct.Struct("<8sIQI")
 _SUBJECT = struct.Struct("<16sI")
 
 
@@ -204,46 +196,26 @@ def _encrypted(ring: bytes, secrets: Mapping[int, bytes], key: StoreKey, random_
 
 
 def _packed(file: KeysFile) -> bytes:
-    body = file.model_dump_json().encode()
-    head = _HEADER.pack(KEYS_MAGIC, _VERSION, len(body), 0)[:-4]
-    return head + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "little") + body
+    return pack(KEYS_MAGIC, _VERSION, file.model_dump_json().encode())
 
 
 def _unpacked(document: bytes, path: str) -> KeysFile:
-    if len(document) < _HEADER.size:
-        raise CorruptionError(path, 0, f"{len(document)} bytes are too short for a file of keys")
-    magic, version, length, crc = _HEADER.unpack_from(document)
-    body = document[_HEADER.size :]
-    if magic != KEYS_MAGIC or length != len(body) or zlib.crc32(body, zlib.crc32(document[: _HEADER.size - 4])) != crc:
-        raise CorruptionError(path, 0, "checksum of the store's keys")
-    if version != _VERSION:
-        raise InvalidArgumentError(f"the file {path} has format version {version}; this build reads version {_VERSION}")
+    body = unpack(document, path, KEYS_MAGIC, _VERSION, "file with the store's keys")
     try:
         return KeysFile.model_validate_json(body)
     except ValidationError as error:
-        raise CorruptionError(path, _HEADER.size, f"the keys cannot be parsed: {error}") from error
+        raise CorruptionError(path, HEADER.size, f"the keys cannot be parsed: {error}") from error
 
 
 def _content(fs: FileSystem, path: str) -> bytes:
     with reading(path):
-        file = fs.open(path)
-        try:
-            return file.pread(0, file.size)
-        finally:
-            file.close()
+        return read(fs, path)
 
 
 def _write(fs: FileSystem, document: bytes) -> None:
     """Replace the file, then its copy: a power failure leaves one of them whole."""
     for path in (PATH, COPY_PATH):
         new = f"{path}.new"
-        if fs.exists(new):
-            fs.unlink(new)
-        file = fs.create(new)
-        try:
-            file.append(document)
-            file.sync()
-        finally:
-            file.close()
+        write(fs, new, document)
         fs.rename(new, path)
         fs.sync_directory("")

@@ -9,7 +9,7 @@ import struct
 import zlib
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
-from ..fs.filesystem import FileSystem
+from .filesystem import FileSystem
 
 HEADER = struct.Struct("<8sIQI")
 
