@@ -260,6 +260,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/wal/writer.py": "one thread writes to the log what nobody waits for",
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
         "engine/scan/pool.py": "its threads help whoever scans, and start nothing of their own",
+        "engine/bucket/files/fetching.py": "its threads do nothing but wait for an object store",
         "engine/fs/together.py": "its threads do nothing but sync, while a flush of many tablets writes on",
         "engine/store.py": "owns the pool that transactions are lent",
     },

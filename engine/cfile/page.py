@@ -18,6 +18,7 @@ from ..codecs.fsst import FsstCodec
 from ..codecs.prefix import PrefixCodec
 from ..codecs.registry import codec_by_code, codec_by_name
 from ..fs.failures import reading
+from ..fs.far import FarFile
 from ..fs.filesystem import ReadableFile
 from ..vectors.huge_pages import KEPT
 from ..vectors.lending import READ_BUFFERS
@@ -191,18 +192,21 @@ class FileImage:
     file_id: int
     file: ReadableFile
     footer_offset: int
+    far: FarFile | None = None
+    """The file, if it is far away."""
 
-    def read(self, offset: int, length: int, is_kept: bool = True) -> np.ndarray:
+    def read(self, offset: int, length: int, is_kept: bool = True, is_page: bool = False) -> np.ndarray:
         """Read bytes of the file (uint8) into their own memory, with room to overshoot; it is lent unless they are
-        kept.
+        kept. Those of a whole page have a checksum, so what is kept of a far file is not compared with its own.
 
         Raises:
             CorruptionError: the file is gone, or was cut short.
             UnreadableFileError: the disk does not return them.
         """
         data = KEPT.allocate(length) if is_kept else READ_BUFFERS.lend(length)
+        read_into = self.far.read_unchecked if self.far and is_page else self.file.read_into
         with reading(self.path, offset):
-            count = self.file.read_into(offset, data) if length else 0
+            count = read_into(offset, data) if length else 0
         if count < length:
             why = f"the file ends here; {length - count:,} bytes are missing"
             raise CorruptionError(self.path, offset + count, why)
@@ -220,7 +224,7 @@ class FileImage:
 
 def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = False) -> Page:
     """Read the page of a directory ``entry`` and verify its checksum and lengths; they are not verified again. Its
-    memory is lent unless it ``is_kept``.
+    memory is lent unless it ``is_kept``. What is wrong in the cache of a far file is fetched again once.
 
     ``entry`` must be inside the file (`check_directory`). Raises CorruptionError, which calls the page ``what``, and
     UnreadableFileError.
@@ -228,9 +232,12 @@ def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = Fal
     offset, length = entry.offset, entry.length
     if length < PAGE_HEADER_BYTES:
         raise image.corruption(offset, what, f"a page of {length} bytes")
-    data = image.read(offset, length, is_kept)
-    stored_crc = stored_page_crc(data.data)
-    crc = page_crc(image.file_id, offset, data[4:].data)
+    data = image.read(offset, length, is_kept, is_page=True)
+    stored_crc, crc = stored_page_crc(data.data), page_crc(image.file_id, offset, data[4:].data)
+    if crc != stored_crc and image.far:
+        image.far.forget(offset, length)
+        data = image.read(offset, length, is_kept, is_page=True)
+        stored_crc, crc = stored_page_crc(data.data), page_crc(image.file_id, offset, data[4:].data)
     if crc != stored_crc:
         raise image.corruption(offset, what, f"checksum {stored_crc:#010x} stored, {crc:#010x} found")
     header = PageHeader.unpack(data.data)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from ...schemas.errors import CorruptionError
+from ..fs.far import FarFile
 from ..fs.filesystem import FileSystem, ReadableFile
 from .cache import FilePages, PageCache
 from .footer import Footer, check_directory, unpack_footer
@@ -95,7 +96,7 @@ def _header(image: FileImage) -> FileHeader:
 
 def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage, Footer]:
     """Return a file and its footer, after checking everything except the pages."""
-    image = FileImage(path, file_id, file, 0)
+    image = FileImage(path, file_id, file, 0, file if isinstance(file, FarFile) else None)
     header = _header(image)
     if header.file_id != file_id:
         raise CorruptionError(path, 0, f"this is file {header.file_id}, not file {file_id}")

@@ -1,0 +1,109 @@
+"""Fetches ranges of objects: a few at once over all objects, each byte by one thread only."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+
+from ....schemas.errors import StoreError
+from ..bucket import Bucket
+
+AT_ONCE = 16
+"""Requests that are under way at the same time."""
+REQUEST_BYTES = 8 << 20
+"""The most bytes of one request: more of an object are fetched by several."""
+_WASTE = 10
+"""A gap is fetched with what is around it if it is at most this fraction of it: a request has its price."""
+
+Range = tuple[int, int]
+"""The first byte, and the end."""
+
+
+class Fetcher:
+    """Reads from a bucket, for all files of a store. Thread safe."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._turns = BoundedSemaphore(AT_ONCE)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def read(self, name: str, first: int, last: int) -> bytes:
+        """Return the bytes [first, last) of an object. Raises OSError."""
+        with self._turns, answered(name):
+            return self._bucket.get_range(name, first, last - first)
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """The threads that fetch ahead; one for each request that may be under way."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(AT_ONCE, "nyala-fetch")
+        return self._pool
+
+    def close(self) -> None:
+        """Wait until nothing is fetched any more."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class Coming:
+    """Bytes [first, last) of an object that somebody fetches."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first = first
+        self.last = last
+        self.content: Future[bytes] = Future()
+
+
+def requests(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
+    """Return what to request, to have all of ``wanted``: nothing of ``taken``, and of other bytes only small gaps.
+
+    >>> requests([(0, 100), (105, 205), (400, 500)], [(450, 460)])
+    [(0, 205), (400, 450), (460, 500)]
+    """
+    blocks = sorted(taken)
+    found: list[Range] = []
+    useful = 0
+    for first, last in _without(sorted(wanted), blocks):
+        if found:
+            start, end = found[-1]
+            gap, more = first - end, max(0, last - max(first, end))
+            is_free = not any(a < first and end < b for a, b in blocks) if gap > 0 else True
+            if is_free and gap * _WASTE <= useful + more and last - start <= REQUEST_BYTES:
+                found[-1] = start, max(last, end)
+                useful += more
+                continue
+            first = max(first, end)
+        while last - first > REQUEST_BYTES:
+            found.append((first, first + REQUEST_BYTES))
+            first += REQUEST_BYTES
+        if first < last:
+            found.append((first, last))
+            useful = last - first
+    return found
+
+
+def _without(wanted: Iterable[Range], taken: Iterable[Range]) -> Iterator[Range]:
+    """Yield the parts of the sorted ranges that are not taken."""
+    blocks = list(taken)
+    for first, last in wanted:
+        for start, end in blocks:
+            if first < end and start < last:
+                if first < start:
+                    yield first, start
+                first = max(first, end)
+        if first < last:
+            yield first, last
+
+
+@contextmanager
+def answered(name: str) -> Iterator[None]:
+    """Turn a failure of the bucket into an OSError: EAGAIN if it gave no answer, since no file is to blame for that."""
+    try:
+        yield
+    except StoreError as error:
+        raise OSError(errno.EAGAIN, f"the bucket: {error}", name) from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, "the bucket has no such object", name) from error

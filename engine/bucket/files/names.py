@@ -1,0 +1,116 @@
+"""Which objects there are, as files in directories."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable
+
+from ..bucket import Bucket
+from .fetching import answered
+
+
+class ObjectTree:
+    """Names of files, with their sizes, by directory. A directory is there while something is in it."""
+
+    def __init__(self, found: Iterable[tuple[str, int]] = ()) -> None:
+        self._directories: dict[str, dict[str, int | None]] = {}
+        """For each directory the names in it: a size, or None for a directory."""
+        for path, size in found:
+            self.add(path, size)
+
+    def add(self, path: str, size: int) -> None:
+        """Add a file, or note its new size."""
+        directory, _, name = path.rpartition("/")
+        self._directories.setdefault(directory, {})[name] = size
+        while directory:
+            above, _, name = directory.rpartition("/")
+            names = self._directories.setdefault(above, {})
+            if name in names:
+                return
+            names[name] = None
+            directory = above
+
+    def remove(self, path: str) -> None:
+        """Remove a file, and the directories that have become empty."""
+        while path:
+            directory, _, name = path.rpartition("/")
+            names = self._directories.get(directory, {})
+            names.pop(name, None)
+            if names:
+                return
+            self._directories.pop(directory, None)
+            path = directory
+
+    def size(self, path: str) -> int | None:
+        """Return the size of a file, None if it is none."""
+        directory, _, name = path.rpartition("/")
+        return self._directories.get(directory, {}).get(name)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names in a directory."""
+        return list(self._directories.get(directory, ()))
+
+
+class ObjectNames:
+    """The files of a store under a prefix of a bucket. Thread safe.
+
+    Of the directories in ``own``, at the top, only this process changes anything: they are listed once, and known from
+    then on. Others are asked for each time, since other processes put files there.
+    """
+
+    def __init__(self, bucket: Bucket, prefix: str, own: Collection[str]) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._own = frozenset(own)
+        self._known: dict[str, ObjectTree] = {}
+        self._lock = threading.Lock()
+
+    def is_own(self, path: str) -> bool:
+        """Whether a path is in a directory that only this process changes."""
+        return path.split("/", 1)[0] in self._own
+
+    def locate(self, path: str) -> str:
+        """Return the name of a file's object."""
+        return self._prefix + path
+
+    def size(self, path: str) -> int | None:
+        """Return the size of a file, None if there is none. Raises OSError."""
+        if self.is_own(path):
+            return self._tree(path).size(path)
+        name = self.locate(path)
+        try:
+            with answered(name):
+                return self._bucket.size(name)
+        except FileNotFoundError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of files and directories in a directory; none if it is not there. Raises OSError."""
+        return (self._tree(directory) if self.is_own(directory) else self._listed(directory)).names(directory)
+
+    def add(self, path: str, size: int) -> None:
+        """Take note of a file that has been put."""
+        if self.is_own(path):
+            tree = self._tree(path)
+            with self._lock:
+                tree.add(path, size)
+
+    def remove(self, path: str) -> None:
+        """Take note of a file that will be deleted."""
+        if self.is_own(path):
+            tree = self._tree(path)
+            with self._lock:
+                tree.remove(path)
+
+    def _tree(self, path: str) -> ObjectTree:
+        top = path.split("/", 1)[0]
+        with self._lock:
+            if top not in self._known:
+                self._known[top] = self._listed(top)
+            return self._known[top]
+
+    def _listed(self, directory: str) -> ObjectTree:
+        prefix = self.locate(f"{directory}/" if directory else "")
+        with answered(prefix):
+            found = self._bucket.list(prefix)
+        return ObjectTree((name.removeprefix(self._prefix), size) for name, size in found)

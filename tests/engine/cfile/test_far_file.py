@@ -1,0 +1,82 @@
+"""A cfile in a bucket: a page that is damaged in the cache is fetched again, one that is damaged there is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nyala.engine.bucket.files import BucketFileSystem
+from nyala.engine.bucket.memory import MemoryBucket
+from nyala.engine.cfile.cache import PageCache
+from nyala.engine.cfile.format import StreamKey
+from nyala.engine.cfile.reader import CFileReader
+from nyala.engine.cfile.writer import CFileWriter
+from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.vectors.physical import PhysicalType
+from nyala.engine.vectors.vector import FixedVector
+from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.doubles.watched_bucket import WatchedBucket
+
+KEY = StreamKey(1, "base")
+CELLS = np.random.default_rng(1).integers(0, 1 << 60, 200_000)
+PATH = "tablets/1/7.base"
+
+
+@pytest.fixture
+def bucket() -> WatchedBucket:
+    bucket = WatchedBucket(MemoryBucket())
+    with CFileWriter(BucketFileSystem(bucket, "", MemoryFileSystem(), 1 << 30, "s"), PATH, 7, "base") as writer:
+        writer.write_stream(KEY, PhysicalType.INT64, [FixedVector(CELLS)], "plain")
+        writer.finish({})
+    bucket.reset()
+    return bucket
+
+
+def opened(bucket: WatchedBucket, where: Path) -> CFileReader:
+    fs = BucketFileSystem(bucket, "", LocalFileSystem(where), 1 << 30, "s")
+    return CFileReader.open(fs, PATH, 7, PageCache(0))
+
+
+def cells(reader: CFileReader) -> np.ndarray:
+    found = reader.stream(KEY).read(0, len(CELLS))
+    assert isinstance(found, FixedVector)
+    return found.values
+
+
+def test_a_page_that_is_damaged_in_the_cache_is_fetched_again(bucket: WatchedBucket, tmp_path: Path) -> None:
+    reader = opened(bucket, tmp_path)
+    assert (cells(reader) == CELLS).all()
+    fetched = len(bucket.ranges)
+    assert (cells(reader) == CELLS).all() and len(bucket.ranges) == fetched
+    largest = max((tmp_path / "pieces").iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[1000] ^= 1
+    largest.write_bytes(content)
+    assert (cells(reader) == CELLS).all() and len(bucket.ranges) == fetched + 1
+    reader.verify()
+
+
+def test_a_page_that_is_damaged_in_the_bucket_is_corruption(bucket: WatchedBucket, tmp_path: Path) -> None:
+    content = bytearray(bucket.inner.get(PATH))
+    content[1000] ^= 1
+    bucket.inner.put(PATH, bytes(content))
+    reader = opened(bucket, tmp_path)
+    bucket.reset()
+    with pytest.raises(CorruptionError, match="page 0: checksum"):
+        cells(reader)
+    assert len(bucket.ranges) == 2
+
+
+def test_a_bucket_that_does_not_answer_damages_nothing(bucket: WatchedBucket, tmp_path: Path) -> None:
+    reader = opened(bucket, tmp_path)
+    bucket.failing = lambda *_: True
+    with pytest.raises(UnavailableError, match=r"tablets/1/7\.base cannot be read: the bucket: no answer"):
+        cells(reader)
+    bucket.failing = lambda *_: False
+    assert (cells(reader) == CELLS).all()
+    other = opened(bucket, tmp_path / "other")
+    bucket.inner.delete([PATH])
+    with pytest.raises(CorruptionError, match="removed"):
+        cells(other)
