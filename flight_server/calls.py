@@ -12,13 +12,13 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
-from ..schemas.errors import StoreError, UnavailableError
+from ..schemas.errors import UnavailableError
 from ..schemas.request import Request, serving
 from ..schemas.verb import Kind
 from .config import ServerConfig
@@ -26,13 +26,14 @@ from .limits import STREAMS, Admission, BudgetShare, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
 from .recent_requests import RecentRequest, RecentRequests
-from .request_log import RequestLog, mark, new_request_id
+from .request_log import RequestLog, code_of, mark, new_request_id
 from .scanned import Scanned
 from .server_metrics import ServerMetrics
 from .turns import Turns, Work
 
 if TYPE_CHECKING:
     from .security.authentication import Authentication
+    from .traces import Span, Traces
 
 _READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
 """Calls that take turns. Writes do not: they are short, or wait for the disk."""
@@ -55,7 +56,15 @@ _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
 class Call:
     """One call. Use ``check`` and ``step`` only on its own thread."""
 
-    def __init__(self, calls: Calls, context: fl.ServerCallContext, verb: str, kind: Kind, size: int) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        context: fl.ServerCallContext,
+        verb: str,
+        kind: Kind,
+        size: int,
+        span: Span | None = None,
+    ) -> None:
         self._began: float | None = time.monotonic()
         self._admission_seconds = self._client_seconds = 0.0
         self.sent_rows = self.sent_bytes = self.received_bytes = self.written_rows = 0
@@ -63,6 +72,8 @@ class Call:
         """Of the error that ended its work; empty: none has."""
         self.scanned: Scanned | None = None
         """What it scans; None: nothing."""
+        self.span = span
+        """None: the server sends no traces, or not of this call as a whole."""
         self._id = ""
         self._table = ""
         self.verb = verb
@@ -232,6 +243,7 @@ class Call:
         """End the call from another thread; does nothing if it is over."""
         with self._lock:  # while it is held, the call's own thread cannot finish
             if self._context is not None:
+                self.error_code = self.error_code or message.partition(":")[0]
                 end_call(self._context, message, status)
 
     def close(self) -> None:
@@ -247,6 +259,8 @@ class Call:
                 self.log.took(seconds - self._client_seconds, self._id, self.verb, self.user, self.table)
             if self.scanned is not None or self.kind is Kind.PUT or self.written_rows:
                 self._calls.recent.add(self._ended(seconds))
+            if self.span is not None:
+                self.span.end_call(self._ended(seconds))
         self._calls._remove(self)
         self.has_read()
         slot, self._slot = self._slot, None
@@ -281,31 +295,39 @@ class Call:
 class _Working(serving):
     """See ``Call.working``."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("_call", "_leave_span")
 
     def __init__(self, call: Call) -> None:
         super().__init__(call._request)
         self._call = call
+        self._leave_span: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
         self._call.client_came()
         self._call._work.begin()
         super().__enter__()
+        if self._call.span is not None:
+            self._leave_span = self._call.span.enter()
 
     def __exit__(self, _: object = None, error: BaseException | None = None, *more: object) -> None:
+        if self._leave_span is not None:
+            self._leave_span()
         super().__exit__()
         self._call._work.end()
         if error is not None:
             mark(error, self._call.id())
-            self._call.error_code = error.code if isinstance(error, StoreError) else type(error).__name__
+            self._call.error_code = code_of(error)
 
 
 class Calls:
     """All running calls of a server. Thread safe."""
 
-    def __init__(self, config: ServerConfig, authentication: Authentication | None = None) -> None:
+    def __init__(
+        self, config: ServerConfig, authentication: Authentication | None = None, traces: Traces | None = None
+    ) -> None:
         self.config = config
         self.authentication = authentication
+        self.traces = traces
         self.metrics = ServerMetrics()
         self.log = RequestLog(config.slow_request_seconds)
         self.recent = RecentRequests()
@@ -328,7 +350,14 @@ class Calls:
         Raises:
             UnavailableError: too many of its kind run.
         """
-        return Call(self, context, verb, kind, size)
+        if self.traces is None:
+            return Call(self, context, verb, kind, size)
+        span = self.traces.of_call(verb)
+        try:
+            return Call(self, context, verb, kind, size, span)
+        except BaseException as error:
+            span.fail(verb, error)
+            raise
 
     def running(self) -> list[tuple[Call, float, bool]]:
         """Return the running calls, the longest first: each with its seconds, and whether it waits for its client."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .http.port import HttpPort
     from .security.security import Security
     from .settings import ServeOptions, Settings
+    from .traces import Traces
 
 _SILENT_SECONDS = 3.0
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -92,6 +93,12 @@ def serve(
         str | None,
         typer.Option(help="Where bulk imports stage files, such as s3://bucket/prefix; default: the data directory."),
     ] = None,
+    traces: Annotated[
+        str | None,
+        typer.Option(
+            help="The collector of OpenTelemetry that gets traces of requests, such as http://127.0.0.1:4318."
+        ),
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Any other option as name=value; nyala config show lists them.")
     ] = None,
@@ -133,7 +140,7 @@ def _credentials(options: ServeOptions) -> Credentials:
     from ..clients.flight.credentials import Credentials, TokenFile
 
     file = options.cluster_token_file
-    return Credentials.of(TokenFile(file) if file else None, options.cluster_tls_roots)
+    return Credentials.of(TokenFile(file) if file else None, options.cluster_tls_roots, traces=bool(options.traces))
 
 
 def data_directory(settings: Settings) -> Path:
@@ -170,6 +177,7 @@ def _run(
 
     security = _security(options)
     http = _http(options, security, config.private_paths)
+    traces = _traces(options)
     check_free(listen)  # after the HTTP port listens: it may be the same one
     also = {"http": http.url} if http else {}
 
@@ -178,7 +186,7 @@ def _run(
         text = f"listening on {' and '.join((location, *also.values()))}"
         typer.echo(json.dumps(line) if options.json_output else text)
 
-    run_server(open_store, listen, config, announce, security, exit_code, http)
+    run_server(open_store, listen, config, announce, security, exit_code, http, traces)
 
 
 def _http(options: ServeOptions, security: Security | None, private_paths: tuple[str, ...]) -> HttpPort | None:
@@ -192,6 +200,19 @@ def _http(options: ServeOptions, security: Security | None, private_paths: tuple
             f"an HTTP port needs the package {error.name}: pip install 'nyala[http]', or leave http_port out"
         ) from None
     return HttpPort(options.http_host, options.http_port, security, private_paths)
+
+
+def _traces(options: ServeOptions) -> Traces | None:
+    """Return what sends traces; None if nobody wants them, and then nothing is imported."""
+    if options.traces is None:
+        return None
+    try:
+        from .traces import Traces
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            f"traces need the package {error.name}: pip install 'nyala[otel]', or leave the option traces out"
+        ) from None
+    return Traces(options.traces, options.name)
 
 
 def _security(options: ServeOptions) -> Security | None:

@@ -28,6 +28,7 @@ from .service_manager import tell_manager
 if TYPE_CHECKING:
     from .http.port import HttpPort
     from .security.security import Security
+    from .traces import Traces
 
 _LOG = logging.getLogger("nyala.flight_server")
 
@@ -118,6 +119,7 @@ def run_server(
     security: Security | None = None,
     exit_code: Callable[[], int] = int,
     http: HttpPort | None = None,
+    traces: Traces | None = None,
 ) -> None:
     """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process
     with ``exit_code``, by default 0: signals no longer reach it.
@@ -135,7 +137,7 @@ def run_server(
     store = open_store()
     signals.on_first(lambda: None)
     try:
-        server = _listen(store, location, config, security)
+        server = _listen(store, location, config, security, traces)
     except BaseException:
         store.close()
         raise
@@ -164,9 +166,11 @@ def _leave(exit_code: int) -> None:
     os._exit(exit_code)
 
 
-def _listen(store: StoreService, location: str, config: ServerConfig, security: Security | None) -> FlightServer:
+def _listen(
+    store: StoreService, location: str, config: ServerConfig, security: Security | None, traces: Traces | None
+) -> FlightServer:
     try:
-        return FlightServer(store, location, config, security)
+        return FlightServer(store, location, config, security, traces)
     except (pa.ArrowException, OSError) as error:
         raise UnavailableError(f"cannot listen on {location}: {str(error).partition('. Detail')[0]}") from None
 

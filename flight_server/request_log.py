@@ -14,6 +14,8 @@ import threading
 import time
 from contextlib import suppress
 
+from ..schemas.errors import StoreError
+
 _LOG = logging.getLogger("nyala.flight_server")
 _START = secrets.token_hex(3)
 _numbers = itertools.count(1)
@@ -42,6 +44,11 @@ def mark(error: BaseException, request_id: str) -> None:
     if not (isinstance(known, str) and _ID.fullmatch(known)) or known.startswith(_START):
         with suppress(AttributeError):  # one without room for attributes
             error.request_id = request_id  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of an error, for the log."""
+    return error.code if isinstance(error, StoreError) else type(error).__name__
 
 
 class RequestLog:

@@ -22,6 +22,7 @@ from .native import message_hook
 if TYPE_CHECKING:
     from .security.identity import Identity
     from .security.security import Security
+    from .traces import Traces
 
 
 class FlightServer(fl.FlightServerBase):
@@ -36,8 +37,10 @@ class FlightServer(fl.FlightServerBase):
         location: str,
         config: ServerConfig | None = None,
         security: Security | None = None,
+        traces: Traces | None = None,
     ) -> None:
-        """Listen; without ``security``, without TLS and to anyone.
+        """Listen; without ``security``, without TLS and to anyone. ``traces`` get a span of each call, and are closed
+        with this server.
 
         Raises:
             UnavailableError: it cannot listen at ``location``.
@@ -48,17 +51,18 @@ class FlightServer(fl.FlightServerBase):
         self._security = security
         self._authentication = security.authentication if security else None
         self._guard = security.guard(store) if security else None
-        self.calls = Calls(self.config, self._authentication)
+        self.calls = Calls(self.config, self._authentication, traces)
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths, self.calls.failed)
         hide_tracebacks()
         transport.prepare()
         message_hook.install()
+        middleware = {"nyala-traces": traces.headers} if traces else None
         try:
             if security:
-                security.listen(super().__init__, location)
+                security.listen(super().__init__, location, middleware)
             else:
-                super().__init__(location)
+                super().__init__(location, middleware=middleware)
         except (pa.ArrowException, OSError):
             raise UnavailableError(
                 f"cannot listen on {location}: the port is in use, or the address does not belong to this machine; "
@@ -165,6 +169,8 @@ class FlightServer(fl.FlightServerBase):
         if self._security:
             self._security.close()
         super().shutdown()
+        if self.calls.traces:
+            self.calls.traces.close()
 
 
 def _size(descriptor: fl.FlightDescriptor) -> int:

@@ -12,7 +12,7 @@ import base64
 import binascii
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -40,6 +40,9 @@ from .request_log import mark, new_request_id
 from .row_write import RowWrite
 from .session_answers import SessionAnswers
 from .short_scan import LongScanError, short_scan
+
+if TYPE_CHECKING:
+    from .session_spans import RequestSpan
 
 REQUEST_BYTES_MAX = 1 << 20
 _LINE_BYTES_MAX = 64 << 10
@@ -72,11 +75,8 @@ def run_session(
         StoreError: a message has a record batch, or the server stops.
     """
 
-    def failed_later(error: BaseException) -> bytes:
-        mark(error, new_request_id())
-        return _failed(error, translator)
-
-    answers = SessionAnswers(writer, call, calls.config.writes_ahead, failed_later)
+    call.span = None  # each request has one
+    answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     session = _Session(store, calls, call, answers)
     try:
         with serving(Request(call.peer.address, call.look, call.id)):
@@ -152,6 +152,11 @@ class _Session:
         self._began: float | None = None
         """When the request began that is being carried out; None once its answer is left to another thread."""
         self._times = calls.metrics.of("session_write")
+        self._spans = None
+        if calls.traces is not None:
+            from .session_spans import Spans
+
+            self._spans = Spans(calls.traces, call, answers)
 
     def take(self, message: bytes) -> None:
         """Carry out a request, and answer it or let it be answered. Raises what is wrong with it."""
@@ -184,7 +189,10 @@ class _Session:
         kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
         if len(kinds) != 1:
             raise InvalidArgumentError("a request has one of get, get_many, scan and write")
-        known = self._ask_for(asked), self.call.metrics.of(f"session_{kinds[0]}")
+        verb = f"session_{kinds[0]}"
+        known = self._ask_for(asked), self.call.metrics.of(verb)
+        if self._spans is not None:
+            known = self._spans.around(known[0], verb, asked), known[1]
         if asked.scan is not None:  # scans differ in their filters, and would push out what comes again
             return known
         if len(self._known) >= _KNOWN_MAX:
@@ -235,14 +243,23 @@ class _Session:
         """Begin a write that the second thread answers."""
         pending = self._admitted(Kind.PUT, begin)
         began, self._began = self._began, None
-        self.answers.add(lambda: self._written_later(pending, began))
+        span = self._spans.taken() if self._spans is not None else None
+        self.answers.add(lambda: self._written_later(pending, began, span))
 
-    def _written_later(self, pending: PendingResult | None, began: float | None) -> bytes:
+    def _written_later(self, pending: PendingResult | None, began: float | None, span: RequestSpan | None) -> bytes:
         try:
-            return self._written(None if pending is None else pending.result())
+            result = None if pending is None else pending.result()
+        except BaseException as error:
+            mark(error, new_request_id() if span is None else span.request_id)
+            if span is not None:
+                span.failed(error)
+            raise
         finally:
             if began is not None:
                 self._times.add(time.perf_counter() - began)
+        if span is not None:
+            span.wrote(0 if result is None else result.applied)
+        return self._written(result)
 
     def _finish(self, write: Callable[[], WriteResult | None]) -> None:
         """Carry out a write, and answer it."""
@@ -311,6 +328,7 @@ class _Get:
     def _row(self, key: list[Any]) -> bytes:
         session, words = self._session, self._known
         if session.relay is not None and (told := session.relay.told_row(self._table, key)) is not UNDECIDED:
+            session.call.sent_rows += told["row"] is not None
             return to_json(told)
         about = session.store.describe_table(self._table)
         if words is None or words.about is not about:
@@ -321,6 +339,7 @@ class _Get:
         if row is UNDECIDED or (row is not None and list(row) != words.names):
             row = self._found(key, words)
         if row is not None:
+            session.call.sent_rows += 1
             row = words.cells.to_json(row)
         said = {"table_id": about.table_id, "schema_version": about.schema_version, "row": row}
         return to_json(said, inf_nan_mode="strings")

@@ -51,7 +51,7 @@ class SessionAnswers:
         """
         if rows is not None:
             answer = b"%b\n%b" % (answer, self._stream(rows))
-        self._call.sent(len(answer))
+        self._call.sent(len(answer), 0 if rows is None else rows.num_rows)
         self._call.waiting_since = time.monotonic()
         try:
             self._writer.write_metadata(answer)

@@ -113,6 +113,9 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The size at which the audit log becomes PATH.1, and a new one begins."""
     audit_log_files: int = Field(default=10, ge=1, le=1000)
     """How many files of the audit log are kept, the current one included."""
+    traces: str | None = Field(default=None, pattern="^https?://[^/]")
+    """The collector of OpenTelemetry that gets a span of each request: its endpoint for OTLP over HTTP, such as
+    ``http://127.0.0.1:4318``. By default there are no traces."""
     cluster_token_file: Path | None = None
     """A file with the token that this server shows the others of its placement."""
     cluster_tls_roots: Path | None = None

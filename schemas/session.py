@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from pydantic_core import from_json
+from pydantic_core import to_json as to_json_text
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
@@ -59,11 +60,20 @@ class SessionDetails(Message, frozen=True, extra="forbid"):
     """The number of a write, for its ``writer``."""
     more: bool = False
     """Another request follows before the client waits for the answer to this one."""
+    traceparent: str | None = None
+    """The trace that the request belongs to, as in the W3C header of this name."""
 
 
 def request(first: bytes, second: bytes = b"", rest: bytes = b"") -> bytes:
     """Return a request."""
     return b"%b\n%b\n%b" % (first, second, rest)
+
+
+def traced(message: bytes, traceparent: str) -> bytes:
+    """Return a request with the trace that it belongs to."""
+    first, second, rest = parts_of(message)
+    details = {**(from_json(second) if second else {}), "traceparent": traceparent}
+    return request(first, to_json_text(details), rest)
 
 
 def parts_of(message: bytes) -> list[bytes]:

@@ -15,9 +15,9 @@ SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
 SECURITY = "nyala.flight_server.security.security"
 HTTP = ("starlette", "uvicorn", "h11", "prometheus_client", "asyncio")
 DATA = ("pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "numpy.ma")
-NEVER = ("numba", "llvmlite", *DATA, "jwt", "cryptography", SECURITY, *HTTP)
-"""Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens, HTTP and encryption needs
-none of them."""
+NEVER = ("numba", "llvmlite", *DATA, "jwt", "cryptography", "opentelemetry", SECURITY, *HTTP)
+"""Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens, HTTP, traces and
+encryption needs none of them."""
 REPORT = f"""
 import json, sys
 def report():
@@ -48,8 +48,8 @@ SERVE = """
 import os, signal
 from nyala.flight_server import lifecycle
 run_server = lifecycle.run_server
-def run(open_store, listen, config, announce, security, exit_code, http):
-    assert security is None and http is None
+def run(open_store, listen, config, announce, security, exit_code, http, traces):
+    assert security is None and http is None and traces is None
     run_server(open_store, listen, config, lambda location: (report(), os.kill(os.getpid(), signal.SIGTERM)))
 lifecycle.run_server = run
 from nyala.__main__ import main

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
-from ..flight.credentials import NO_CREDENTIALS, ClientCert, Credentials, Token
+from ..flight.credentials import ClientCert, Credentials, Token
 from ..flight.store import FlightStore
 from .database import Database
 
@@ -28,6 +28,7 @@ def connect(
     token: Token | None = None,
     tls_roots: str | Path | None = None,
     client_cert: ClientCert | None = None,
+    traces: bool = False,
     url: str | None = None,
 ) -> Database:
     """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815``.
@@ -45,17 +46,21 @@ def connect(
     What is not given comes from the environment: ``NYALA_TOKEN`` or ``NYALA_TOKEN_FILE``, ``NYALA_TLS_ROOTS``,
     ``NYALA_CLIENT_CERT``, ``NYALA_CLIENT_KEY``. All servers of a placement get the same: see docs/security.md.
 
+    With ``traces``, requests continue the span of OpenTelemetry that is current where they are made: see
+    docs/tracing.md.
+
     ``url`` is an older name of ``uri``.
 
     Raises:
         UnauthenticatedError: the server does not accept the token.
         UnavailableError: no server answers there.
-        InvalidArgumentError: ``uri`` or the placement is invalid, or neither or both are given.
+        InvalidArgumentError: ``uri`` or the placement is invalid, or neither or both are given; or ``traces`` lacks its
+            package.
     """
     uri = url if uri is None else uri
     if (uri is None) == (placement is None):
         raise InvalidArgumentError("connect needs the uri of a server or a placement")
-    credentials = Credentials.of(token, tls_roots, client_cert)
+    credentials = Credentials.of(token, tls_roots, client_cert, traces)
     if uri is None:
         return Database(store_at_placement(_read(placement), retries, credentials))
     return Database(store_of(FlightStore(uri, retries, credentials=credentials), retries))
@@ -78,15 +83,15 @@ def _processes(server: FlightStore, uuids: Mapping[str, str], retries: bool) -> 
     """
     if not uuids or find_spec("numpy") is None:
         return None
-    placement = server.placement()
+    placement, shown = server.placement(), Credentials(traces=server.credentials.traces)
     if not all(_is_own_socket(location) for locations in placement.servers.values() for location in locations):
         return None
     for name, (location, *_) in placement.servers.items():
         with suppress(UnavailableError):
-            found = FlightStore(location, retries, credentials=NO_CREDENTIALS)
+            found = FlightStore(location, retries, credentials=shown)
             about = found.health()
             if (about.server, about.store_uuid) == (name, uuids.get(name)):
-                store = _shared(placement, retries, {name: found}, NO_CREDENTIALS, server)
+                store = _shared(placement, retries, {name: found}, shown, server)
                 store.servers.keep(server)
                 return store
             found.close()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -124,8 +125,9 @@ class _Gathered:
         self._stopped = threading.Event()
         self._reading = len(names)
         for name in names:
-            arguments = (servers, name, plan)
-            threading.Thread(target=self._read, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
+            arguments = (self._read, servers, name, plan)  # in the caller's context, for its trace
+            target = copy_context().run
+            threading.Thread(target=target, args=arguments, name=f"nyala-read-{name}", daemon=True).start()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield batches until all servers have finished."""

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -28,7 +29,9 @@ class _Feed:
 
     def __init__(self, servers: Servers, name: str, command: WriteCommand, pool: ThreadPoolExecutor) -> None:
         self._waiting: queue.Queue[StagedBatch | None] = queue.Queue(_WAITING_BATCHES)
-        self.answer: Future[StageResult] = pool.submit(lambda: servers.store(name).stage(command, self._batches()))
+        self.answer: Future[StageResult] = pool.submit(
+            copy_context().run, lambda: servers.store(name).stage(command, self._batches())
+        )
 
     def give(self, batch: StagedBatch | None) -> None:
         """Pass on a batch, None for the end; raise the server's error if it has stopped."""

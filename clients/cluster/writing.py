@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -59,7 +60,7 @@ class _Lane:
         self._stopped: WrongServerError | None = None
 
     def send(self, command: WriteCommand, rows: pa.RecordBatch) -> Future[WriteResult]:
-        return self._thread.submit(self._write, command, rows)
+        return self._thread.submit(copy_context().run, self._write, command, rows)
 
     def close(self, at_once: bool) -> None:
         """Return when all parts in flight have finished; with ``at_once``, after the current part."""

@@ -49,6 +49,8 @@ class Credentials:
     """The roots of server certificates, in PEM; None: those of the system."""
     client_cert: Path | None = None
     client_key: Path | None = None
+    traces: bool = False
+    """Whether requests take the caller's trace of OpenTelemetry along."""
 
     @classmethod
     def of(
@@ -56,6 +58,7 @@ class Credentials:
         token: Token | None = None,
         tls_roots: str | Path | None = None,
         client_cert: ClientCert | None = None,
+        traces: bool = False,
     ) -> Credentials:
         """Return the credentials given, and for those that are None the environment's: ``NYALA_TOKEN``,
         ``NYALA_TOKEN_FILE``, ``NYALA_TLS_ROOTS``, ``NYALA_CLIENT_CERT`` and ``NYALA_CLIENT_KEY``."""
@@ -67,35 +70,45 @@ class Credentials:
         else:
             certificate = key = Path(client_cert)
         roots = found.tls_roots if tls_roots is None else Path(tls_roots)
-        return cls(found.token if token is None else token, roots, certificate, key)
+        return cls(found.token if token is None else token, roots, certificate, key, traces)
 
     def connect(self, url: str, options: list[tuple[str, Any]]) -> fl.FlightClient:
-        """Return a client of pyarrow's, or one like it that shows the token.
+        """Return a client of pyarrow's, or one like it that shows the token and the caller's trace.
 
         Raises:
             InvalidArgumentError: a file cannot be read; or without TLS the token would be sent in clear, or the client
-                certificate not at all.
+                certificate not at all; or the package for traces is missing.
             ArrowException, ValueError, TypeError: the URL is invalid.
         """
         scheme = str(url).partition("://")[0]
         more = self._tls() if scheme == _TLS else {}
         transport.prepare()
         client = fl.connect(url, generic_options=options, **more)
-        if self.token is None and self.client_cert is None:
-            return client
+        try:
+            if self.token is not None or self.client_cert is not None:
+                self._check_hidden(url, scheme)
+            return self._with_headers(client)
+        except InvalidArgumentError:
+            client.close()
+            raise
+
+    def _check_hidden(self, url: str, scheme: str) -> None:
         from urllib.parse import urlsplit
 
-        if scheme not in (_TLS, "grpc+unix") and urlsplit(url).hostname not in _HERE:
-            client.close()
-            wrong, what = "not show the client certificate, and encrypt nothing", "certificate"
-            if self.token is not None:
-                wrong, what = "show the token to the network", "token"
-            raise InvalidArgumentError(f"the connection to {url} would {wrong}: use {_TLS}://, or give no {what}")
-        if self.token is None:
-            return client
-        from .authorized_client import AuthorizedClient
+        if scheme in (_TLS, "grpc+unix") or urlsplit(url).hostname in _HERE:
+            return
+        wrong, what = "not show the client certificate, and encrypt nothing", "certificate"
+        if self.token is not None:
+            wrong, what = "show the token to the network", "token"
+        raise InvalidArgumentError(f"the connection to {url} would {wrong}: use {_TLS}://, or give no {what}")
 
-        return AuthorizedClient(client, self.token)  # pyright: ignore[reportReturnType]
+    def _with_headers(self, client: fl.FlightClient) -> fl.FlightClient:
+        if self.token is None and not self.traces:
+            return client
+        from .header_client import HeaderClient
+
+        traceparent = _traceparent() if self.traces else None
+        return HeaderClient(client, self.token, traceparent)  # pyright: ignore[reportReturnType]
 
     def _tls(self) -> dict[str, Any]:
         found: dict[str, Any] = {"tls_root_certs": _system_roots() if self.tls_roots is None else _pem(self.tls_roots)}
@@ -104,9 +117,6 @@ class Credentials:
                 raise InvalidArgumentError("a client certificate needs its key: client_cert=(cert, key)")
             found |= {"cert_chain": _pem(self.client_cert), "private_key": _pem(self.client_key)}
         return found
-
-
-NO_CREDENTIALS = Credentials()
 
 
 def of_environment(environment: Mapping[str, str]) -> Credentials:
@@ -119,6 +129,14 @@ def of_environment(environment: Mapping[str, str]) -> Credentials:
     token = environment.get("NYALA_TOKEN") or (TokenFile(file) if file else None)
     certificate = path("NYALA_CLIENT_CERT")
     return Credentials(token, path("NYALA_TLS_ROOTS"), certificate, path("NYALA_CLIENT_KEY") or certificate)
+
+
+def _traceparent() -> Callable[[], str]:
+    try:
+        from .caller_trace import traceparent
+    except ModuleNotFoundError:
+        raise InvalidArgumentError("traces need the package opentelemetry-api: pip install 'nyala[otel]'") from None
+    return traceparent
 
 
 def header(token: str) -> tuple[bytes, bytes]:

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from ...schemas.errors import InternalError, InvalidArgumentError, UnauthenticatedError, UnavailableError
+from ...schemas.session import traced
 from .errors import as_store_errors, store_error
+from .header_client import HeaderClient
 from .idle_streams import IdleStreams
 
 _SESSION = b'{"session":1}'
@@ -24,7 +26,7 @@ class _Session:
 
     kind = None
 
-    def __init__(self, client: fl.FlightClient) -> None:
+    def __init__(self, client: fl.FlightClient | HeaderClient) -> None:
         self.idle_since = 0.0
         self._writer, self._reader = client.do_exchange(fl.FlightDescriptor.for_command(_SESSION))
         self._writer.begin(_NO_COLUMNS)
@@ -46,8 +48,9 @@ class _Session:
 class Sessions:
     """Lends a session to each call; idle ones stay open for a moment. Thread safe."""
 
-    def __init__(self, client: fl.FlightClient) -> None:
+    def __init__(self, client: fl.FlightClient | HeaderClient) -> None:
         self._client = client
+        self._traceparent = client.traceparent if isinstance(client, HeaderClient) else None
         self._idle = IdleStreams[_Session]()
         self._is_known_here = True
         self.have_answered = False
@@ -64,6 +67,8 @@ class Sessions:
         """
         if not self._is_known_here:
             return None
+        if self._traceparent is not None and (trace := self._traceparent()):
+            request = traced(request, trace)
         if (idle := self._idle.borrow(None)) is not None:
             try:
                 return self._answer(idle, request)

@@ -24,10 +24,10 @@ from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, 
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
-from .authorized_client import AuthorizedClient
 from .credentials import Credentials
 from .deadline import seconds_left
 from .errors import as_store_errors
+from .header_client import HeaderClient
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
@@ -331,7 +331,7 @@ class FlightStore(Verbs):
 
     def _within(self, seconds: float) -> fl.FlightCallOptions:
         client = self._client
-        if isinstance(client, AuthorizedClient):
+        if isinstance(client, HeaderClient):
             return client.within(seconds)
         return fl.FlightCallOptions(timeout=seconds)
 

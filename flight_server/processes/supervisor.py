@@ -18,7 +18,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ...clients.cluster.servers import Servers
-from ...clients.flight.credentials import NO_CREDENTIALS
+from ...clients.flight.credentials import Credentials
 from ...engine.fs.encryption.key_source import KeySource
 from ...engine.fs.failures import named
 from ...engine.fs.local import LocalFileSystem
@@ -79,7 +79,8 @@ class Supervisor:
                     raise UnavailableError(
                         f"the process {child.name} could not start: it ended with code {code}; its lines above say why"
                     )
-            return Servers(placement, credentials=NO_CREDENTIALS, threads=_THREADS * self.count)
+            shown = Credentials(traces=bool(self._settings.serve.traces))
+            return Servers(placement, credentials=shown, threads=_THREADS * self.count)
         except BaseException:
             self.stop()
             raise

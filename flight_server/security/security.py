@@ -84,9 +84,11 @@ class Security:
         watched = [each.files for each in (self.tls, tokens, jwts) if each]
         self._watch = FileWatch(watched)
 
-    def listen(self, begin: Callable[..., None], location: str) -> None:
-        """Let a server begin to listen: ``begin`` is the constructor of pyarrow's."""
+    def listen(self, begin: Callable[..., None], location: str, middleware: dict[str, Any] | None = None) -> None:
+        """Let a server begin to listen: ``begin`` is the constructor of pyarrow's, which gets this ``middleware``."""
         more: dict[str, Any] = self.authentication.of_server if self.authentication else {}
+        if middleware:
+            more = {**more, "middleware": {**more.get("middleware", {}), **middleware}}
         if self.tls:
             self.tls.listen(begin, location, **more)
         else:

@@ -7,6 +7,7 @@ from typing import cast
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.flight.credentials import Credentials
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
@@ -20,9 +21,10 @@ from nyala.schemas.service import StoreService
 class Member:
     """One server and its store."""
 
-    def __init__(self, here: ServerIdentity, fs: FileSystem) -> None:
+    def __init__(self, here: ServerIdentity, fs: FileSystem, collector: str | None = None) -> None:
         self.here = here
         self.fs = fs
+        self.collector = collector
         self.start()
 
     @property
@@ -32,8 +34,13 @@ class Member:
     def start(self) -> None:
         options = StoreOptions(maintenance="off", placement=self.here.placement, server=self.here.server)
         self.store = Store.open(self.fs, options)
-        self.gateway = Gateway(self.store, self.here)
-        self.server = FlightServer(cast(StoreService, self.gateway), self.location)
+        self.gateway = Gateway(self.store, self.here, Credentials(traces=self.collector is not None))
+        traces = None
+        if self.collector is not None:
+            from nyala.flight_server.traces import Traces
+
+            traces = Traces(self.collector, self.here.server)
+        self.server = FlightServer(cast(StoreService, self.gateway), self.location, traces=traces)
 
     def stop(self) -> None:
         self.server.shutdown()
@@ -43,10 +50,13 @@ class Member:
 class Cluster:
     """Two servers, or as many as there are names."""
 
-    def __init__(self, folder: Path, names: str = "ab") -> None:
+    def __init__(self, folder: Path, names: str = "ab", collector: str | None = None) -> None:
+        """Traces of their requests go to a ``collector``."""
         servers = {name: (f"grpc+unix://{folder}/{name}",) for name in names}
         self.placement = Placement(servers=servers)
-        self.members = {name: Member(ServerIdentity(self.placement, name), MemoryFileSystem()) for name in names}
+        self.members = {
+            name: Member(ServerIdentity(self.placement, name), MemoryFileSystem(), collector) for name in names
+        }
         self._databases: list[Database] = []
 
     def connect(self, name: str | None = None) -> Database:

@@ -11,7 +11,7 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.clients.flight.credentials import NO_CREDENTIALS, Credentials, TokenFile
+from nyala.clients.flight.credentials import Credentials, TokenFile
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -78,7 +78,7 @@ def test_servers_show_each_other_their_token(start: Start, token: str, tmp_path:
 
 
 def test_a_server_without_a_token_is_refused_by_the_other(start: Start, token: str) -> None:
-    location = start(NO_CREDENTIALS)
+    location = start(Credentials())
     fill(location, token)
     with pytest.raises(fl.FlightUnauthenticatedError):
         rows_by_one_server(location, token)

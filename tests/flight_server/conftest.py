@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -30,6 +30,9 @@ from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.service import StoreService
 from nyala.schemas.table import TableDefinition
 
+if TYPE_CHECKING:
+    from nyala.flight_server.traces import Traces
+
 
 def open_real() -> Store:
     return Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
@@ -51,8 +54,13 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Start servers that are shut down at the end."""
     running: list[Served] = []
 
-    def start(store: StoreService, config: ServerConfig | None = None, security: Security | None = None) -> Served:
-        running.append(Served(store, config, security))
+    def start(
+        store: StoreService,
+        config: ServerConfig | None = None,
+        security: Security | None = None,
+        traces: Traces | None = None,
+    ) -> Served:
+        running.append(Served(store, config, security, traces))
         return running[-1]
 
     yield start
@@ -94,13 +102,15 @@ def port(serve: Callable[..., Served]) -> Iterator[Callable[..., Port]]:
     """Start servers with an HTTP port."""
     started: list[tuple[HttpPort, Any]] = []
 
-    def start(options: ServeOptions | None = None, context: ssl.SSLContext | None = None) -> Port:
+    def start(
+        options: ServeOptions | None = None, context: ssl.SSLContext | None = None, traces: Traces | None = None
+    ) -> Port:
         security = Security(options) if options else None
         http = HttpPort("127.0.0.1", 0, security)
         store = open_real()
         started.append((http, store))
         store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))
-        served = serve(store, None, security)
+        served = serve(store, None, security, traces)
         http.state.serves(served.server)
         return Port(served, http, context)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -13,6 +13,9 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.service import StoreService
 
+if TYPE_CHECKING:
+    from nyala.flight_server.traces import Traces
+
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("price", pa.float64())])
 
 
@@ -20,11 +23,15 @@ class Served:
     """A store, the server in front of it and a plain Flight client."""
 
     def __init__(
-        self, store: StoreService, config: ServerConfig | None = None, security: Security | None = None
+        self,
+        store: StoreService,
+        config: ServerConfig | None = None,
+        security: Security | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.store = store
         scheme = "grpc+tls" if security and security.tls else "grpc"
-        self.server = FlightServer(store, f"{scheme}://127.0.0.1:0", config, security)
+        self.server = FlightServer(store, f"{scheme}://127.0.0.1:0", config, security, traces)
         self.url = f"{scheme}://127.0.0.1:{self.server.port}"
         self.client = fl.connect(self.url)
 

@@ -1,4 +1,4 @@
-"""No log, metric or page of the console has a cell, a key, a value of a filter, or a token."""
+"""No log, metric, page of the console or trace has a cell, a key, a value of a filter, or a token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from http_client import Port
 import nyala
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.traces import Traces
 from nyala.schemas.errors import StoreError
+from tests.doubles.collector import Collector, collecting
 
 SECRET = "hunter2"
 NUMBER = 190_283_746_501
@@ -67,13 +69,25 @@ def _transact(db: nyala.Database, row: dict[str, Any]) -> None:
         transaction.insert("homes", [row])
 
 
-def test_no_log_metric_or_page_has_cells(
+def test_no_log_metric_page_or_trace_has_cells(
     port: Callable[..., Port], tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with collecting() as collector:
+        look(port, tmp_path, caplog, capfd, collector)
+
+
+def look(
+    port: Callable[..., Port],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    collector: Collector,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     tokens, audit = tmp_path / "tokens.json", tmp_path / "audit.log"
     (root, _), (alice, _) = create_token(tokens, "root", ("admin",)), create_token(tokens, "alice")
-    one = port(ServeOptions(tokens=tokens, audit_log=audit))
+    traces = Traces(collector.url)
+    one = port(ServeOptions(tokens=tokens, audit_log=audit), traces=traces)
     one.served.server.calls.log.slow_seconds = 1e-9  # every request has a line
     with nyala.connect(one.served.url, token=root) as db:
         use(db)
@@ -86,7 +100,11 @@ def test_no_log_metric_or_page_has_cells(
     logs = {"log": caplog.text, "audit": audit.read_text(), "output": "".join(capfd.readouterr())}
     assert " took " in logs["log"] and " failed: " in logs["log"] and '"maintain"' in logs["audit"]
     assert "filter on city" in pages["/console/scans"]
-    for name, text in {**logs, **pages}.items():
+    traces.close()
+    spans = {"spans": "".join(map(repr, collector.bodies))}
+    assert {span.name for span in collector.spans} >= {"do_get", "do_put", "execute", "session_write", "session_get"}
+    assert any(span.is_error for span in collector.spans)
+    for name, text in {**logs, **pages, **spans}.items():
         for secret in (SECRET, str(NUMBER), f"{NUMBER:,}", root, alice, root.split("_", 2)[2]):
             assert secret not in text, name
     logging.getLogger("nyala.flight_server").info("planted: %s", SECRET)
