@@ -29,7 +29,6 @@ from ..rowset.diskrowset import DiskRowSet
 from ..tablet.attach import name_attached
 from ..tablet.tablet import Tablet
 from ..vectors.memory import give_back
-from ..vectors.reused import release_unused
 from .op import URGENT_SCORE, MaintenanceOp, TabletOp
 
 
@@ -282,7 +281,6 @@ def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
 def _give_back(tablet: Tablet) -> None:
     """Return unused memory to the operating system after the work."""
     if sum(rowset.size_bytes for rowset in tablet.version.disk) >= _LARGE_BYTES:
-        release_unused()
         give_back()
 
 

@@ -1,7 +1,12 @@
 """Memory that is kept after its use, for the next."""
 
 import threading
+import time
 from abc import ABC, abstractmethod
+
+
+_IDLE_SECONDS = 60.0
+"""To touch returned memory again costs several times a warm scan; people ask their next question within a minute."""
 
 
 class KeptMemory(ABC):
@@ -10,13 +15,20 @@ class KeptMemory(ABC):
     def __init__(self) -> None:
         self._is_used = False
         """Whether memory was taken since the last `release_unused`."""
+        self._used_at = 0.0
         self._lock = threading.RLock()  # the last view of an array may go at any time, also while it is held
 
-    def release_unused(self) -> None:
-        """Return idle memory to the operating system, if none was taken since the last call."""
+    def release_unused(self, now: float | None = None) -> None:
+        """Return idle memory to the operating system, if none was taken for a minute. Call it now and then.
+
+        ``now``: seconds of a monotonic clock, which the process's is by default.
+        """
+        now = time.monotonic() if now is None else now
         with self._lock:
-            is_used, self._is_used = self._is_used, False
-        if not is_used:
+            if self._is_used:
+                self._is_used, self._used_at = False, now
+            is_idle = now - self._used_at >= _IDLE_SECONDS
+        if is_idle:
             self.release()
 
     @abstractmethod

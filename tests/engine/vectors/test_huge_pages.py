@@ -88,9 +88,10 @@ def test_idle_regions_are_kept_as_far_as_allowed_until_nobody_used_them_for_a_wh
     kept = arrays[3][5:6]
     arrays.clear()
     assert (memory.mapped_bytes, memory.idle_bytes) == (3 * REGION, 2 * REGION)
-    memory.release_unused()
-    assert memory.idle_bytes == 2 * REGION, "used since the last call, which never was"
-    memory.release_unused()
+    memory.release_unused(100)
+    memory.release_unused(159)
+    assert memory.idle_bytes == 2 * REGION, "used before the first call, less than a minute ago"
+    memory.release_unused(160)
     assert memory.mapped_bytes == REGION, "one array is held"
     del kept
     assert memory.idle_bytes == memory.mapped_bytes == REGION

@@ -84,13 +84,14 @@ def test_idle_memory_is_bounded() -> None:
 def test_it_is_released_when_nobody_has_asked_for_a_while() -> None:
     lender = Lender()
     lent = lender.lend(100)
-    lender.release_unused()
+    lender.release_unused(100)
     del lent
+    lender.release_unused(159)
     assert lender.idle_bytes == MIB
     lender.lend(100)
-    lender.release_unused()
+    lender.release_unused(165)
     assert lender.idle_bytes == MIB, "it was lent since the last call"
-    lender.release_unused()
+    lender.release_unused(225)
     assert lender.idle_bytes == 0
 
 
@@ -99,8 +100,8 @@ def test_what_is_lent_survives_a_release() -> None:
     lent = lender.lend(100)
     lent[:] = 3
     lender.release()
-    lender.release_unused()
-    lender.release_unused()
+    lender.release_unused(100)
+    lender.release_unused(200)
     assert (lent == 3).all()
 
 
@@ -131,7 +132,7 @@ def test_many_threads_never_share_a_block() -> None:
             if turns % 16 == 0:
                 time.sleep(0)
             if turns % 64 == 0:
-                lender.release_unused()
+                lender.release_unused(time.monotonic() + 60 * turns)
             assert (view == number).all()
             turns += 1
         return turns

@@ -83,9 +83,10 @@ def test_no_more_is_kept_than_the_limit(memory):
 
 def test_it_returns_to_the_system_when_nothing_uses_it(memory):
     filled(memory, 5 * MB, 2 * MB)
-    memory.release_unused()
-    assert memory.idle_bytes == 2 * MB, "used since the last call"
-    memory.release_unused()
+    memory.release_unused(100)
+    memory.release_unused(159)
+    assert memory.idle_bytes == 2 * MB, "used less than a minute ago"
+    memory.release_unused(160)
     assert memory.idle_bytes == 0
 
 
