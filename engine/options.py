@@ -120,8 +120,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     scan_batch_bytes: PositiveInt = 8 * MIB
     """About how many bytes of cells a scan decodes at once; up to four times as many where a filter keeps all rows."""
     scan_buffer_bytes: NonNegativeInt = 1024 * MIB
-    """The most memory of results that were dropped to keep for the next scans, until a minute has passed without scans. All
-    stores of a process share it: the last one opened sets it."""
+    """The most memory of results that were dropped to keep for the next scans, until a minute has passed without scans.
+    All stores of a process share it: the last one opened sets it."""
     scan_lease_seconds: PositiveFloat = 300
     """A planned scan releases its rows and files when none of its parts has been read for this long."""
     scan_leases_count: PositiveInt = 1024

@@ -30,7 +30,7 @@ from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, conformed
 from .history import Stamps, within
 from .pages import DeltaPages, values_of
-from .run import DeltaRun
+from .run import DeltaRun, row_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class DeltaFile:
         if first == last:
             return None
         found = values_of(rowids, first, last)
-        low, high = (int(at) for at in np.searchsorted(found, (first_row, last_row)))
+        low, high = row_window(found, first_row, last_row)
         return (first + low, found[low:high]) if low < high else None
 
     def _stream(self, column_id: int, role: str) -> StreamReader:

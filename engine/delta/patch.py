@@ -12,6 +12,7 @@ from ..vectors.gather import check_data_bytes
 from ..vectors.memory import address_of, allocate
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes, validity
 from .cells import DeltaCells
+from .run import row_window
 
 _OVERWRITE: dict[int, Callable[[int, int, int, int, int, int, int], None]] = {
     1: kernels.overwrite_u8,
@@ -38,8 +39,7 @@ class RowPlaces:
 
     def window(self, first: int, last: int) -> tuple[int, int]:
         """Return the range of positions whose rows are in [first, last)."""
-        low, high = np.searchsorted(self.rowids, (first, last))
-        return int(low), int(high)
+        return row_window(self.rowids, first, last)
 
     def among(self, rows: np.ndarray) -> RowPlaces:
         """Return those that are among ``rows`` (int64, ascending, distinct), by position in ``rows``."""

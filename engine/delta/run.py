@@ -17,6 +17,16 @@ import numpy as np
 
 from ..vectors.vector import Vector, concat, patch
 
+_NO_ROW = np.iinfo(np.int32).max
+"""Above the rows of any rowset."""
+
+
+def row_window(rowids: np.ndarray, first_row: int, last_row: int) -> tuple[int, int]:
+    """Return the range of positions in ``rowids`` (int32, ascending) whose rows are in [first_row, last_row)."""
+    # bounds of the same type: for any other, numpy would convert all rowids first
+    low, high = rowids.searchsorted(np.array((first_row, min(last_row, _NO_ROW)), np.int32)).tolist()
+    return low, high
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaRun:
@@ -33,8 +43,8 @@ class DeltaRun:
 
     def slice(self, first_row: int, last_row: int) -> DeltaRun:
         """Return the deltas of rows [first_row, last_row) as views."""
-        first, last = np.searchsorted(self.rowids, (first_row, last_row))
-        return DeltaRun(self.rowids[first:last], self.timestamps[first:last], self.values.slice(int(first), int(last)))
+        first, last = row_window(self.rowids, first_row, last_row)
+        return DeltaRun(self.rowids[first:last], self.timestamps[first:last], self.values.slice(first, last))
 
     def take(self, positions: np.ndarray) -> DeltaRun:
         """Return the deltas at ``positions``."""

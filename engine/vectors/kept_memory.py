@@ -1,9 +1,9 @@
 """Memory that is kept after its use, for the next."""
 
 import threading
-import time
 from abc import ABC, abstractmethod
 
+from ..mvcc.clock import elapsed_seconds
 
 _IDLE_SECONDS = 60.0
 """To touch returned memory again costs several times a warm scan; people ask their next question within a minute."""
@@ -21,9 +21,9 @@ class KeptMemory(ABC):
     def release_unused(self, now: float | None = None) -> None:
         """Return idle memory to the operating system, if none was taken for a minute. Call it now and then.
 
-        ``now``: seconds of a monotonic clock, which the process's is by default.
+        ``now``: the time, by the clock that is the default: `elapsed_seconds`.
         """
-        now = time.monotonic() if now is None else now
+        now = elapsed_seconds() if now is None else now
         with self._lock:
             if self._is_used:
                 self._is_used, self._used_at = False, now
