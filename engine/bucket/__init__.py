@@ -3,7 +3,9 @@
 from .bucket import Bucket, check_name, check_prefix
 from .directory import DirectoryBucket
 from .memory import MemoryBucket, MemoryObjects
+from .opening import bucket_of
 from .patient import Patience, PatientBucket
+from .probe import probe
 
 __all__ = [
     "Bucket",
@@ -12,6 +14,8 @@ __all__ = [
     "MemoryObjects",
     "Patience",
     "PatientBucket",
+    "bucket_of",
     "check_name",
     "check_prefix",
+    "probe",
 ]

@@ -13,7 +13,7 @@ Four things may be trusted, and nothing else:
 
 Names are relative POSIX paths of letters, digits and ``._-``, as in ``log/00000000000000000042``. There are no
 directories, but no name may be the directory of another. Every implementation may be used by many threads at once, and
-is made after a fork, not before.
+by a process that forks before its first request, not after.
 
 All calls raise UnavailableError if the store gave no answer in time, or refused the credentials. They repeat what is
 worth repeating themselves.

@@ -51,3 +51,11 @@ def pieces_of(content: BytesLike | ReadableFile) -> Iterator[BytesLike]:
     file: ReadableFile = content  # pyright: ignore[reportAssignmentType]
     for offset in range(0, file.size, _PIECE_BYTES):
         yield file.pread(offset, _PIECE_BYTES)
+
+
+def size_of(content: BytesLike | ReadableFile) -> int:
+    """Return how many bytes ``pieces_of`` will yield."""
+    if not hasattr(content, "pread"):
+        return memoryview(content).nbytes  # pyright: ignore[reportArgumentType]
+    file: ReadableFile = content  # pyright: ignore[reportAssignmentType]
+    return file.size

@@ -8,23 +8,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nyala.engine.bucket import Bucket, DirectoryBucket, MemoryBucket
+from nyala.engine.bucket import Bucket, DirectoryBucket, MemoryBucket, bucket_of
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.schemas.errors import InvalidArgumentError
 from tests.doubles.faulty_bucket import Fault, FaultyBucket
+from tests.doubles.s3_server import KEYS, s3_server, url_of
 
 ALL_FAULTS = {number: list(Fault)[number % 5] for number in range(2, 5000, 3)}
 """Every third call goes wrong, in turn as each fault says, but for refused credentials: those end a call at once."""
 
 
-@pytest.fixture(params=["memory", "no faults", "faults", "directory", "directory in memory"])
-def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bucket]:
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(params=["memory", "no faults", "faults", "directory", "directory in memory", "s3"])
+def bucket(
+    request: pytest.FixtureRequest, tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bucket]:
+    for key, value in KEYS.items():
+        monkeypatch.setenv(key, value)
     made: dict[str, Bucket] = {
         "memory": MemoryBucket(),
         "no faults": FaultyBucket(),
         "faults": FaultyBucket(faults=ALL_FAULTS),
         "directory": DirectoryBucket(LocalFileSystem(tmp_path / "bucket")),
         "directory in memory": DirectoryBucket(MemoryFileSystem()),
+        "s3": bucket_of(url_of(s3, tmp_path.name)),
     }
     yield made[request.param]
 

@@ -1,0 +1,86 @@
+"""Does a store keep its word? Asked before anything is trusted to it: some ignore the condition of a put, or check it
+and put without a lock, and some list what was written a while ago.
+
+A probe sees what a healthy store does. It cannot see what a store does once some of its machines are away; for that
+there are minimum versions to go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from ...schemas.errors import InvalidArgumentError
+from .bucket import Bucket
+
+_RACES, _RACERS = 4, 4
+
+
+def probe(bucket: Bucket, token: str, beside: Sequence[Bucket] = ()) -> None:
+    """Try what a store needs under ``probe/<token>/``, and delete it again: some thirty requests.
+
+    ``token`` is a name that no other probe uses. The racers for one name go over ``bucket`` and those ``beside`` it in
+    turn: other ways to the same objects.
+
+    Raises:
+        InvalidArgumentError: the store does not do what ``Bucket`` promises.
+        UnavailableError: it does not answer, or refuses the credentials.
+    """
+    place = f"probe/{token}/"
+    bucket.list(place)  # a store that is away, or refuses us, says so here
+    try:
+        _probe_create(bucket, place)
+        _probe_names(bucket, place)
+        _probe_races([bucket, *beside], place)
+    finally:
+        bucket.delete([name for name, _ in bucket.list(place)])
+    _require(not bucket.list(place), bucket, "lists objects that were deleted")
+
+
+def _probe_create(bucket: Bucket, place: str) -> None:
+    name = f"{place}create"
+    _require(bucket.create(name, b"first"), bucket, "does not create an object whose name is free")
+    _require(not bucket.create(name, b"second"), bucket, "creates an object whose name is taken")
+    _require(bucket.get(name) == b"first", bucket, "replaces an object though it refuses to create it")
+    _require(bucket.create(name, b"first"), bucket, "does not return the bytes that were put")
+
+
+def _probe_names(bucket: Bucket, place: str) -> None:
+    name = f"{place}put"
+    bucket.put(name, b"old")
+    bucket.put(name, b"newer")
+    _require(bucket.get(name) == b"newer", bucket, "returns replaced objects")
+    _require(bucket.get_range(name, 1, 3) == b"ewe", bucket, "returns the wrong range of an object")
+    expected = [(f"{place}create", 5), (name, 5)]
+    _require(bucket.list(place) == expected, bucket, "does not list what was written")
+    _require(bucket.list(place, after=f"{place}create") == expected[1:], bucket, "does not list from a name on")
+    bucket.delete([name, f"{place}missing"])
+    try:
+        bucket.get(name)
+    except FileNotFoundError:
+        return
+    _require(False, bucket, "returns objects that were deleted")
+
+
+def _probe_races(buckets: Sequence[Bucket], place: str) -> None:
+    racers = max(_RACERS, len(buckets))
+    with ThreadPoolExecutor(racers, "nyala-probe") as pool:
+        for number in range(_RACES):
+            name, start = f"{place}race-{number}", Barrier(racers)
+
+            def race(racer: int, name: str = name, start: Barrier = start) -> bool:
+                start.wait()
+                return buckets[racer % len(buckets)].create(name, b"racer %d" % racer)
+
+            won = [racer for racer, has_won in enumerate(pool.map(race, range(racers))) if has_won]
+            _require(len(won) == 1, buckets[0], f"lets {len(won)} of {racers} create one object")
+            _require(buckets[0].get(name) == b"racer %d" % won[0], buckets[0], "keeps the bytes of a loser")
+
+
+def _require(is_so: bool, bucket: Bucket, otherwise: str) -> None:
+    if not is_so:
+        raise InvalidArgumentError(
+            f"{bucket!r} {otherwise}: rows would be lost there; choose a store with conditional puts and strongly "
+            "consistent listings"
+        )
