@@ -259,6 +259,8 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
     },
     no_hidden_threads: {
         "engine/wal/writer.py": "one thread writes to the log what nobody waits for",
+        "engine/wal/slots/beats.py": "one thread shows that an idle holder of a log lives",
+        "engine/wal/slots/reader.py": "fetches slots at once, each from far away",
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
         "engine/scan/pool.py": "its threads help whoever scans, and start nothing of their own",
         "engine/bucket/files/fetching.py": "its threads do nothing but wait for an object store",

@@ -36,6 +36,11 @@ def elapsed_seconds() -> float:
     return time.perf_counter()
 
 
+def boot_seconds() -> float:
+    """Return the time since this machine started, with the time that it was suspended. No operator changes it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Clock(Protocol):
     """Generates timestamps. Thread safe."""
 

@@ -183,6 +183,10 @@ def encode_record(timestamp: int, payload: Sequence[bytes | memoryview]) -> Enco
     return EncodedRecord([header, *payload, _PADDING[length % ALIGNMENT]], record_extent(length))
 
 
+def timestamp_of_record(record: EncodedRecord) -> int:
+    return _RECORD.unpack(record.pieces[0])[1]
+
+
 def encode_group(
     records: Sequence[EncodedRecord], seed: int, first_lsn: int, previous_crc: int
 ) -> tuple[list[bytes | memoryview], int]:

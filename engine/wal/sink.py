@@ -34,8 +34,11 @@ class Sink(Protocol[AnyGroup]):
     """How many bytes of claims there is room for; under the writer's mutex."""
     in_doubt: bool
     """Whether an interruption now would leave something half done."""
-    has_request: bool
-    """Whether a group is wanted even if it has no records."""
+
+    @property
+    def has_request(self) -> bool:
+        """Whether a group is wanted even if it has no records."""
+        ...
 
     def make_room(self, claimed: int, mutex: threading.Lock) -> None:
         """Make room for so many bytes of claims, one thread at a time; publish it under the writer's mutex.

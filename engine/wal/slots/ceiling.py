@@ -1,0 +1,59 @@
+"""CeilingClock: a clock that gives out no timestamp above what the log says it may.
+
+The next holder starts its clock above the ceiling, so above every timestamp that was ever given out, whatever its
+machine's time of day is. A snapshot that somebody got from an earlier holder stays one.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ....schemas.errors import UnavailableError
+from ...mvcc.clock import Clock, timestamp_of
+
+
+class CeilingClock:
+    """A ``Clock`` on another one's time of day. When that leaps past the ceiling, it follows with the next slots."""
+
+    def __init__(self, inner: Clock, floor: int) -> None:
+        """``floor``: every timestamp will be greater."""
+        self._inner = inner
+        self._last = self._ceiling = floor
+        self._mutex = threading.Lock()
+
+    def physical_microseconds(self) -> int:
+        return self._inner.physical_microseconds()
+
+    def now(self) -> int:
+        """See ``Clock``. Raises UnavailableError if the log must answer first."""
+        with self._mutex:
+            now = self._next()
+            if now > self._ceiling:
+                raise UnavailableError("no timestamps are left before the log answers")
+            self._last = now
+            return now
+
+    def update(self, timestamp: int) -> None:
+        with self._mutex:
+            self._last = max(self._last, timestamp)
+
+    def settle(self) -> int:
+        """Return a timestamp that is not less than any given out, and less than all to come."""
+        with self._mutex:
+            self._last = max(self._last, min(self._next(), self._ceiling))
+            return self._last
+
+    def raise_ceiling(self, ceiling: int) -> None:
+        """Allow timestamps up to ``ceiling``: a slot that says so has landed."""
+        with self._mutex:
+            self._ceiling = max(self._ceiling, ceiling)
+
+    def ceiling_for(self, seconds: float) -> int:
+        """Return a ceiling that suffices for so many seconds, if the time of day goes on evenly."""
+        with self._mutex:
+            newest = max(self._last, timestamp_of(self._inner.physical_microseconds()))
+        return newest + timestamp_of(round(seconds * 1e6))
+
+    def _next(self) -> int:
+        physical = timestamp_of(self._inner.physical_microseconds())
+        return physical if self._last < physical <= self._ceiling else self._last + 1

@@ -1,0 +1,93 @@
+"""Checks a whole log of slots that nobody is writing to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ....schemas.errors import CorruptionError
+from .chain import Chain
+from .slot import Slot, SlotKind, decode_slot, path_of
+from .slot_store import SlotStore
+
+
+@dataclass(slots=True)
+class SlotReport:
+    """What is in a log. ``leftovers`` are slots that a holder did not come to delete: they may be deleted."""
+
+    end: int = 0
+    needed_slot: int = 1
+    records: int = 0
+    claims: list[int] = field(default_factory=list)
+    leftovers: list[int] = field(default_factory=list)
+    problems: list[CorruptionError] = field(default_factory=list)
+
+
+def check_slots(slots: SlotStore, store_uuid: bytes | None = None) -> SlotReport:
+    """Read every slot. From the one that the newest needs on there is no gap, one chain of checksums, epochs, record
+    numbers and timestamps rise; no timestamp passes the ceiling of the slot before. Before that, only claims matter.
+
+    Raises UnavailableError.
+    """
+    report = SlotReport()
+    numbers = slots.numbers()
+    if not numbers:
+        return report
+    report.end = numbers[-1]
+    try:
+        newest = _read(slots, report.end)
+    except CorruptionError as error:
+        report.problems.append(error)
+        return report
+    report.needed_slot = newest.header.needed_slot
+    for number in numbers:
+        if number < report.needed_slot:
+            _note_earlier(slots, number, report)
+    _follow(slots, Chain(store_uuid or newest.header.store_uuid), report)
+    return report
+
+
+def _note_earlier(slots: SlotStore, number: int, report: SlotReport) -> None:
+    try:
+        is_claim = _read(slots, number).header.kind is SlotKind.CLAIM
+    except CorruptionError as error:
+        report.problems.append(error)
+    else:
+        (report.claims if is_claim else report.leftovers).append(number)
+
+
+def _follow(slots: SlotStore, chain: Chain, report: SlotReport) -> None:
+    for number in range(report.needed_slot, report.end + 1):
+        last = chain.last
+        try:
+            slot = _read(slots, number)
+            chain.follow(slot)
+            report.problems += _time_faults(last, slot)
+        except CorruptionError as error:
+            report.problems.append(error)
+            return
+        report.records += slot.header.count
+        if slot.header.kind is SlotKind.CLAIM:
+            report.claims.append(number)
+
+
+def _time_faults(last: Slot | None, slot: Slot) -> Iterator[CorruptionError]:
+    before = last.header.safe if last else 0
+    for record in slot.records():
+        if record.timestamp <= before:
+            why = f"record {record.lsn} has timestamp {record.timestamp}, after one at {before}"
+            yield CorruptionError(path_of(slot.header.number), 0, why)
+        if last and record.timestamp > last.header.ceiling:
+            why = f"record {record.lsn} has timestamp {record.timestamp}, above the ceiling {last.header.ceiling}"
+            yield CorruptionError(path_of(slot.header.number), 0, why)
+        before = record.timestamp
+    if slot.header.safe < before:
+        why = f"it says that all up to {slot.header.safe} is in it, but has {before}"
+        yield CorruptionError(path_of(slot.header.number), 0, why)
+
+
+def _read(slots: SlotStore, number: int) -> Slot:
+    content = slots.read(number)
+    if content is None:
+        raise CorruptionError(path_of(number), 0, "this slot of the log is missing")
+    return decode_slot(number, content)

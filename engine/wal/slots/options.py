@@ -1,0 +1,23 @@
+"""The options of a log of slots."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOptions:
+    """``ttl_seconds``: after such a silence another process may claim the log; the same in all processes of a store.
+
+    ``beat_seconds``: an idle holder shows this often that it lives. ``poll_seconds``: so often somebody who wants the
+    log looks whether it does. ``linger_seconds``: how long a slot waits for more records. ``patience_seconds``: after
+    so long without an answer callers are told that the outcome is unknown. ``queue_bytes``: what may wait for the next
+    slots. ``free_slots``, ``free_bytes``: the log is freed when so much of it is not needed.
+    """
+
+    ttl_seconds: float = 5.0
+    beat_seconds: float = 1.5
+    poll_seconds: float = 0.2
+    linger_seconds: float = 0.0
+    patience_seconds: float = 30.0
+    queue_bytes: int = 64 << 20
+    free_slots: int = 256
+    free_bytes: int = 64 << 20

@@ -1,0 +1,65 @@
+"""Reads the slots that a store needs: from the one that the newest slot names, to the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from ....schemas.errors import CorruptionError
+from .chain import Chain
+from .slot import Slot, decode_slot, path_of
+from .slot_store import SlotStore
+
+_AT_ONCE = 16  # requests, since one takes some 20 ms
+_KEPT_BYTES = 64 << 20
+
+
+def newest_slot(slots: SlotStore) -> Slot | None:
+    """Return the slot at the end of a log; None if there is none. Raises CorruptionError and UnavailableError."""
+    while end := slots.end():
+        content = slots.read(end)
+        if content is not None:
+            return decode_slot(end, content)
+        # It was freed: then there is a later one.
+    return None
+
+
+class SlotReader:
+    """Reads slots up to ``newest``, any number of times; what was read first stays in memory while it is little."""
+
+    def __init__(self, slots: SlotStore, newest: Slot) -> None:
+        self._slots = slots
+        self._newest = newest
+        self._kept: dict[int, bytes] = {}
+        self._kept_bytes = 0
+
+    def read(self) -> Iterator[Slot]:
+        """Yield the slots in order, checked. Raises CorruptionError and UnavailableError."""
+        last = self._newest.header
+        chain = Chain(last.store_uuid)
+        for number in range(last.needed_slot, last.number + 1, _AT_ONCE):
+            numbers = range(number, min(number + _AT_ONCE, last.number + 1))
+            for content, each in zip(self._fetch(numbers), numbers, strict=True):
+                if content is None:
+                    raise CorruptionError(path_of(each), 0, f"this slot is missing, which slot {last.number} needs")
+                slot = decode_slot(each, content)
+                chain.follow(slot)
+                yield slot
+        if chain.last is None or chain.last.crc != self._newest.crc:
+            raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")
+
+    def forget(self) -> None:
+        """Give up the memory of what was read."""
+        self._kept.clear()
+
+    def _fetch(self, numbers: range) -> list[bytes | None]:
+        missing = [number for number in numbers if number not in self._kept]
+        fetched: dict[int, bytes | None] = {}
+        if missing:
+            with ThreadPoolExecutor(len(missing)) as pool:
+                fetched = dict(zip(missing, pool.map(self._slots.read, missing), strict=True))
+        for number, content in fetched.items():
+            if content is not None and self._kept_bytes + len(content) <= _KEPT_BYTES:
+                self._kept[number] = content
+                self._kept_bytes += len(content)
+        return [self._kept.get(number) or fetched.get(number) for number in numbers]

@@ -1,0 +1,192 @@
+"""The bytes of a slot: what one object of the log says.  All numbers are little-endian.
+
+    header, 152 bytes, followed by the manifest's name, zeroes up to a multiple of 8, and the payload
+      0  magic           8s   "NYALASLT"
+      8  version         u2   1
+     10  kind            u2   1 claim, 2 records, 3 beat, 4 release
+     12  record count    u4
+     16  store           16s  uuid of the store
+     32  holder          16s  uuid of the process that has the store, another one at each start
+     48  nonce           16s  of a claim: another one at each attempt; else zeroes
+     64  slot            u8   its number, also its name
+     72  epoch           u8   the slot of the claim in force; a claim's own number
+     80  reign           u4   how many claims came before this epoch, and its own
+     84  previous crc    u4   crc of the slot before; 0 in slot 1
+     88  first lsn       u8   of its records, or of the next one to come
+     96  safe            u8   every commit up to this timestamp is in this slot or an earlier one
+    104  ceiling         u8   the holder gives out no timestamp above this before its next slot
+    112  needed slot     u8   the store needs the log from this slot on,
+    120  needed lsn      u8   and of it the records from this one on
+    128  payload bytes   u8
+    136  manifest crc    u4   of the manifest's content
+    140  name bytes      u2   of the manifest's name; 0: there is no manifest yet
+    142  zero            u2
+    144  payload crc     u4
+    148  crc             u4   of bytes 0..147 and of the name with its zeroes: what the next slot links to
+
+The payload of a slot of records is that of a group (``wal/format.py``); that of a claim is a JSON object that tells
+others about the holder; others have none.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ....schemas.errors import CorruptionError
+from ...codecs.checksum import crc32
+from ..format import EncodedRecord, GroupHeader, LogRecord, MalformedError, decode_records
+
+VERSION = 1
+MAGIC = b"NYALASLT"
+NO_NONCE = bytes(16)
+
+_HEADER = struct.Struct("<8sHHI16s16s16sQQIIQQQQQQIHHII")
+_CRC = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size
+
+
+class SlotKind(IntEnum):
+    """The numbers are on disk: never reuse one."""
+
+    CLAIM = 1
+    RECORDS = 2
+    BEAT = 3
+    RELEASE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeader:
+    """See the module's text."""
+
+    kind: SlotKind
+    count: int
+    store_uuid: bytes
+    holder: bytes
+    nonce: bytes
+    number: int
+    epoch: int
+    reign: int
+    previous_crc: int
+    first_lsn: int
+    safe: int
+    ceiling: int
+    needed_slot: int
+    needed_lsn: int
+    manifest: str
+    manifest_crc: int
+
+    @property
+    def next_lsn(self) -> int:
+        return self.first_lsn + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot as it stands in the log. ``crc`` is what the next one links to."""
+
+    header: SlotHeader
+    crc: int
+    payload: memoryview
+    size_bytes: int
+
+    def records(self) -> list[LogRecord]:
+        """Decode the records. Raises CorruptionError if they do not fill the payload."""
+        header = self.header
+        if not header.count:
+            return []
+        group = GroupHeader(len(self.payload), header.count, header.first_lsn, 0, 0, self.crc)
+        try:
+            return list(decode_records(self.payload, group))
+        except MalformedError as bad:
+            raise CorruptionError(path_of(header.number), HEADER_BYTES, bad.why) from None
+
+
+def path_of(number: int) -> str:
+    """Return what messages call a slot."""
+    return f"log/{number:020d}"
+
+
+def encode_slot(header: SlotHeader, payload: Sequence[bytes | memoryview]) -> tuple[bytes, int]:
+    """Return the bytes of a slot, whose payload comes in pieces, and the crc that the next one links to."""
+    name = header.manifest.encode()
+    padded = name + bytes(-len(name) % 8)
+    payload_crc = 0
+    for piece in payload:
+        payload_crc = crc32(piece, payload_crc)
+    start = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        header.kind,
+        header.count,
+        header.store_uuid,
+        header.holder,
+        header.nonce,
+        header.number,
+        header.epoch,
+        header.reign,
+        header.previous_crc,
+        header.first_lsn,
+        header.safe,
+        header.ceiling,
+        header.needed_slot,
+        header.needed_lsn,
+        sum(map(len, payload)),
+        header.manifest_crc,
+        len(name),
+        0,
+        payload_crc,
+        0,
+    )[: -_CRC.size]
+    crc = zlib.crc32(padded, zlib.crc32(start))
+    return b"".join([start, _CRC.pack(crc), padded, *payload]), crc
+
+
+def payload_of(records: Sequence[EncodedRecord]) -> list[bytes | memoryview]:
+    """Return the pieces of a payload of records."""
+    return [piece for record in records for piece in record.pieces]
+
+
+def decode_slot(number: int, content: bytes) -> Slot:
+    """Return what the slot of this number holds. Raises CorruptionError if these are not its bytes."""
+    path = path_of(number)
+    if len(content) < HEADER_BYTES:
+        raise CorruptionError(path, len(content), f"a slot has at least {HEADER_BYTES} bytes")
+    magic, version, kind, count, *rest, name_bytes, zero, payload_crc, crc = _HEADER.unpack_from(content)
+    store, holder, nonce, slot, epoch, reign, previous_crc, first_lsn, safe, ceiling, *rest = rest
+    needed_slot, needed_lsn, payload_bytes, manifest_crc = rest
+    if magic != MAGIC:
+        raise CorruptionError(path, 0, "this is no slot of a log")
+    payload_start = HEADER_BYTES + name_bytes + -name_bytes % 8
+    padded = content[HEADER_BYTES:payload_start]
+    if crc != zlib.crc32(padded, zlib.crc32(content[: HEADER_BYTES - _CRC.size])):
+        raise CorruptionError(path, 0, "the checksum of the slot's header is wrong")
+    if version != VERSION or zero or kind not in SlotKind._value2member_map_:
+        raise CorruptionError(path, 8, f"slot format version {version}, kind {kind} is unknown to this program")
+    if slot != number:
+        raise CorruptionError(path, 64, f"this is slot {slot} under another's name")
+    payload = memoryview(content)[payload_start:]
+    if len(payload) != payload_bytes or crc32(payload) != payload_crc:
+        raise CorruptionError(path, payload_start, "the checksum of the slot's payload is wrong")
+    header = SlotHeader(
+        SlotKind(kind),
+        count,
+        store,
+        holder,
+        nonce,
+        slot,
+        epoch,
+        reign,
+        previous_crc,
+        first_lsn,
+        safe,
+        ceiling,
+        needed_slot,
+        needed_lsn,
+        padded[:name_bytes].decode(),
+        manifest_crc,
+    )
+    return Slot(header, crc, payload, len(content))

@@ -1,0 +1,225 @@
+"""The write-ahead log of a store in a bucket: groups are numbered objects, and a rival's object stops this process.
+
+log = SlotLog.open(slots, clock, uuid4)      # waits until nobody has the log, and claims it
+log.newest.manifest, log.newest.manifest_crc # the manifest that counts; "" in a new store
+log.reign                                    # for numbers of files that nobody else gives
+MvccManager(log.clock)                       # gives out no timestamp that the next holder may give out
+for record in log.replay():
+    apply(record)
+
+log.append_all(...), log.wait(lsn)           # as every StoreLog
+log.commit_manifest(name, crc, needed_lsn)   # from its slot on it counts
+log.lease.check()                            # before "now" is read
+log.failed                                   # set once somebody else has the store: stop
+log.close()                                  # releases the log: the next process need not wait
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
+
+from ....schemas.errors import InternalError, UnavailableError
+from ...mvcc.clock import Clock, boot_seconds
+from ..format import LogRecord
+from ..store_log import StoreLog, WalStats
+from ..writer import LogWriter
+from .beats import Beats
+from .ceiling import CeilingClock
+from .claim import Claimant, Claimed
+from .lease import Lease
+from .options import SlotOptions
+from .reader import SlotReader
+from .slot import SlotHeader, SlotKind, decode_slot
+from .slot_sink import KeptSlot, SlotGroup, SlotRequest, SlotSink
+from .slot_store import SlotStore
+
+_logger = logging.getLogger(__name__)
+
+
+def pause(seconds: float) -> None:
+    """Wait."""
+    threading.Event().wait(seconds)
+
+
+class SlotLog(StoreLog):
+    """See the module's text, and ``StoreLog``. From ``open`` on this process is the holder, and beats."""
+
+    def __init__(
+        self,
+        slots: SlotStore,
+        claimed: Claimed,
+        clock: CeilingClock,
+        options: SlotOptions,
+        boot: Callable[[], float],
+        pause: Callable[[float], object],
+    ) -> None:
+        self.clock = clock
+        """Gives the timestamps of commits and snapshots: within what the log allows this holder."""
+        self.lease = Lease(options.ttl_seconds, boot)
+        """Until when nobody else can have the store. Ask before "now" is read; the past needs no lease."""
+        self._slots = slots
+        self._options = options
+        self._reader: SlotReader | None = SlotReader(slots, claimed.slot)
+        self._claim = claimed.slot.header
+        self._sink = SlotSink(slots, claimed, clock, self.lease, options, boot, pause)
+        self._patience = options.linger_seconds, options.patience_seconds
+        self._inner: LogWriter[SlotGroup] = LogWriter(
+            self._sink, self._claim.next_lsn - 1, options.queue_bytes, *self._patience
+        )
+        self._freeing = threading.Lock()
+        self._is_closed = False
+        self._beats = Beats(self._inner, self._sink, options.beat_seconds, boot)
+
+    @classmethod
+    def open(
+        cls,
+        slots: SlotStore,
+        clock: Clock,
+        new_uuid: Callable[[], UUID],
+        options: SlotOptions | None = None,
+        about: bytes = b"{}",
+        wait_seconds: float | None = None,
+        boot: Callable[[], float] = boot_seconds,
+        pause: Callable[[float], object] = pause,
+    ) -> SlotLog:
+        """Claim the log as soon as nobody has it, and open it; a log without slots is made.
+
+        At once if its last holder released it, after ``ttl_seconds`` of silence if that one died. ``clock`` tells the
+        time of day. ``new_uuid`` must return a uuid that nobody else has. ``about`` tells others of this process, as
+        JSON. ``wait_seconds`` (2 TTL unless given) bounds how long somebody may be waited for who lives.
+
+        Raises:
+            UnavailableError: another process has the log, or there is no answer.
+            CorruptionError: the end of the log is not what was written.
+        """
+        options = options or SlotOptions()
+        claimant = Claimant(slots, options, new_uuid, boot, pause)
+        until = boot() + (2 * options.ttl_seconds if wait_seconds is None else wait_seconds)
+        limited, holder = CeilingClock(clock, 0), new_uuid().bytes
+        while True:
+            seen = claimant.wait_for_silence(until)
+            if seen is not None:
+                limited.update(seen.header.ceiling)
+            if claimed := claimant.claim(seen, limited, holder, about, until):
+                return cls(slots, claimed, limited, options, boot, pause)
+
+    @property
+    def newest(self) -> SlotHeader:
+        """What the newest slot of this holder says: the manifest, and from where the log is needed."""
+        return self._sink.newest.header
+
+    @property
+    def store_uuid(self) -> bytes:
+        return self._claim.store_uuid
+
+    @property
+    def reign(self) -> int:
+        """How many holders there were up to this one: no other holder has the same."""
+        return self._claim.reign
+
+    @property
+    def epoch(self) -> int:
+        """The number of this holder's claim."""
+        return self._claim.epoch
+
+    @property
+    def first_lsn(self) -> int:
+        return self.newest.needed_lsn
+
+    @property
+    def failed(self) -> UnavailableError | None:
+        return self._inner.failed
+
+    def peek(self) -> Iterator[LogRecord]:
+        if self._reader is None:
+            raise InternalError("a log is looked through before it is replayed")
+        for slot in self._reader.read():
+            yield from slot.records()
+
+    def replay(self) -> Iterator[LogRecord]:
+        reader, self._reader = self._reader, None
+        if reader is None:
+            raise InternalError("a log is replayed once")
+        self._is_replaying = True
+        kept: list[KeptSlot] = []
+        for slot in reader.read():
+            header = slot.header
+            kept.append(KeptSlot(header.number, header.next_lsn, slot.size_bytes, header.kind is SlotKind.CLAIM))
+            yield from slot.records()
+        self._sink.kept.precede(kept)
+        self._writer = self._inner
+
+    def commit_manifest(self, name: str, crc: int, needed_lsn: int) -> None:
+        """Make a manifest count, which is stored durably under ``name``: a slot says so, with the records that wait.
+
+        ``needed_lsn``: the manifest needs the log from this record on. Allowed during the replay. Waits until the
+        outcome is known, however long that takes.
+
+        Raises:
+            UnavailableError: somebody else has the store, and the manifest will never count; or the log is closed.
+        """
+        request = SlotRequest(manifest=(name, crc), needed_lsn=needed_lsn)
+        self._inner.wait_for(self._sink.ask(request), is_patient=True)
+
+    def can_free_before(self, lsn: int) -> bool:
+        """Whether so much is not needed that a manifest which says so is worth its slot."""
+        needed = self._sink.kept.needed_for(lsn, self.newest.number + 1)
+        free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.is_claim]
+        size = sum(slot.size_bytes for slot in free)
+        return len(free) >= self._options.free_slots or size >= self._options.free_bytes
+
+    def free_before(self, lsn: int) -> int:
+        """Delete the slots before the one that the newest slot needs; return their bytes. Claims stay for ever.
+
+        ``lsn`` does not matter: a manifest that needs less has landed, and its slot decides. Raises UnavailableError.
+        """
+        with self._freeing:
+            needed = self.newest.needed_slot
+            free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.is_claim]
+            if self.failed or not free:
+                return 0
+            self._slots.delete([slot.number for slot in free])
+            self._sink.kept.drop_before(needed)
+            return sum(slot.size_bytes for slot in free)
+
+    def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
+        for kept in self._sink.kept.all():
+            content = self._slots.read(kept.number)
+            records = decode_slot(kept.number, content or b"").records()
+            if records and records[0].lsn > lsn:
+                return
+            if records:
+                yield records
+
+    def stats(self) -> WalStats:
+        kept, writer = self._sink.kept.all(), self._inner
+        return WalStats(
+            segment_count=len(kept),
+            size_bytes=sum(slot.size_bytes for slot in kept),
+            first_lsn=self.first_lsn,
+            last_lsn=writer.last_lsn,
+            durable_lsn=writer.durable_lsn,
+            records=writer.counters.records,
+            groups=writer.counters.groups,
+            bytes_written=writer.counters.bytes_written,
+            torn_bytes=0,
+            sync_seconds=writer.counters.sync_seconds,
+        )
+
+    def close(self) -> None:
+        """Make all appended records durable and release the log, so that another process may claim it at once.
+
+        Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL.
+        """
+        self._beats.stop()
+        self._inner.close()
+        if self.failed is None and not self._is_closed:
+            self._is_closed = True
+            try:
+                self._inner.wait_for(self._sink.ask(SlotRequest(SlotKind.RELEASE)), is_patient=True)
+            except UnavailableError as error:
+                _logger.warning("the log was not released: %s", error.message)
+        self.lease.lose()

@@ -1,0 +1,231 @@
+"""Puts the groups of a log into slots: a group is one object, and one is on its way at a time.
+
+The content of a slot is made once, before it is first sent: whatever the answers, the same bytes go to the same number
+until they are there, or others are. Others mean that somebody has claimed the log. Then nothing of the group will ever
+be in it, this process writes no more, and deletes nothing more.
+
+A slot without records is made on request: to name a new manifest, to show that the holder lives, to release the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from ....schemas.errors import CorruptionError, UnavailableError
+from ..format import EncodedRecord, timestamp_of_record
+from ..group import TakenGroup
+from ..reader import CleanStop
+from ..sink import LogLostError, UnansweredError
+from ..turn import UNLOGGED
+from .ceiling import CeilingClock
+from .claim import Claimed
+from .lease import Lease
+from .options import SlotOptions
+from .slot import NO_NONCE, Slot, SlotHeader, SlotKind, decode_slot, encode_slot, path_of, payload_of
+from .slot_store import SlotStore
+
+_PAUSE_SECONDS = 0.05  # between two attempts, of which each takes its own time
+
+
+@dataclass(slots=True, eq=False)
+class SlotRequest:
+    """Asks for a slot. Also what a thread waits for: ``lsn`` is 0 once the slot has landed."""
+
+    kind: SlotKind = SlotKind.BEAT
+    manifest: tuple[str, int] | None = None
+    """The name and the crc of the manifest that counts from this slot on."""
+    needed_lsn: int = 1
+    """With ``manifest``: it needs the records from this one on."""
+    lsn: int = UNLOGGED
+
+
+@dataclass(slots=True)
+class SlotGroup(TakenGroup):
+    """``content`` and ``landing`` are made when it is first written."""
+
+    requests: list[SlotRequest]
+    safe: int
+    sent: float = 0.0
+    content: bytes = b""
+    landing: Slot | None = None
+
+
+@dataclass(slots=True)
+class KeptSlot:
+    """A slot that is not freed."""
+
+    number: int
+    next_lsn: int
+    size_bytes: int
+    is_claim: bool
+
+
+@dataclass(slots=True)
+class KeptSlots:
+    """The slots from the first that is needed on, ascending. Thread safe."""
+
+    kept: list[KeptSlot] = field(default_factory=list)
+    is_whole: bool = False
+    """Whether the slots before the claim are known, too."""
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, slot: Slot) -> None:
+        header = slot.header
+        with self.mutex:
+            if not self.kept or self.kept[-1].number < header.number:
+                is_claim = header.kind is SlotKind.CLAIM
+                self.kept.append(KeptSlot(header.number, header.next_lsn, slot.size_bytes, is_claim))
+
+    def precede(self, earlier: list[KeptSlot]) -> None:
+        """Add what is before the claim."""
+        with self.mutex:
+            self.kept[:0] = [slot for slot in earlier if not self.kept or slot.number < self.kept[0].number]
+            self.is_whole = True
+
+    def all(self) -> list[KeptSlot]:
+        with self.mutex:
+            return list(self.kept)
+
+    def needed_for(self, lsn: int, otherwise: int) -> int:
+        """Return the first slot that has a record from ``lsn`` on; ``otherwise`` if none has."""
+        return next((slot.number for slot in self.all() if slot.next_lsn > lsn), otherwise)
+
+    def drop_before(self, number: int) -> None:
+        with self.mutex:
+            self.kept = [slot for slot in self.kept if slot.number >= number]
+
+
+class SlotSink:
+    """See the module's text, and ``Sink``."""
+
+    free_bytes = 1 << 62
+
+    def __init__(
+        self,
+        slots: SlotStore,
+        claimed: Claimed,
+        clock: CeilingClock,
+        lease: Lease,
+        options: SlotOptions,
+        boot_seconds: Callable[[], float],
+        pause: Callable[[float], object],
+    ) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._lease = lease
+        self._ttl_seconds = options.ttl_seconds
+        self._boot_seconds = boot_seconds
+        self._pause = pause
+        self.in_doubt = False
+        self.newest = claimed.slot
+        """The last slot that landed."""
+        self.sent = claimed.sent
+        """When it was first sent."""
+        self.kept = KeptSlots()
+        self.kept.add(claimed.slot)
+        lease.renew(claimed.sent)
+
+        self._asking = threading.Lock()
+        self._requests: list[SlotRequest] = []
+        self._is_closed = False
+
+    @property
+    def has_request(self) -> bool:
+        return bool(self._requests)
+
+    def ask(self, request: SlotRequest) -> SlotRequest:
+        """Have the next slot that is taken answer a request, which is to be waited for. Raises UnavailableError."""
+        with self._asking:
+            if self._is_closed:
+                raise UnavailableError("the log is closed")
+            self._is_closed = request.kind is SlotKind.RELEASE
+            self._requests.append(request)
+        return request
+
+    def make_room(self, claimed: int, mutex: threading.Lock) -> None:
+        """There is always room."""
+
+    def take(self, records: list[EncodedRecord], first_lsn: int, claims: int, is_all: bool) -> SlotGroup:
+        with self._asking:
+            requests, self._requests = self._requests, []
+        safe = self._clock.settle() if is_all else timestamp_of_record(records[-1])
+        return SlotGroup(records, first_lsn, claims, 0, requests, safe)
+
+    def write(self, group: SlotGroup) -> None:
+        if group.landing is None:
+            header = self._header(group)
+            group.content, crc = encode_slot(header, payload_of(group.records))
+            group.size = len(group.content)
+            group.sent = self._boot_seconds()
+            group.landing = Slot(header, crc, memoryview(b""), group.size)
+
+    def survives_process(self, group: SlotGroup) -> bool:
+        return False
+
+    def sync(self, group: SlotGroup) -> None:
+        assert group.landing is not None, "a group is written before it is synced"
+        number = group.landing.header.number
+        try:
+            is_ours = self._slots.create(number, group.content)
+        except UnavailableError as error:
+            self._pause(_PAUSE_SECONDS)
+            raise UnansweredError(f"{path_of(number)} is tried again: {error.message}") from error
+        if not is_ours:
+            self._lease.lose()
+            raise LogLostError(f"{self._who(number)}; nothing of the change was applied; ask that one")
+        self._land(group, group.landing)
+
+    def close(self, is_clean: bool) -> None:
+        """There is nothing open."""
+
+    def clean_stop(self, last_lsn: int) -> CleanStop | None:
+        return None
+
+    def _land(self, group: SlotGroup, landed: Slot) -> None:
+        """Take note of a slot that landed. May be repeated."""
+        self._lease.renew(group.sent)
+        self._clock.raise_ceiling(landed.header.ceiling)
+        self.kept.add(landed)
+        self.newest, self.sent = landed, group.sent
+        for request in group.requests:
+            request.lsn = 0
+
+    def _header(self, group: SlotGroup) -> SlotHeader:
+        last = self.newest.header
+        kind = SlotKind.RECORDS if group.records else SlotKind.BEAT
+        if any(request.kind is SlotKind.RELEASE for request in group.requests) and not group.records:
+            kind = SlotKind.RELEASE
+        header = replace(
+            last,
+            kind=kind,
+            count=len(group.records),
+            nonce=NO_NONCE,
+            number=last.number + 1,
+            previous_crc=self.newest.crc,
+            first_lsn=group.first_lsn,
+            safe=max(last.safe, group.safe),
+            ceiling=max(last.ceiling, self._clock.ceiling_for(self._ttl_seconds)),
+        )
+        for request in group.requests:
+            if request.manifest:
+                header = self._with_manifest(header, *request.manifest, request.needed_lsn)
+        return header
+
+    def _with_manifest(self, header: SlotHeader, name: str, crc: int, needed_lsn: int) -> SlotHeader:
+        needed = header.needed_slot
+        if self.kept.is_whole:
+            needed = max(needed, self.kept.needed_for(needed_lsn, header.number))
+        needed_lsn = max(needed_lsn, header.needed_lsn)
+        return replace(header, manifest=name, manifest_crc=crc, needed_slot=needed, needed_lsn=needed_lsn)
+
+    def _who(self, number: int) -> str:
+        """Say who has the log, as far as can be learned."""
+        try:
+            content = self._slots.read(number)
+            holder = UUID(bytes=decode_slot(number, content or b"").header.holder)
+        except (UnavailableError, CorruptionError):
+            return f"another process has the store: slot {number} of its log is not ours"
+        return f"another process has the store since slot {number} of its log: {holder}"

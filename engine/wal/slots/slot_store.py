@@ -1,0 +1,34 @@
+"""Where the slots of a log are kept: numbered objects, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class SlotStore(Protocol):
+    """Slots of one log, numbered from 1. Thread safe.
+
+    Every call raises UnavailableError if there is no answer; it may be repeated.
+    """
+
+    def create(self, number: int, content: bytes) -> bool:
+        """Make a slot unless there is one. Return whether it now holds exactly these bytes, because of this call or an
+        earlier one. After UnavailableError it may still appear: only another ``create`` with the same bytes tells."""
+        ...
+
+    def read(self, number: int) -> bytes | None:
+        """Return what a slot holds; None if there is none."""
+        ...
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all slots there are, ascending; none that was made before the call is missing."""
+        ...
+
+    def end(self) -> int:
+        """Return the largest number there is; 0 if there is no slot."""
+        ...
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Delete slots; missing ones are no error."""
+        ...

@@ -1,0 +1,125 @@
+"""Slots in memory, with faults of the way to them."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from nyala.schemas.errors import UnavailableError
+
+
+class MemorySlots:
+    """Slots as they should be. ``calls`` has every call, in order, with its numbers."""
+
+    def __init__(self) -> None:
+        self.content: dict[int, bytes] = {}
+        self.calls: list[tuple[str, tuple[int, ...]]] = []
+        self._mutex = threading.Lock()
+
+    def create(self, number: int, content: bytes) -> bool:
+        with self._mutex:
+            self.calls.append(("create", (number,)))
+            return self.content.setdefault(number, content) == content
+
+    def read(self, number: int) -> bytes | None:
+        with self._mutex:
+            self.calls.append(("read", (number,)))
+            return self.content.get(number)
+
+    def numbers(self) -> list[int]:
+        with self._mutex:
+            self.calls.append(("numbers", ()))
+            return sorted(self.content)
+
+    def end(self) -> int:
+        with self._mutex:
+            self.calls.append(("end", ()))
+            return max(self.content, default=0)
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        numbers = tuple(numbers)
+        with self._mutex:
+            self.calls.append(("delete", numbers))
+            for number in numbers:
+                self.content.pop(number, None)
+
+
+class FaultySlots:
+    """The way of one process to slots. ``fault(call, number_of_the_call)`` says whether a call fails "before" its
+    effect, "after" it, "late" (it has its effect when ``deliver`` is called), or not at all: None.
+
+    ``is_cut``: nothing is answered any more, and nothing has an effect: the process is dead.
+    """
+
+    def __init__(self, inner: MemorySlots, fault: Callable[[str, int], str | None] = lambda call, number: None) -> None:
+        self.inner = inner
+        self.fault = fault
+        self.count = 0
+        self.is_cut = False
+        self.late: list[tuple[int, bytes]] = []
+        self._mutex = threading.Lock()
+
+    def create(self, number: int, content: bytes) -> bool:
+        with self._failing("create") as fault:
+            if fault == "late":
+                self.late.append((number, content))
+                raise UnavailableError("no answer, and it is on its way")
+            return self.inner.create(number, content)
+
+    def read(self, number: int) -> bytes | None:
+        with self._failing("read"):
+            return self.inner.read(number)
+
+    def numbers(self) -> list[int]:
+        with self._failing("numbers"):
+            return self.inner.numbers()
+
+    def end(self) -> int:
+        with self._failing("end"):
+            return self.inner.end()
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        with self._failing("delete"):
+            self.inner.delete(numbers)
+
+    def deliver(self) -> None:
+        """Let what is on its way arrive."""
+        for number, content in self.late:
+            self.inner.create(number, content)
+        self.late = []
+
+    def _failing(self, call: str) -> "_Failing":
+        with self._mutex:
+            self.count += 1
+            return _Failing(self, self.fault(call, self.count))
+
+
+class _Failing:
+    def __init__(self, slots: FaultySlots, fault: str | None) -> None:
+        self._slots = slots
+        self._fault = fault
+
+    def __enter__(self) -> str | None:
+        if self._slots.is_cut or self._fault == "before":
+            raise UnavailableError("no answer")
+        return self._fault
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and (self._fault == "after" or self._slots.is_cut):
+            raise UnavailableError("the answer was lost")
+
+
+class BootClock:
+    """Seconds that pass only while somebody waits, or when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def uuids(start: int = 1) -> Iterator[int]:
+    """Yield numbers for uuids that differ from those of another ``start``."""
+    return iter(range(start << 64, (start + 1) << 64))

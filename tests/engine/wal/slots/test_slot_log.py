@@ -1,0 +1,296 @@
+"""A log of slots with one holder at a time, and no faults."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from nyala.engine.mvcc.clock import timestamp_of
+from nyala.engine.wal.slots import SlotLog, SlotOptions, check_slots
+from nyala.engine.wal.slots.slot import SlotKind, decode_slot
+from nyala.schemas.errors import CorruptionError, InternalError, UnavailableError
+from tests.doubles.clock import ManualClock
+from tests.doubles.slots import BootClock, MemorySlots
+
+QUIET = SlotOptions(ttl_seconds=5.0, beat_seconds=1e6, patience_seconds=5.0)
+"""Without beats: time stands still in most tests."""
+
+
+class Bench:
+    """Opens logs over the same slots, and closes what a test leaves open."""
+
+    def __init__(self) -> None:
+        self.slots = MemorySlots()
+        self.boot = BootClock()
+        self.clock = ManualClock()
+        self.random = Random(7)
+        self.logs: list[SlotLog] = []
+
+    def uuid(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128))
+
+    def open(self, options: SlotOptions = QUIET, **other: object) -> tuple[SlotLog, list[bytes]]:
+        """Return a log and the payloads in it."""
+        values = {"slots": self.slots, "clock": self.clock, "new_uuid": self.uuid, "boot": self.boot}
+        log = SlotLog.open(**(values | {"pause": self.boot.wait, "options": options} | other))  # type: ignore[arg-type]
+        self.logs.append(log)
+        return log, [bytes(record.payload) for record in log.replay()]
+
+    def kinds(self) -> list[SlotKind]:
+        return [decode_slot(number, self.slots.content[number]).header.kind for number in sorted(self.slots.content)]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    for log in bench.logs:
+        log.close()
+    assert check_slots(bench.slots).problems == []
+
+
+def put(log: SlotLog, *payloads: bytes) -> int:
+    """Append records and wait for each."""
+    lsn = 0
+    for payload in payloads:
+        lsn = appended(log, payload)
+        log.wait(lsn)
+    return lsn
+
+
+def appended(log: SlotLog, payload: bytes) -> int:
+    return log.append_all([[payload]], lambda count: [log.clock.now() for _ in range(count)])
+
+
+def test_what_is_appended_comes_back(bench: Bench) -> None:
+    log, before = bench.open()
+    assert (before, log.first_lsn, log.last_lsn, log.reign) == ([], 1, 0, 1)
+    assert put(log, b"one", b"", b"three" * 9) == 3
+    assert log.append_at_once([b"four", b"five"], lambda n: [log.clock.now() for _ in range(n)]) == 4
+    log.wait(5)
+    assert log.close() is None
+    again, found = bench.open()
+    assert found == [b"one", b"", b"three" * 9, b"four", b"five"]
+    assert (again.reign, again.last_lsn, again.durable_lsn, again.store_uuid) == (2, 5, 5, log.store_uuid)
+    assert put(again, b"six") == 6
+    claim, records, release = SlotKind.CLAIM, SlotKind.RECORDS, SlotKind.RELEASE
+    assert bench.kinds() == [claim, *[records] * 4, release, claim, records]
+
+
+def test_a_log_is_used_after_its_replay(bench: Bench) -> None:
+    log = SlotLog.open(bench.slots, bench.clock, bench.uuid, QUIET, boot=bench.boot, pause=bench.boot.wait)
+    bench.logs.append(log)
+    with pytest.raises(InternalError):
+        log.reserve(1)
+    assert list(log.peek()) == list(log.replay()) == []
+    with pytest.raises(InternalError):
+        list(log.replay())
+    put(log, b"x")
+
+
+def test_what_is_looked_through_is_fetched_once(bench: Bench) -> None:
+    put(bench.open()[0], *[b"x"] * 40)
+    bench.logs[0].close()
+    log = SlotLog.open(bench.slots, bench.clock, bench.uuid, QUIET, boot=bench.boot, pause=bench.boot.wait)
+    bench.logs.append(log)
+    bench.slots.calls.clear()
+    assert [record.lsn for record in log.peek()] == [record.lsn for record in log.replay()] == list(range(1, 41))
+    assert sorted(numbers for call, numbers in bench.slots.calls if call == "read") == [(n,) for n in range(1, 44)]
+
+
+def test_a_manifest_counts_from_its_slot_on(bench: Bench) -> None:
+    log, _ = bench.open()
+    assert (log.newest.manifest, log.newest.needed_slot) == ("", 1)
+    log.commit_manifest("manifests/1-1", 11, 1)
+    put(log, b"one", b"two")
+    log.commit_manifest("manifests/1-2", 12, 2)
+    log.close()
+    again, found = bench.open()
+    assert (again.newest.manifest, again.newest.manifest_crc) == ("manifests/1-2", 12)
+    assert (again.newest.needed_slot, again.first_lsn, found) == (4, 2, [b"two"])
+
+
+def test_a_manifest_shares_a_slot_with_records_that_wait(bench: Bench) -> None:
+    log, _ = bench.open()
+    put(log, b"one")
+    appended(log, b"two")
+    log.commit_manifest("manifests/1-1", 11, 2)
+    assert log.durable_lsn == 2
+    assert (log.newest.kind, log.newest.manifest, log.newest.number) == (SlotKind.RECORDS, "manifests/1-1", 3)
+    assert (log.newest.needed_slot, log.newest.needed_lsn) == (3, 2)
+
+
+def test_a_manifest_may_be_committed_during_the_replay(bench: Bench) -> None:
+    log, _ = bench.open()
+    put(log, b"one", b"two", b"three")
+    log.close()
+    again = SlotLog.open(bench.slots, bench.clock, bench.uuid, QUIET, boot=bench.boot, pause=bench.boot.wait)
+    bench.logs.append(again)
+    records = again.replay()
+    next(records)
+    again.wait(1)
+    again.commit_manifest("manifests/2-1", 1, 2)
+    assert again.newest.needed_slot == 1, "which slots there are is not known yet"
+    assert len(list(records)) == 2
+    again.commit_manifest("manifests/2-2", 1, 2)
+    assert again.newest.needed_slot == 3
+
+
+def test_slots_are_freed_after_the_slot_that_no_longer_needs_them(bench: Bench) -> None:
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, free_slots=3))
+    put(log, b"one", b"two", b"three")
+    assert not log.can_free_before(3)
+    assert log.can_free_before(4)
+    assert log.free_before(4) == 0 and 2 in bench.slots.content, "no manifest says so"
+    log.commit_manifest("manifests/1-1", 1, 4)
+    size = sum(map(len, (bench.slots.content[number] for number in (2, 3, 4))))
+    assert log.free_before(4) == size
+    assert sorted(bench.slots.content) == [1, 5], "the claim and the newest"
+    assert log.stats().segment_count == 1
+    put(log, b"four")
+    log.close()
+    assert bench.open()[1] == [b"four"]
+    assert check_slots(bench.slots).claims == [1, 8]
+
+
+def test_groups_are_read_while_others_append(bench: Bench) -> None:
+    log, _ = bench.open()
+    put(log, b"one", b"two", b"three")
+    assert [[record.lsn for record in group] for group in log.groups_up_to(2)] == [[1], [2]]
+    assert [bytes(group[0].payload) for group in log.groups_up_to(3)] == [b"one", b"two", b"three"]
+
+
+def test_stats_count(bench: Bench) -> None:
+    log, _ = bench.open()
+    put(log, b"one", b"two")
+    stats = log.stats()
+    log.close()
+    assert (stats.records, stats.groups, stats.segment_count, stats.last_lsn) == (2, 2, 3, 2)
+    assert stats.bytes_written == sum(len(bench.slots.content[number]) for number in (2, 3))
+
+
+def test_an_idle_holder_beats(bench: Bench) -> None:
+    log, _ = bench.open(SlotOptions(beat_seconds=0.01))
+    bench.boot.wait(1)
+    until(lambda: SlotKind.BEAT in bench.kinds())
+    assert log.lease.holds
+
+
+def test_a_beat_says_what_is_safe(bench: Bench) -> None:
+    log, _ = bench.open()
+    put(log, b"one")
+    newest = log.clock.now()
+    bench.clock.advance(10_000)
+    log.commit_manifest("m", 1, 1)
+    assert log.newest.safe >= newest
+    assert log.clock.now() > log.newest.safe
+
+
+def test_records_that_still_wait_are_not_safe(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nyala.engine.wal.writer.GROUP_RECORDS_MAX", 1)
+    log, _ = bench.open()
+    times = [log.clock.now() for _ in range(2)]
+    log.append_all([[b"one"], [b"two"]], lambda _: times)
+    log.wait(2)
+    headers = [decode_slot(number, bench.slots.content[number]).header for number in (2, 3)]
+    assert headers[0].safe == times[0] < times[1] <= headers[1].safe
+
+
+def test_one_slot_serves_all_who_wait(bench: Bench) -> None:
+    log, _ = bench.open()
+    threads = [threading.Thread(target=lambda: put(log, *[b"x"] * 20)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.last_lsn == log.durable_lsn == 160
+    assert log.stats().records == 160
+
+
+def test_a_lingering_log_waits_for_others(bench: Bench) -> None:
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, linger_seconds=0.2))
+    threads = [threading.Thread(target=lambda: put(log, b"x")) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.stats().groups <= 2
+
+
+def test_a_closed_log_refuses(bench: Bench) -> None:
+    log, _ = bench.open()
+    log.close()
+    log.close()
+    for call in (lambda: appended(log, b"x"), lambda: log.commit_manifest("m", 1, 1), log.lease.check):
+        with pytest.raises(UnavailableError):
+            call()
+
+
+def test_about_tells_of_the_holder(bench: Bench) -> None:
+    bench.open(about=json.dumps({"at": "host"}).encode())
+    assert bytes(decode_slot(1, bench.slots.content[1]).payload) == b'{"at": "host"}'
+
+
+def test_timestamps_stay_below_the_ceiling(bench: Bench) -> None:
+    log, _ = bench.open()
+    ceiling = log.newest.ceiling
+    assert ceiling == timestamp_of(bench.clock.physical_microseconds() + 5_000_000)
+    bench.clock.advance(3_600_000_000)
+    assert log.clock.now() < ceiling, "a leap of the clock is followed once a slot says so"
+    put(log, b"x")
+    assert log.newest.ceiling > log.clock.now() > ceiling
+    log.clock.update(log.newest.ceiling)
+    with pytest.raises(UnavailableError, match="timestamps"):
+        log.clock.now()
+    log.commit_manifest("m", 1, 1)
+    log.clock.now()
+
+
+def test_the_next_holder_starts_above_every_timestamp(bench: Bench) -> None:
+    log, _ = bench.open()
+    bench.clock.advance(1_000_000)
+    handed_out = log.clock.now()
+    log.close()
+    bench.clock.advance(-3_600_000_000)
+    again, _ = bench.open()
+    assert again.clock.now() > log.newest.ceiling > handed_out
+    put(again, b"x")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_gap_is_corruption(bench: Bench, number: int) -> None:
+    log, _ = bench.open()
+    put(log, b"one", b"two")
+    log.close()
+    lost = bench.slots.content.pop(number)
+    assert ["missing" in problem.why for problem in check_slots(bench.slots).problems] == [True]
+    with pytest.raises(CorruptionError, match="missing"):
+        bench.open()
+    bench.slots.content[number] = lost
+
+
+def test_a_slot_of_another_log_is_corruption(bench: Bench) -> None:
+    other = Bench()
+    other.random = Random(8)
+    for each in (bench, other):
+        log, _ = each.open()
+        put(log, b"one")
+        log.close()
+    mine, bench.slots.content[2] = bench.slots.content[2], other.slots.content[2]
+    assert "store" in check_slots(bench.slots).problems[0].why
+    with pytest.raises(CorruptionError, match="store"):
+        bench.open()
+    bench.slots.content[2] = mine
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if is_true():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it never came true")
