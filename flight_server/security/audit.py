@@ -32,6 +32,8 @@ _LIST_MAX = 32
 _COUNT_SECONDS = 60.0
 _ALWAYS_COUNTED = frozenset({"handshake"})
 """What costs a user nothing and changes nothing."""
+_ABOUT = ("table", "id", "directory")
+"""Names that tell one failure of an action from another."""
 _FAILURES_MAX = 64
 """Different failures of a user in that time; more of them are counted without what they are about."""
 
@@ -69,7 +71,7 @@ class AuditLog:
         self._seconds = seconds
         self._lost = 0
         self._failures: OrderedDict[tuple[Any, ...], _Counted] = OrderedDict()
-        """What has failed lately, by user, action, outcome and table; the oldest first."""
+        """What has failed lately, by user, action, outcome and what it is about; the oldest first."""
         self._of_user: dict[str, int] = {}
         """The number of them for each user."""
         self._lock = threading.Lock()
@@ -93,7 +95,7 @@ class AuditLog:
                 self._note_or_count(entry, told)
 
     def _note_or_count(self, entry: dict[str, Any], told: dict[str, Any]) -> None:
-        user, about = entry["user"], told.get("table", told.get("id"))
+        user, about = entry["user"], next((told[name] for name in _ABOUT if name in told), None)
         failure = (*entry.values(), about)
         if failure not in self._failures and self._of_user.get(user, 0) >= _FAILURES_MAX:
             failure, told = (*entry.values(), None), {}

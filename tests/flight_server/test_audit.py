@@ -59,13 +59,20 @@ def test_checkpoints_are_for_administrators_and_audited(guarded: Guarded, tmp_pa
     guarded.set_grants(dict.fromkeys(map(str, Privilege), frozenset(ALL)))
     with pytest.raises(Exception, match="PERMISSION_DENIED"):
         guarded.user.action("checkpoint", directory=str(tmp_path / "copy"))
+    with pytest.raises(Exception, match="PERMISSION_DENIED"):
+        guarded.user.action("checkpoint", directory="/elsewhere")
     assert not (tmp_path / "copy").exists()
     guarded.admin.action("checkpoint", directory=str(tmp_path / "copy"))
     with suppress(Exception):
         guarded.admin.action("checkpoint", directory="copy")
-    found = [(each["user"], each["outcome"], each["directory"]) for each in entries(guarded.audit)[-3:]]
+    found = [(each["user"], each["outcome"], each["directory"]) for each in entries(guarded.audit)[-4:]]
     copy = str(tmp_path / "copy")
-    assert found == [("alice", "denied", copy), ("root", "ok", copy), ("root", "INVALID_ARGUMENT", "copy")]
+    assert found == [
+        ("alice", "denied", copy),
+        ("alice", "denied", "/elsewhere"),
+        ("root", "ok", copy),
+        ("root", "INVALID_ARGUMENT", "copy"),
+    ]
 
 
 def test_no_log_has_cells_or_secrets(guarded: Guarded, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
