@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -18,6 +17,7 @@ from nyala.flight_server.http import connections, state
 from nyala.flight_server.http import port as http_port
 from nyala.flight_server.settings import ServeOptions
 from tests.doubles.certificates import Authority
+from tests.doubles.waiting import until
 
 
 def connected(one: Port) -> socket.socket:
@@ -54,7 +54,7 @@ def test_answers_that_nobody_reads_end(port: Callable[..., Port], monkeypatch: p
     with connected(one) as deaf:
         with suppress(OSError):  # what it has not read when the connection ends
             deaf.sendall(request * 500)
-        time.sleep(2)
+        until(lambda: not one.http._server.server_state.connections)
         pieces: list[bytes] = []
         with suppress(ConnectionError):
             while piece := deaf.recv(1 << 20):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.encryption.key_source import KeySource, new_key
 from nyala.engine.fs.encryption.keyring import create_keyring, mend_copy, read_keys, rotate_keyring
-from nyala.engine.fs.opening import damage_of_keys, opened, opened_to_write, store_files
+from nyala.engine.fs.opening import Encrypted, damage_of_keys, is_encrypted, opened, opened_to_write, store_files
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
@@ -190,9 +190,13 @@ def test_a_power_failure_while_a_store_is_made_leaves_none_or_an_encrypted_one()
     def make(fs: MemoryFileSystem) -> None:
         Store.open(fs, StoreOptions(maintenance="off", wal_segment_bytes=4096, key=KEY)).close()
 
+    count = 0
     for image in cut_at_every_call(MemoryFileSystem, make, images=3):
         make(image)
-        opened_to_write(image, KeySource(key=KEY))
+        assert is_encrypted(image)
+        assert isinstance(opened_to_write(image, KeySource(key=KEY)), Encrypted)
+        count += 1
+    assert count > 50
 
 
 def test_where_a_key_comes_from(tmp_path: Path) -> None:
