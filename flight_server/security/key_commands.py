@@ -58,6 +58,7 @@ def rotate(
     from ...engine.fs.encryption.key_source import KeySource
     from ...engine.fs.encryption.keyring import rotate_keyring
     from ...engine.fs.local import LocalFileSystem
+    from ...engine.fs.store_lock import STORE_LOCK
 
     new, old = KeySource(new_key_file, new_key_command).read({}), KeySource(key_file, key_command).read()
     if new is None or old is None:
@@ -65,7 +66,7 @@ def rotate(
         raise InvalidArgumentError(f"the {'new' if new is None else 'present'} key is missing: give {missing}")
     for part in _encrypted_parts(directory):
         fs = LocalFileSystem(part)
-        with fs.lock("lock"):
+        with fs.lock(STORE_LOCK):
             rotate_keyring(fs, old, new)
         typer.echo(f"{part} has the key {new.id}")
 
@@ -74,14 +75,16 @@ def rotate(
 def status(
     directory: Directory, json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """Print which key a store has, and how many of its own it encrypts: one, and one more for each rotation."""
+    """Print the id of a store's key, and how many own keys the store has: one, and one more for each rotation."""
     from ...engine.fs.encryption.keyring import read_keys
     from ...engine.fs.local import LocalFileSystem
 
     for part in _encrypted_parts(directory):
         keys = read_keys(LocalFileSystem(part))
         told = {"directory": str(part), "key": keys.store_key, "own_keys": len(keys.keys)}
-        typer.echo(json.dumps(told) if json_output else f"{part}: key {keys.store_key}, {len(keys.keys)} of its own")
+        typer.echo(
+            json.dumps(told) if json_output else f"{part}: store key {keys.store_key}, own keys: {told['own_keys']}"
+        )
 
 
 def _encrypted_parts(directory: Path) -> list[Path]:
