@@ -391,6 +391,8 @@ class LogWriter(Generic[AnyGroup]):
             _logger.warning("%s", error)
             with self._mutex:
                 self._hasten()
+        except LogLostError as error:
+            self._fail(error)
         except BaseException as error:
             self._is_gathering = False  # before anything that may be interrupted, too
             if not self._repeatable or self._sink.in_doubt or not is_interruption(error):

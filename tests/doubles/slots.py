@@ -1,7 +1,8 @@
 """Slots in memory, with faults of the way to them."""
 
+import errno
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from nyala.schemas.errors import UnavailableError
 
@@ -44,16 +45,15 @@ class MemorySlots:
 
 class FaultySlots:
     """The way of one process to slots. ``fault(call, number_of_the_call)`` says whether a call fails "before" its
-    effect, "after" it, "late" (it has its effect when ``deliver`` is called), or not at all: None.
-
-    ``is_cut``: nothing is answered any more, and nothing has an effect: the process is dead.
+    effect, "after" it, "late" (it has its effect when ``deliver`` is called), or not at all: None. The process dies
+    "before" its effect ("dead") or after it ("dying"), and no call has an effect from then on.
     """
 
     def __init__(self, inner: MemorySlots, fault: Callable[[str, int], str | None] = lambda call, number: None) -> None:
         self.inner = inner
         self.fault = fault
         self.count = 0
-        self.is_cut = False
+        self.is_dead = False
         self.late: list[tuple[int, bytes]] = []
         self._mutex = threading.Lock()
 
@@ -98,13 +98,19 @@ class _Failing:
         self._fault = fault
 
     def __enter__(self) -> str | None:
-        if self._slots.is_cut or self._fault == "before":
+        if self._slots.is_dead or self._fault == "dead":
+            self._slots.is_dead = True
+            raise OSError(errno.EIO, "the process is dead")
+        if self._fault == "before":
             raise UnavailableError("no answer")
         return self._fault
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None and (self._fault == "after" or self._slots.is_cut):
+        if kind is None and self._fault == "after":
             raise UnavailableError("the answer was lost")
+        if kind is None and self._fault == "dying":
+            self._slots.is_dead = True
+            raise OSError(errno.EIO, "the process is dead")
 
 
 class BootClock:
@@ -118,8 +124,3 @@ class BootClock:
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
-
-
-def uuids(start: int = 1) -> Iterator[int]:
-    """Yield numbers for uuids that differ from those of another ``start``."""
-    return iter(range(start << 64, (start + 1) << 64))

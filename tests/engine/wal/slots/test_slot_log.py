@@ -2,70 +2,17 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from random import Random
-from uuid import UUID
 
 import pytest
 
 from nyala.engine.mvcc.clock import timestamp_of
-from nyala.engine.wal.slots import SlotLog, SlotOptions, check_slots
+from nyala.engine.wal.slots import SlotOptions, check_slots
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import CorruptionError, InternalError, UnavailableError
-from tests.doubles.clock import ManualClock
-from tests.doubles.slots import BootClock, MemorySlots
-
-QUIET = SlotOptions(ttl_seconds=5.0, beat_seconds=1e6, patience_seconds=5.0)
-"""Without beats: time stands still in most tests."""
+from tests.engine.wal.slots.slot_bench import SlotBench, appended, put, until
 
 
-class Bench:
-    """Opens logs over the same slots, and closes what a test leaves open."""
-
-    def __init__(self) -> None:
-        self.slots = MemorySlots()
-        self.boot = BootClock()
-        self.clock = ManualClock()
-        self.random = Random(7)
-        self.logs: list[SlotLog] = []
-
-    def uuid(self) -> UUID:
-        return UUID(int=self.random.getrandbits(128))
-
-    def open(self, options: SlotOptions = QUIET, **other: object) -> tuple[SlotLog, list[bytes]]:
-        """Return a log and the payloads in it."""
-        values = {"slots": self.slots, "clock": self.clock, "new_uuid": self.uuid, "boot": self.boot}
-        log = SlotLog.open(**(values | {"pause": self.boot.wait, "options": options} | other))  # type: ignore[arg-type]
-        self.logs.append(log)
-        return log, [bytes(record.payload) for record in log.replay()]
-
-    def kinds(self) -> list[SlotKind]:
-        return [decode_slot(number, self.slots.content[number]).header.kind for number in sorted(self.slots.content)]
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
-    yield bench
-    for log in bench.logs:
-        log.close()
-    assert check_slots(bench.slots).problems == []
-
-
-def put(log: SlotLog, *payloads: bytes) -> int:
-    """Append records and wait for each."""
-    lsn = 0
-    for payload in payloads:
-        lsn = appended(log, payload)
-        log.wait(lsn)
-    return lsn
-
-
-def appended(log: SlotLog, payload: bytes) -> int:
-    return log.append_all([[payload]], lambda count: [log.clock.now() for _ in range(count)])
-
-
-def test_what_is_appended_comes_back(bench: Bench) -> None:
+def test_what_is_appended_comes_back(bench: SlotBench) -> None:
     log, before = bench.open()
     assert (before, log.first_lsn, log.last_lsn, log.reign) == ([], 1, 0, 1)
     assert put(log, b"one", b"", b"three" * 9) == 3
@@ -80,9 +27,8 @@ def test_what_is_appended_comes_back(bench: Bench) -> None:
     assert bench.kinds() == [claim, *[records] * 4, release, claim, records]
 
 
-def test_a_log_is_used_after_its_replay(bench: Bench) -> None:
-    log = SlotLog.open(bench.slots, bench.clock, bench.uuid, QUIET, boot=bench.boot, pause=bench.boot.wait)
-    bench.logs.append(log)
+def test_a_log_is_used_after_its_replay(bench: SlotBench) -> None:
+    log = bench.unread()
     with pytest.raises(InternalError):
         log.reserve(1)
     assert list(log.peek()) == list(log.replay()) == []
@@ -91,17 +37,16 @@ def test_a_log_is_used_after_its_replay(bench: Bench) -> None:
     put(log, b"x")
 
 
-def test_what_is_looked_through_is_fetched_once(bench: Bench) -> None:
+def test_what_is_looked_through_is_fetched_once(bench: SlotBench) -> None:
     put(bench.open()[0], *[b"x"] * 40)
     bench.logs[0].close()
-    log = SlotLog.open(bench.slots, bench.clock, bench.uuid, QUIET, boot=bench.boot, pause=bench.boot.wait)
-    bench.logs.append(log)
+    log = bench.unread()
     bench.slots.calls.clear()
     assert [record.lsn for record in log.peek()] == [record.lsn for record in log.replay()] == list(range(1, 41))
     assert sorted(numbers for call, numbers in bench.slots.calls if call == "read") == [(n,) for n in range(1, 44)]
 
 
-def test_a_manifest_counts_from_its_slot_on(bench: Bench) -> None:
+def test_a_manifest_counts_from_its_slot_on(bench: SlotBench) -> None:
     log, _ = bench.open()
     assert (log.newest.manifest, log.newest.needed_slot) == ("", 1)
     log.commit_manifest("manifests/1-1", 11, 1)
@@ -113,7 +58,7 @@ def test_a_manifest_counts_from_its_slot_on(bench: Bench) -> None:
     assert (again.newest.needed_slot, again.first_lsn, found) == (4, 2, [b"two"])
 
 
-def test_a_manifest_shares_a_slot_with_records_that_wait(bench: Bench) -> None:
+def test_a_manifest_shares_a_slot_with_records_that_wait(bench: SlotBench) -> None:
     log, _ = bench.open()
     put(log, b"one")
     appended(log, b"two")
@@ -123,12 +68,11 @@ def test_a_manifest_shares_a_slot_with_records_that_wait(bench: Bench) -> None:
     assert (log.newest.needed_slot, log.newest.needed_lsn) == (3, 2)
 
 
-def test_a_manifest_may_be_committed_during_the_replay(bench: Bench) -> None:
+def test_a_manifest_may_be_committed_during_the_replay(bench: SlotBench) -> None:
     log, _ = bench.open()
     put(log, b"one", b"two", b"three")
     log.close()
-    again = SlotLog.open(bench.slots, bench.clock, bench.uuid, QUIET, boot=bench.boot, pause=bench.boot.wait)
-    bench.logs.append(again)
+    again = bench.unread()
     records = again.replay()
     next(records)
     again.wait(1)
@@ -139,7 +83,7 @@ def test_a_manifest_may_be_committed_during_the_replay(bench: Bench) -> None:
     assert again.newest.needed_slot == 3
 
 
-def test_slots_are_freed_after_the_slot_that_no_longer_needs_them(bench: Bench) -> None:
+def test_slots_are_freed_after_the_slot_that_no_longer_needs_them(bench: SlotBench) -> None:
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, free_slots=3))
     put(log, b"one", b"two", b"three")
     assert not log.can_free_before(3)
@@ -156,14 +100,14 @@ def test_slots_are_freed_after_the_slot_that_no_longer_needs_them(bench: Bench) 
     assert check_slots(bench.slots).claims == [1, 8]
 
 
-def test_groups_are_read_while_others_append(bench: Bench) -> None:
+def test_groups_are_read_while_others_append(bench: SlotBench) -> None:
     log, _ = bench.open()
     put(log, b"one", b"two", b"three")
     assert [[record.lsn for record in group] for group in log.groups_up_to(2)] == [[1], [2]]
     assert [bytes(group[0].payload) for group in log.groups_up_to(3)] == [b"one", b"two", b"three"]
 
 
-def test_stats_count(bench: Bench) -> None:
+def test_stats_count(bench: SlotBench) -> None:
     log, _ = bench.open()
     put(log, b"one", b"two")
     stats = log.stats()
@@ -172,14 +116,14 @@ def test_stats_count(bench: Bench) -> None:
     assert stats.bytes_written == sum(len(bench.slots.content[number]) for number in (2, 3))
 
 
-def test_an_idle_holder_beats(bench: Bench) -> None:
+def test_an_idle_holder_beats(bench: SlotBench) -> None:
     log, _ = bench.open(SlotOptions(beat_seconds=0.01))
     bench.boot.wait(1)
     until(lambda: SlotKind.BEAT in bench.kinds())
     assert log.lease.holds
 
 
-def test_a_beat_says_what_is_safe(bench: Bench) -> None:
+def test_a_beat_says_what_is_safe(bench: SlotBench) -> None:
     log, _ = bench.open()
     put(log, b"one")
     newest = log.clock.now()
@@ -189,7 +133,7 @@ def test_a_beat_says_what_is_safe(bench: Bench) -> None:
     assert log.clock.now() > log.newest.safe
 
 
-def test_records_that_still_wait_are_not_safe(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_still_wait_are_not_safe(bench: SlotBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nyala.engine.wal.writer.GROUP_RECORDS_MAX", 1)
     log, _ = bench.open()
     times = [log.clock.now() for _ in range(2)]
@@ -199,7 +143,7 @@ def test_records_that_still_wait_are_not_safe(bench: Bench, monkeypatch: pytest.
     assert headers[0].safe == times[0] < times[1] <= headers[1].safe
 
 
-def test_one_slot_serves_all_who_wait(bench: Bench) -> None:
+def test_one_slot_serves_all_who_wait(bench: SlotBench) -> None:
     log, _ = bench.open()
     threads = [threading.Thread(target=lambda: put(log, *[b"x"] * 20)) for _ in range(8)]
     for thread in threads:
@@ -210,7 +154,7 @@ def test_one_slot_serves_all_who_wait(bench: Bench) -> None:
     assert log.stats().records == 160
 
 
-def test_a_lingering_log_waits_for_others(bench: Bench) -> None:
+def test_a_lingering_log_waits_for_others(bench: SlotBench) -> None:
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, linger_seconds=0.2))
     threads = [threading.Thread(target=lambda: put(log, b"x")) for _ in range(8)]
     for thread in threads:
@@ -220,7 +164,7 @@ def test_a_lingering_log_waits_for_others(bench: Bench) -> None:
     assert log.stats().groups <= 2
 
 
-def test_a_closed_log_refuses(bench: Bench) -> None:
+def test_a_closed_log_refuses(bench: SlotBench) -> None:
     log, _ = bench.open()
     log.close()
     log.close()
@@ -229,12 +173,12 @@ def test_a_closed_log_refuses(bench: Bench) -> None:
             call()
 
 
-def test_about_tells_of_the_holder(bench: Bench) -> None:
+def test_about_tells_of_the_holder(bench: SlotBench) -> None:
     bench.open(about=json.dumps({"at": "host"}).encode())
     assert bytes(decode_slot(1, bench.slots.content[1]).payload) == b'{"at": "host"}'
 
 
-def test_timestamps_stay_below_the_ceiling(bench: Bench) -> None:
+def test_timestamps_stay_below_the_ceiling(bench: SlotBench) -> None:
     log, _ = bench.open()
     ceiling = log.newest.ceiling
     assert ceiling == timestamp_of(bench.clock.physical_microseconds() + 5_000_000)
@@ -249,7 +193,7 @@ def test_timestamps_stay_below_the_ceiling(bench: Bench) -> None:
     log.clock.now()
 
 
-def test_the_next_holder_starts_above_every_timestamp(bench: Bench) -> None:
+def test_the_next_holder_starts_above_every_timestamp(bench: SlotBench) -> None:
     log, _ = bench.open()
     bench.clock.advance(1_000_000)
     handed_out = log.clock.now()
@@ -261,7 +205,7 @@ def test_the_next_holder_starts_above_every_timestamp(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_a_gap_is_corruption(bench: Bench, number: int) -> None:
+def test_a_gap_is_corruption(bench: SlotBench, number: int) -> None:
     log, _ = bench.open()
     put(log, b"one", b"two")
     log.close()
@@ -272,9 +216,8 @@ def test_a_gap_is_corruption(bench: Bench, number: int) -> None:
     bench.slots.content[number] = lost
 
 
-def test_a_slot_of_another_log_is_corruption(bench: Bench) -> None:
-    other = Bench()
-    other.random = Random(8)
+def test_a_slot_of_another_log_is_corruption(bench: SlotBench) -> None:
+    other = SlotBench(8)
     for each in (bench, other):
         log, _ = each.open()
         put(log, b"one")
@@ -284,13 +227,3 @@ def test_a_slot_of_another_log_is_corruption(bench: Bench) -> None:
     with pytest.raises(CorruptionError, match="store"):
         bench.open()
     bench.slots.content[2] = mine
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if is_true():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came true")

@@ -1,0 +1,230 @@
+"""Every call of a fixed workload fails in turn, or is the last of its process: what was acknowledged stays, once."""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from nyala.engine.wal.slots import SlotLog, SlotOptions, check_slots
+from nyala.engine.wal.slots.slot import SlotKind, decode_slot
+from nyala.schemas.errors import UnavailableError
+from tests.doubles.slots import FaultySlots, MemorySlots
+from tests.engine.wal.slots.slot_bench import SlotBench, appended, until
+
+PATIENT = SlotOptions(beat_seconds=1e6, patience_seconds=20.0)
+
+
+@dataclass
+class Journal:
+    """What a process was told. Each manifest has what the records before the one it needs say."""
+
+    tried: list[bytes] = field(default_factory=list)
+    acked: list[bytes] = field(default_factory=list)
+    manifests: dict[str, list[bytes]] = field(default_factory=lambda: {"": []})
+    committed: str = ""
+    errors: list[Exception] = field(default_factory=list)
+
+    def noting(self, step: Callable[[], object]) -> bool:
+        """Whether a step came through; its error is noted."""
+        try:
+            step()
+        except (UnavailableError, OSError) as error:
+            self.errors.append(error)
+            return False
+        return True
+
+
+def workload(bench: SlotBench, way: FaultySlots, journal: Journal) -> None:
+    """Two lives of a log: claims, records, manifests, deletions, beats and releases; errors are noted, not hidden."""
+    for life in (1, 2):
+        logs: list[SlotLog] = []
+        if not journal.noting(lambda logs=logs: logs.append(bench.unread(PATIENT, way, wait_seconds=20))):
+            continue
+        (log,) = logs
+        held: list[bytes] = []
+        needed, base = log.newest.needed_lsn, journal.manifests[log.newest.manifest]
+
+        def replay(log: SlotLog = log, held: list[bytes] = held, needed: int = needed) -> None:
+            held += [bytes(record.payload) for record in log.replay() if record.lsn >= needed]
+
+        if journal.noting(replay):
+            held[:0] = base
+            for step in range(4):
+                write(log, b"%d-%d" % (life, step), journal, held)
+                if step % 2:
+                    flush(log, f"manifests/{log.reign}-{step}", journal, held)
+        log.close()
+
+
+def write(log: SlotLog, payload: bytes, journal: Journal, held: list[bytes]) -> None:
+    lsns: list[int] = []
+    if journal.noting(lambda: lsns.append(appended(log, payload))):
+        held.append(payload)
+        journal.tried.append(payload)
+        if journal.noting(lambda: log.wait(lsns[0])):
+            journal.acked.append(payload)
+
+
+def flush(log: SlotLog, name: str, journal: Journal, held: list[bytes]) -> None:
+    """Commit a manifest that has all but the last record, as a flush does whose rows are durable in the log."""
+    needed = log.last_lsn
+    if not journal.noting(lambda: log.wait(needed - 1)):
+        return
+    journal.manifests[name] = held[:-1]
+    if journal.noting(lambda: log.commit_manifest(name, 1, needed)):
+        journal.committed = name
+        journal.noting(lambda: log.free_before(needed))
+
+
+def check(bench: SlotBench, journal: Journal) -> list[bytes]:
+    """Check the log, and what the next process finds in it; return that."""
+    report = check_slots(bench.slots)
+    assert report.problems == []
+    log = bench.unread(PATIENT)
+    names = list(journal.manifests)
+    assert names.index(log.newest.manifest) >= names.index(journal.committed)
+    needed = log.newest.needed_lsn
+    found = [bytes(record.payload) for record in log.replay() if record.lsn >= needed]
+    found = journal.manifests[log.newest.manifest] + found
+    assert [payload for payload in found if payload in journal.acked] == journal.acked
+    assert found == [payload for payload in journal.tried if payload in found], "each once, in order"
+    log.close()
+    assert not set(report.claims) - set(bench.slots.content), "claims stay"
+    return found
+
+
+def count_calls() -> int:
+    bench, journal = SlotBench(), Journal()
+    way = FaultySlots(bench.slots)
+    workload(bench, way, journal)
+    assert journal.errors == [] and len(journal.acked) == 8
+    assert check(bench, journal) == journal.acked
+    return way.count
+
+
+CALLS = count_calls()
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "late"])
+@pytest.mark.parametrize("number", range(1, CALLS + 1))
+def test_a_call_without_an_answer(number: int, fault: str) -> None:
+    bench, journal = SlotBench(), Journal()
+    way = FaultySlots(bench.slots)
+
+    def at_that_one(call: str, count: int) -> str | None:
+        if count == number + 2:
+            way.deliver()  # after the request was repeated
+        return (fault if call == "create" or fault != "late" else "before") if count == number else None
+
+    way.fault = at_that_one
+    workload(bench, way, journal)
+    way.deliver()
+    lost_lives = sum("create" not in str(error) for error in journal.errors)
+    assert len(journal.acked) >= 4 and lost_lives <= 1, "one fault costs one step, or one opening"
+    assert check(bench, journal) == journal.tried
+    bench.close()
+
+
+@pytest.mark.parametrize("fault", ["dead", "dying"])
+@pytest.mark.parametrize("number", range(1, CALLS + 1))
+def test_a_process_that_dies_at_a_call(number: int, fault: str) -> None:
+    bench, journal = SlotBench(), Journal()
+    workload(bench, FaultySlots(bench.slots, lambda call, count: fault if count == number else None), journal)
+    assert journal.errors or number == CALLS, "it is named; nobody waits for a release"
+    check(bench, journal)
+    bench.close()
+
+
+class JealousSlots(MemorySlots):
+    """Slots that let nothing go which the newest slot needs, nor a claim."""
+
+    deleted = 0
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        numbers = list(numbers)
+        newest = max(self.content)
+        needed = decode_slot(newest, self.content[newest]).header.needed_slot
+        for number in numbers:
+            assert number < needed
+            assert decode_slot(number, self.content[number]).header.kind is not SlotKind.CLAIM
+        self.deleted += len(numbers)
+        super().delete(numbers)
+
+
+def test_nothing_is_deleted_before_the_slot_that_no_longer_needs_it() -> None:
+    bench, journal = SlotBench(), Journal()
+    bench.slots = JealousSlots()
+    workload(bench, FaultySlots(bench.slots), journal)
+    assert journal.errors == [] and bench.slots.deleted > 4
+    bench.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_without_an_answer_the_outcome_is_unknown_until_there_is_one(is_late: bool) -> None:
+    bench = SlotBench()
+    way = FaultySlots(bench.slots)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1), way)
+    way.fault = lambda call, number: "late" if is_late else "before"
+    lsn = appended(log, b"one")
+    with pytest.raises(UnavailableError, match="unknown yet"):
+        log.wait(lsn)
+    assert (log.failed, log.durable_lsn) == (None, 0)
+    way.deliver()
+    way.fault = lambda call, number: None
+    until(lambda: log.durable_lsn == 1)
+    log.wait(appended(log, b"two"))
+    log.close()
+    assert bench.open()[1] == [b"one", b"two"]
+    bench.close()
+
+
+def test_a_full_queue_that_does_not_move_refuses() -> None:
+    bench = SlotBench()
+    way = FaultySlots(bench.slots)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1, queue_bytes=1000), way)
+    way.fault = lambda call, number: "before"
+    appended(log, b"x" * 900)
+    with pytest.raises(UnavailableError, match="nothing was done"):
+        log.reserve(900)
+    way.fault = lambda call, number: None
+    log.reserve(900)
+    log.release()
+    bench.close()
+
+
+def test_who_wants_to_know_early_is_told_that_it_is_unknown() -> None:
+    bench = SlotBench()
+    way = FaultySlots(bench.slots)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1), way)
+    lsn = appended(log, b"one")
+    log.written(lsn)
+    assert log.durable_lsn == lsn, "there is nothing between memory and the slot"
+    way.fault = lambda call, number: "before"
+    with pytest.raises(UnavailableError, match="unknown yet"):
+        log.written(appended(log, b"two"))
+    way.fault = lambda call, number: None
+    bench.close()
+
+
+def test_a_log_that_does_not_answer_can_be_closed() -> None:
+    bench = SlotBench()
+    way = FaultySlots(bench.slots)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1), way)
+    way.fault = lambda call, number: "before"
+    errors: list[Exception] = []
+
+    def commit() -> None:
+        try:
+            log.commit_manifest("manifests/1-1", 1, 1)
+        except UnavailableError as error:
+            errors.append(error)
+
+    appended(log, b"one")
+    thread = threading.Thread(target=commit)
+    thread.start()
+    log.close()
+    thread.join(10)
+    assert "unknown" in str(errors[0]) and "unknown" in str(log.failed)
+    assert not log.lease.holds
+    assert bench.kinds() == [SlotKind.CLAIM]
