@@ -43,7 +43,7 @@ _STUCK = ("stalled", "displaced")
 _LOOK_SECONDS = 0.05
 """Minimum pause between searches for stuck streams, however many requests wait for slots."""
 _TABLE_LENGTH_MAX = 256
-"""No table has a longer name."""
+"""So much is kept of a name: a client sends what it likes."""
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
 _TOO_LONG = (
@@ -107,7 +107,7 @@ class Call:
 
     @table.setter
     def table(self, name: str) -> None:
-        self._table = name[:_TABLE_LENGTH_MAX]  # a client sends what it likes, and it is kept
+        self._table = name[:_TABLE_LENGTH_MAX]
 
     def id(self) -> str:
         """Return what identifies the call in the log. It is made when it is first asked for: few calls fail."""

@@ -241,6 +241,16 @@ def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits:
         raise InvalidArgumentError(f"the values of column {column.name!r}, spelled out, {over_limit(size, limits)}")
 
 
+def check_size(size: int, rows: int, limits: Limits) -> None:
+    """Reject a batch of too many bytes or rows. Raises InvalidArgumentError."""
+    for measure, most, unit in ((size, limits.batch_bytes, "bytes"), (rows, limits.batch_rows, "rows")):
+        if measure > most:
+            raise InvalidArgumentError(
+                f"a batch of {measure:,} {unit} is too large: it is one commit, of at most {most:,} {unit}; split it "
+                "into several"
+            )
+
+
 def over_limit(size: int, limits: Limits) -> str:
     """Say by how much a batch is too large."""
     return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; split it into several"

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ...schemas.errors import InvalidArgumentError, StoreError
+from ...schemas.errors import StoreError
 from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..commit.commit_log import CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
 from ..options import StoreOptions
-from .checked_batch import in_one_batch
+from .checked_batch import check_size, in_one_batch
 from .combined_writes import apply_together, may_combine
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite, RepeatedWrite
@@ -116,22 +116,13 @@ class Writes:
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         return patiently(lambda: self.begin(command, batch, seq), patience)
 
-    def _check_size(self, size: int, rows: int) -> None:
-        limits = self._options.limits
-        for measure, most, unit in ((size, limits.batch_bytes, "bytes"), (rows, limits.batch_rows, "rows")):
-            if measure > most:
-                raise InvalidArgumentError(
-                    f"a batch of {measure:,} {unit} is too large: it is one commit, of at most {most:,} {unit}; "
-                    "split it into several"
-                )
-
     def _begun(
         self, table: Table, command: WriteCommand, batch: pa.RecordBatch, ticket: Ticket | None
     ) -> PendingWrite | PendingRows:
         if 0 < batch.num_rows <= ROWS_MAX and (rows := self._rows.begin_batch(table, command, batch, ticket)):
             return rows
         size = batch.nbytes
-        self._check_size(size, batch.num_rows)
+        check_size(size, batch.num_rows, self._options.limits)
         if command.if_timestamp is not None:
             self._check_moment(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self._options.durability

@@ -13,7 +13,7 @@ from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ...schemas.transaction import StagedBatch, StageResult
 from ...schemas.write import CommitMode, WriteCommand
-from ..table.checked_batch import check_batch, over_limit, spelled_out
+from ..table.checked_batch import check_batch, check_size, spelled_out
 from ..table.table import Table
 from .staging.area import StagingArea
 
@@ -63,12 +63,6 @@ def _checked(
         if operation.base is Operation.DELETE:
             keys = {column.name for column in schema.key}
             batch = batch.select([name for name in batch.schema.names if name in keys])
-        if batch.nbytes > limits.batch_bytes:
-            raise InvalidArgumentError(f"the rows {over_limit(batch.nbytes, limits)}")
-        if batch.num_rows > limits.batch_rows:
-            raise InvalidArgumentError(
-                f"a batch of {batch.num_rows:,} rows is too large: at most {limits.batch_rows:,} are allowed; send "
-                "several batches"
-            )
+        check_size(batch.nbytes, batch.num_rows, limits)
         check_batch(batch.slice(0, 0), schema, operation, limits)
         yield operation, spelled_out(batch, schema, limits)
