@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from nyala.engine.wal.slots import SlotLog, SlotOptions, check_slots
+from nyala.engine.wal.slots import SlotLog, SlotOptions, SlotStore, check_slots
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from tests.doubles.clock import ManualClock
-from tests.doubles.slots import BootClock, FaultySlots, MemorySlots
+from tests.doubles.slots import BootClock, MemorySlots
 
 QUIET = SlotOptions(ttl_seconds=5.0, beat_seconds=1e6, patience_seconds=5.0)
 """Without beats: time stands still in most tests."""
@@ -19,7 +19,7 @@ class SlotBench:
     """Opens logs over the same slots, and closes what a test leaves open."""
 
     def __init__(self, seed: int = 7) -> None:
-        self.slots = MemorySlots()
+        self.slots: Any = MemorySlots()
         self.boot = BootClock()
         self.clock = ManualClock()
         self.random = Random(seed)
@@ -28,7 +28,7 @@ class SlotBench:
     def uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128))
 
-    def unread(self, options: SlotOptions = QUIET, way: FaultySlots | None = None, **other: Any) -> SlotLog:
+    def unread(self, options: SlotOptions = QUIET, way: SlotStore | None = None, **other: Any) -> SlotLog:
         """Return a log that is not replayed."""
         values = {"boot": self.boot, "pause": self.boot.wait, **other}
         log = SlotLog.open(way or self.slots, self.clock, self.uuid, options, **values)
@@ -36,7 +36,7 @@ class SlotBench:
         return log
 
     def open(
-        self, options: SlotOptions = QUIET, way: FaultySlots | None = None, **other: Any
+        self, options: SlotOptions = QUIET, way: SlotStore | None = None, **other: Any
     ) -> tuple[SlotLog, list[bytes]]:
         """Return a log and the payloads in it."""
         log = self.unread(options, way, **other)
