@@ -1,4 +1,4 @@
-# The server with TLS and tokens: docs/operations.md, "In a container". One stage builds; the other has no compiler, no
+# The server with TLS and tokens: docs/deployment.md, "In a container". One stage builds; the other has no compiler, no
 # sources and no package cache. The base is pinned by its digest: move it on purpose, with
 #   docker buildx imagetools inspect python:3.11-slim-bookworm
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS build

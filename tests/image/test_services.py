@@ -112,7 +112,7 @@ def test_the_configuration_in_the_docs_is_one(tmp_path: Path) -> None:
     """The file that the unit names, as the page shows it, with its own files at another place."""
     from nyala.flight_server.settings import read_settings
 
-    page = (ROOT / "docs" / "operations.md").read_text().partition("### With systemd")[2]
+    page = (ROOT / "docs" / "deployment.md").read_text().partition("## With systemd")[2]
     text = page.partition("```toml\n")[2].partition("```")[0]
     assert tomllib.loads(text)["tokens"] == "/etc/nyala/tokens.json"
     (tmp_path / "nyala.toml").write_text(text)
