@@ -22,6 +22,9 @@ from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.service import RowWriter
+from nyala.schemas.session import SessionRequest
+from nyala.schemas.verbs import VERBS
+from tests.doubles.grant_actions import ACTIONS
 from tests.doubles.grant_statements import ALL, PLAIN, REQUESTS, SCHEMA, OpenSession, expected, outcome, privileges
 
 USERS: dict[str, dict[str, frozenset[str]]] = {
@@ -50,7 +53,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 def check_all(guarded: Guarded, has: dict[str, frozenset[str]], everywhere: frozenset[str] = frozenset()) -> None:
     wrong = {}
-    for name, asked in REQUESTS.items():
+    for name, asked in {**REQUESTS, **ACTIONS}.items():
         wanted, found = expected(has, everywhere, asked), outcome(asked, guarded.user)
         if found == "ok" and asked.after:
             asked.after(guarded.admin)
@@ -63,6 +66,20 @@ def check_all(guarded: Guarded, has: dict[str, frozenset[str]], everywhere: froz
 def test_the_matrix(shared: Guarded, user: str) -> None:
     shared.set_grants(USERS[user])
     check_all(shared, USERS[user])
+
+
+def test_the_matrix_has_every_verb_and_every_request_of_a_session(guarded: Guarded) -> None:
+    def asked() -> dict[str, int]:
+        return {verb: sum(counts) for verb, counts in guarded.served.server.calls.metrics.requests()}
+
+    before = asked()
+    for each in (*REQUESTS.values(), *ACTIONS.values()):
+        if outcome(each, guarded.admin) == "ok" and each.after:
+            each.after(guarded.admin)
+    in_matrix = {verb for verb, count in asked().items() if count > before.get(verb, 0)}
+    calls = {"do_get", "do_put", "do_exchange", "get_flight_info", "get_schema", "list_flights"}
+    sessions = {f"session_{name}" for name in SessionRequest.model_fields.keys() - {"arrow_schema", "columns"}}
+    assert {*VERBS, *calls, *sessions} - in_matrix == set()
 
 
 @pytest.mark.parametrize("privilege", ["read", "alter", "admin", "insert", "maintain"])
