@@ -22,7 +22,7 @@ from ..manifest.manifest import TableEntry, TabletEntry
 from ..table.table import Table
 from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
-from ..tablet.open import open_sound
+from ..tablet.open import fetch_ends, open_sound
 from ..tablet.tablet import Tablet
 from .alteration import put_in_place
 from .splitting import split_in_place
@@ -64,7 +64,9 @@ class Catalog:
 
     def load(self) -> None:
         """Open every table of the manifest; tablets with damaged files go into quarantine."""
-        for entry in self._environment.manifest.current.tables:
+        tables = self._environment.manifest.current.tables
+        fetch_ends(self._environment.fs, (tablet for entry in tables for tablet in entry.tablets))
+        for entry in tables:
             tablets = tuple(open_sound(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
             version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
             table = Table(entry.id, entry.name, version, entry.last_auto_id, entry.dropped_until, entry.last_change)

@@ -25,7 +25,7 @@ from .format import HEADER_BYTES, TAIL_BYTES, TRAILER_BYTES, Trailer, page_crc
 from .zone_map import ZoneMap, ZoneValue
 
 COMPRESS_ABOVE = 4096
-_TAIL_AT_ONCE = 16 << 10
+TAIL_AT_ONCE = 16 << 10
 """The end of a file to read at once: the trailer and usually the whole footer."""
 _RAW, _ZSTD = 0, 1
 _FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
@@ -131,7 +131,7 @@ def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Foote
     Raises what ``read`` does, CorruptionError if it is not what was written, InvalidArgumentError if the file requires
     a format version or a feature that this build does not know.
     """
-    first = max(0, size - _TAIL_AT_ONCE)
+    first = max(0, size - TAIL_AT_ONCE)
     tail = read(first, size - first)
     trailer = Trailer.unpack(path, size, tail[-TRAILER_BYTES:].data)
     end = size - TRAILER_BYTES

@@ -1,5 +1,6 @@
 """Opens a cfile and provides its streams."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -31,6 +32,8 @@ class CFileReader:
         self.size_bytes = image.file.size
         self.footer = footer
         self.image = image
+        self.is_far = image.far is not None
+        """Whether to read it means to ask for it over a network."""
         self.pages = FilePages(page_cache, self.file_id)
         """The page cache, until this reader is closed."""
         self._streams = {
@@ -63,9 +66,12 @@ class CFileReader:
         """Check every byte of the file and decode every cell; raises CorruptionError at the first fault.
 
         Beyond what reading checks: all pages decode, their zone maps and NULL counts match their cells, and each byte
-        between header and footer belongs to exactly one page. Opening has checked header, trailer and footer. Ignores
-        earlier verification, and leaves the page cache alone.
+        between header and footer belongs to exactly one page. Opening has checked trailer and footer. Ignores earlier
+        verification, and leaves the page cache alone.
         """
+        header = _header(self.image)
+        if (header.file_id, header.kind) != (self.file_id, self.kind):
+            raise CorruptionError(self.path, 0, "header and footer name different files")
         verify_pages(self.image, self.footer)
 
     def verify_checksums(self) -> None:
@@ -73,6 +79,11 @@ class CFileReader:
         for stream in self.footer.streams:
             for page in stream.all_pages:
                 load_page(self.image, str(StreamKey(stream.column_id, stream.role)), page)
+
+    def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Begin to fetch the bytes at ranges, each (offset, length), if the file is far away."""
+        if self.image.far:
+            self.image.far.fetch(ranges)
 
     def check(self) -> None:
         """Check that the file still exists with its full size. Raises as reading does."""
@@ -89,19 +100,27 @@ def file_id_of(fs: FileSystem, path: str) -> int:
 
 
 def _header(image: FileImage) -> FileHeader:
-    if image.file.size < MIN_FILE_BYTES:
-        raise CorruptionError(image.path, image.file.size, f"a file of {image.file.size} bytes is no cfile")
+    _check_size(image)
     return FileHeader.unpack(image.path, image.read(0, HEADER_BYTES).data)
 
 
+def _check_size(image: FileImage) -> None:
+    if image.file.size < MIN_FILE_BYTES:
+        raise CorruptionError(image.path, image.file.size, f"a file of {image.file.size} bytes is no cfile")
+
+
 def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage, Footer]:
-    """Return a file and its footer, after checking everything except the pages."""
+    """Return a file and its footer, after checking everything except the pages.
+
+    Of a far file the header is not read: that would be a request of its own, and the footer says the same.
+    """
     image = FileImage(path, file_id, file, 0, file if isinstance(file, FarFile) else None)
-    header = _header(image)
-    if header.file_id != file_id:
+    _check_size(image)
+    header = None if image.far else _header(image)
+    if header and header.file_id != file_id:
         raise CorruptionError(path, 0, f"this is file {header.file_id}, not file {file_id}")
     footer, footer_offset = unpack_footer(path, file.size, image.read, file_id)
-    if footer.file_id != file_id or footer.kind != header.kind:
+    if footer.file_id != file_id or (header and footer.kind != header.kind):
         raise CorruptionError(path, footer_offset, "header and footer name different files")
     check_directory(path, footer, footer_offset)
     return replace(image, footer_offset=footer_offset), footer

@@ -148,6 +148,13 @@ class StreamReader:
             row += count
         return found
 
+    def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return where in the file stands what reading rows [first, last), at least one, needs: (offset, length)."""
+        pages = self.entry.pages[self.page_of(first) : self.page_of(last - 1) + 1]
+        if self.entry.dictionary and self._dictionary is None:
+            pages = [*pages, self.entry.dictionary]
+        return [(page.offset, page.length) for page in pages]
+
     @property
     def page_shift(self) -> int | None:
         """The logarithm of ``page_rows``; None if pages have different numbers of rows."""

@@ -79,6 +79,8 @@ class DiskRowSet(RowSet):
         self.durable_lsn = 0
         """Changes up to this log position are in files."""
         self._reader = reader
+        self.is_far = reader.is_far
+        """Whether its files are far away, so that it helps to `fetch` them."""
         self._columns: Mapping[int, ColumnsFile] = {}
         self._key_columns = key_columns
         self._encoder = encoder
@@ -238,6 +240,8 @@ class DiskRowSet(RowSet):
     ) -> list[Vector]:
         if first == last:
             return super().read_many(columns, first, last, snapshot)
+        if self.is_far:
+            self.fetch([column.id for column in columns], [(first, last)])
         wanted = self._bases(columns, first, last, snapshot)
         return read_morsel(wanted, first, last, as_strings, lambda column: self.read(column, first, last, snapshot))
 
@@ -252,6 +256,8 @@ class DiskRowSet(RowSet):
     ) -> Chosen | None:
         if not has_steps(bound):
             return None
+        if self.is_far:
+            self.fetch([column.id for column in columns], [(first, last)])
         return choose_rows(bound, self._bases(columns, first, last, snapshot), first, last, among)
 
     def fold(
@@ -267,10 +273,23 @@ class DiskRowSet(RowSet):
         def zones_of(column_id: int) -> list[ZoneMap]:
             return self.zone_maps(column_id, first, last)
 
-        bases = self._bases(
-            {column.id: column for column in (*pool.plan.columns, *columns)}.values(), first, last, snapshot
-        )
+        wanted = {column.id: column for column in (*pool.plan.columns, *columns)}
+        if self.is_far:
+            self.fetch(wanted, [(first, last)])
+        bases = self._bases(wanted.values(), first, last, snapshot)
         return fold_rows(pool, where, bases, zones_of, first, last, among)
+
+    def fetch(self, column_ids: Collection[int], spans: Collection[tuple[int, int]]) -> None:
+        """Begin to fetch the base cells of columns in rows [first, last), at least one, of each of ``spans``. What is
+        fetched together takes fewer requests."""
+        by_file: dict[CFileReader, list[tuple[int, int]]] = {}
+        for column_id in (*column_ids, LIVE) if self._has_live_stream else column_ids:
+            if self.has_base(column_id):
+                file, stream = self._columns.get(column_id), self.base_stream(column_id)
+                ranges = by_file.setdefault(file.reader if file else self._reader, [])
+                ranges.extend(place for first, last in spans for place in stream.ranges(first, last))
+        for reader, ranges in by_file.items():
+            reader.fetch(ranges)
 
     def _bases(self, columns: Iterable[ColumnSchema], first: int, last: int, snapshot: int) -> list[ColumnBase]:
         """Return columns with their bases and what brings these to a snapshot."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ _BYTES_OF_RUN = 4
 """The most pages of a run, and how far their cells may exceed ``chunk_bytes``: kernels fold them window by window."""
 _RUNS_OF_READER = 8
 """Runs for each of those who read at once, so that they end at about the same time."""
+_CHUNKS_FETCHED = 8
+"""Chunks of far files that are fetched together, while as many are read."""
 _ROWS_A_LOOK_UP = 64
 """Rows that are scanned in the time of one key look-up."""
 
@@ -152,6 +154,40 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         if request.is_split and not is_sorted:
             rows = chunk_first + np.flatnonzero(_inside(rowset.keys_in(chunk_first, chunk_last), request.keys))
         yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, rows, all_match)
+
+
+def fetched(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
+    """Return chunks. What they read for sure is fetched while those before them are read, if the store's files are far
+    away; a scan that may end early fetches nothing ahead."""
+    chunks = iter(wanted)
+    first = next(chunks, None)
+    if first is None:
+        return chunks
+    is_near = isinstance(first.rowset, DiskRowSet) and not first.rowset.is_far
+    every = chain([first], chunks)
+    return every if is_near or request.limit is not None else _fetched(every, request)
+
+
+def _fetched(wanted: Iterator[Chunk], request: ScanRequest) -> Iterator[Chunk]:
+    """Yield chunks, some of them fetched together: the pages of a column are often neighbours."""
+    coming: list[Chunk] = []
+    while gathered := list(islice(wanted, _CHUNKS_FETCHED)):
+        _fetch(gathered, request)
+        yield from coming
+        coming = gathered
+    yield from coming
+
+
+def _fetch(gathered: Sequence[Chunk], request: ScanRequest) -> None:
+    """Begin to fetch what chunks read for sure."""
+    spans: dict[tuple[DiskRowSet, bool], list[tuple[int, int]]] = {}
+    for chunk in gathered:
+        rowset = chunk.rowset
+        if isinstance(rowset, DiskRowSet) and rowset.is_far and chunk.rows is None and not chunk.touched_only:
+            whole = request.where is None or chunk.all_match
+            spans.setdefault((rowset, whole), []).append((chunk.first, chunk.last))
+    for (rowset, whole), of_rowset in spans.items():
+        rowset.fetch([column.id for column in (request.columns_read if whole else request.filter_columns)], of_rowset)
 
 
 def in_runs(wanted: Sequence[Chunk], request: ScanRequest, readers: int) -> Iterator[Chunk]:

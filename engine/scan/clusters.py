@@ -10,7 +10,7 @@ from ..codecs.codec import BLOCK_ROWS
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.rowset import RowSet
 from ..vectors.key_bounds import KeyBounds, overlapping
-from .chunk import Chunk, ScanRequest, chunks
+from .chunk import Chunk, ScanRequest, chunks, fetched
 from .read import read_chunk
 from .scan import read_ahead
 
@@ -43,7 +43,7 @@ def read_in_order(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executo
         return Marked(read_chunk(chunk, request), _key_after(chunk))
 
     wanted = (chunk for rowset in rowsets for chunk in chunks(rowset, request, request.counts))
-    return read_ahead(wanted, read, pool, ahead)
+    return read_ahead(fetched(wanted, request), read, pool, ahead)
 
 
 def after(key: bytes) -> bytes:

@@ -20,7 +20,7 @@ from itertools import groupby
 from ...schemas.service import Marked
 from ..filter.prune import KeyRange
 from ..rowset.rowset import RowSet
-from .chunk import ScanRequest, chunks
+from .chunk import ScanRequest, chunks, fetched
 from .clusters import Cluster, after, clusters, is_in_order, read_in_order
 from .read import read_chunk
 from .scan import read_ahead
@@ -54,7 +54,7 @@ def _in_bands(cluster: Cluster, request: ScanRequest, pool: Executor, ahead: int
         narrowed = request if len(bands) == 1 else replace(request, keys=keys, is_split=True)
         wanted = (chunk for rowset in rowsets for chunk in chunks(rowset, narrowed, narrowed.counts))
         size = 0
-        for batch in read_ahead(wanted, partial(read_chunk, request=narrowed), pool, ahead):
+        for batch in read_ahead(fetched(wanted, narrowed), partial(read_chunk, request=narrowed), pool, ahead):
             size += batch.nbytes
             yield Marked(batch, None)
         yield Marked(None, after(_greatest(cluster)) if is_last or keys.upper is None else keys.upper)

@@ -24,7 +24,7 @@ from ..rowset.read_rows import empty_batch
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyEncoder, key_bytes
 from ..vectors.places import Places
-from .chunk import ScanRequest, chunks
+from .chunk import ScanRequest, chunks, fetched
 from .clusters import Cluster, after, clusters, is_in_order, read_in_order
 from .runs import Head, KeyRun, RunReader, Span, batch_of, merged_column, merged_places, spans_by_batch
 from .scan import result, submit
@@ -42,7 +42,7 @@ class _OrderedStream:
     """One rowset, read chunk by chunk."""
 
     def __init__(self, rowset: RowSet, first_key: bytes, reader: RunReader, pool: Executor, ahead: int) -> None:
-        wanted = chunks(rowset, reader.request, reader.request.counts)
+        wanted = fetched(chunks(rowset, reader.request, reader.request.counts), reader.request)
         # A MemRowSet is in the order of arrival and fits in memory: it is one run.
         self._works = iter([tuple(wanted)]) if isinstance(rowset, MemRowSet) else ((chunk,) for chunk in wanted)
         self._next_work = next(self._works, None)

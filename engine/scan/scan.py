@@ -15,7 +15,7 @@ from ..aggregate.plan import AggregatePlan
 from ..aggregate.slot_pool import SlotPool
 from ..tablet.version import Version
 from .aggregate import Tally, aggregate_chunk, known_partial
-from .chunk import Chunk, ScanRequest, chunks, in_runs
+from .chunk import Chunk, ScanRequest, chunks, fetched, in_runs
 from .read import read_chunk
 
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ def scan_unordered(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected rows, tablet by tablet and rowset by rowset; ``pool`` reads ``ahead`` chunks ahead."""
     wanted = (chunk for version in versions for chunk in _wanted(version, request))
-    yield from read_ahead(wanted, partial(read_chunk, request=request), pool, ahead)
+    yield from read_ahead(fetched(wanted, request), partial(read_chunk, request=request), pool, ahead)
 
 
 def aggregate(
@@ -48,7 +48,8 @@ def aggregate(
                 unknown.append(chunk)
     slots = SlotPool(plan)
     work = partial(aggregate_chunk, request=request, pool=slots, tally=Tally())
-    yield from read_ahead(in_runs(unknown, request, max(ahead // 2, 1)), work, pool, ahead)
+    runs = in_runs(unknown, request, max(ahead // 2, 1))
+    yield from read_ahead(fetched(runs, request), work, pool, ahead)
     yield from slots.partials()
 
 

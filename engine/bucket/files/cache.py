@@ -33,6 +33,11 @@ class Extents:
         found = self.pieces[number] if number >= 0 else None
         return found if found and offset < found.last else None
 
+    def have(self, first: int, last: int) -> bool:
+        """Whether one piece has the bytes [first, last)."""
+        found = self.at(first)
+        return found is not None and last <= found.last
+
     def next_after(self, offset: int) -> int | None:
         """Return where the next piece after ``offset`` begins."""
         number = bisect_right(self.pieces, offset, key=_first)

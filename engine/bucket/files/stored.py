@@ -49,8 +49,10 @@ class StoredObject:
         """Begin to fetch what is missing of these ranges; see ``FarFile.fetch``."""
         if not self._cache.is_keeping:
             return  # nobody could keep it until it is read
-        wanted = [(max(0, first), min(last, self.size)) for first, last in ranges]
         with self._cache.lock:
+            wanted = [
+                (max(0, first), min(last, self.size)) for first, last in ranges if not self._extents.have(first, last)
+            ]
             coming = [self._announce(*each) for each in requests(wanted, self._taken(wanted))]
         for each in coming:
             self._fetcher.pool.submit(self._fetch_quietly, each)
