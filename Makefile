@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench counters fuzz kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench counters fuzz slots-model kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,9 @@ fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED
 
 filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
+
+slots-model: .venv/.installed-dev  ## every order of events of the log of slots in a bucket (SIZES=study or larger; ONLY="three processes")
+	@$(BIN)/python tests/model_slots/campaign.py --sizes $(or $(SIZES),study) $(if $(ONLY),--only "$(ONLY)")
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server)
 	@$(BIN)/python tests/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)

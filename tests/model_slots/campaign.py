@@ -1,0 +1,40 @@
+"""Explore larger sizes of the model, to the end: ``campaign.py --sizes study``. Exit code 1 after a violation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.model_slots.explore import explore
+from tests.model_slots.sizes import SIZES
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", choices=SIZES, default="study")
+    parser.add_argument("--only", help="one of the sizes, by its name")
+    parser.add_argument("--states", type=int, default=50_000_000, help="the most states of a size")
+    options = parser.parse_args()
+    has_failed = False
+    for name, size in SIZES[options.sizes].items():
+        if options.only not in (None, name):
+            continue
+        start = time.process_time()
+        result = explore(size, states_max=options.states)
+        seconds = time.process_time() - start
+        end = "complete" if result.is_complete else "not to the end"
+        print(
+            f"{name}: {result.violation or 'no violation'}; {result.states:,} states, {end}, {seconds:.0f} s",
+            flush=True,
+        )
+        print("".join(f"  {step}\n" for step in result.path), end="")
+        has_failed |= bool(result.violation)
+    return int(has_failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

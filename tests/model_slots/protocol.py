@@ -1,0 +1,449 @@
+"""A model of the log of slots: all that processes and a network can do to it, step by step.
+
+A store in a bucket is a row of numbered objects, the slots. A *claim* makes a process the holder; its number is the
+*epoch*, and it is never deleted. Data slots carry at most one write here, or none (a beat). Each slot names the current
+manifest (``base``, here one file, named by the reign and a number), the first slot that must be replayed on top of it
+(``needed``), and a ceiling that no timestamp handed out so far exceeds. A *release* lets another claim at once.
+
+    recover(end) = the writes in the file base(end)  +  those of the slots needed(end) .. end
+
+Processes pause whenever they are not scheduled, crash, and have clocks of their own. The network delivers each PUT
+late, twice or never, in any order, and answers it or not. Deletions happen one by one, at any time after they are
+allowed.
+
+``steps`` yields what may happen next in a state; ``broken`` says which promise a state breaks. ``bugs.py`` lists what
+may be planted. Sets of writes are bit masks; states are nested tuples of integers, which hash fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .bugs import Bug
+from .sizes import Size
+
+TTL = 2
+CLAIM, DATA, RELEASE = 1, 2, 3
+KINDS = ("", "claim", "data", "release")
+NOBODY = 99_99
+
+# What a process does: it watches, plans a claim, has sent one, looks above it, holds, has sent data, or a release.
+IDLE, PLANNED, CLAIMING, CHECKING, HOLDING, WRITING, RELEASING = range(7)
+SENDING = (CLAIMING, WRITING, RELEASING)
+
+
+class Slot(NamedTuple):
+    """The content of a slot."""
+
+    kind: int
+    epoch: int
+    owner: int
+    """Who made it, and in which of its lives: a number used once, but for NOBODY."""
+    write: int
+    """The bit of the write in it; 0 for none."""
+    needed: int
+    base: int
+    """The file that the manifest names; 0 is the one that the store was made with."""
+    ceiling: int
+    stamp: int
+    """The timestamp of the write."""
+
+
+NOTHING = Slot(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Process(NamedTuple):
+    """What a process knows. ``life`` counts its crashes; all but that and ``writes`` is lost in one."""
+
+    role: int = IDLE
+    life: int = 0
+    writes: int = 0
+    seen: int = 0
+    """The end of the log when it looked last, and when it saw that first; 0: it has not looked."""
+    seen_at: int = 0
+    epoch: int = 0
+    last: int = 0
+    """The last slot that is known to be its own or the claim."""
+    applied: int = 0
+    base: int = 0
+    needed: int = 0
+    landed_base: int = 0
+    landed_needed: int = 0
+    lease: int = 0
+    """When the last of its slots that landed was sent."""
+    clock: int = 0
+    ceiling: int = 0
+    number: int = 0
+    """The slot that it is creating, with ``content``; when that was sent first, and how often again."""
+    content: Slot = NOTHING
+    sent: int = 0
+    tries: int = 0
+    free_below: int = 0
+    """Slots below, but for claims, may be deleted, and these files; that goes on whatever becomes of it."""
+    doomed: tuple[int, ...] = ()
+
+
+class Put(NamedTuple):
+    """A PUT under way."""
+
+    process: int
+    life: int
+    attempt: int
+    number: int
+    content: Slot
+
+
+class State(NamedTuple):
+    """``slots[n]`` is slot n, from 1 on. The last four fields are an observer's."""
+
+    slots: tuple[Slot, ...]
+    files: tuple[tuple[int, int], ...]
+    """(name, writes in it) of each file, sorted."""
+    puts: tuple[Put, ...]
+    processes: tuple[Process, ...]
+    time: int
+    acked: int = 0
+    refused: int = 0
+    """The writes of which a caller was told that they were not applied."""
+    handed: int = 0
+    """The greatest snapshot that was handed out, and whether a write landed later that is in it."""
+    has_changed: bool = False
+
+
+Step = tuple[str, State]
+
+
+def initial(size: Size) -> State:
+    """Return the state in which the store was made, and nobody holds it: slot 1 is a claim without a holder."""
+    made = Slot(CLAIM, 1, NOBODY, 0, 1, 0, 0, 0)
+    slots = (NOTHING, made, *(NOTHING,) * (size.slots - 1))
+    return State(slots, ((0, 0),), (), (Process(),) * size.processes, 0)
+
+
+def end_of(slots: tuple[Slot, ...]) -> int:
+    """Return the number of the last slot that is there."""
+    number = len(slots) - 1
+    while not slots[number].kind:
+        number -= 1
+    return number
+
+
+def recover(state: State, end: int) -> int:
+    """Return the writes that a holder finds whose log ends at ``end``; -1 if a slot or the file is missing."""
+    last = state.slots[end]
+    found = dict(state.files).get(last.base, -1)
+    if found < 0:
+        return -1
+    for slot in state.slots[last.needed : end + 1]:
+        if not slot.kind:
+            return -1
+        found |= slot.write
+    return found
+
+
+def broken(state: State) -> str:
+    """Return which promise is broken; nothing if all are kept."""
+    end = end_of(state.slots)
+    found = recover(state, end)
+    if found < 0:
+        return f"a slot or a file that slot {end} needs is missing"
+    if state.acked & ~found:
+        return "an acknowledged write is lost"
+    if state.refused & found:
+        return "a write is there that its caller was told is not"
+    epochs = [slot.epoch for slot in state.slots[state.slots[end].needed : end + 1]]
+    if epochs != sorted(epochs):
+        return "epochs fall"
+    return "a snapshot that was handed out has changed" if state.has_changed else ""
+
+
+class Protocol:
+    """The steps that ``size`` allows, with ``bug`` planted."""
+
+    def __init__(self, size: Size, bug: Bug | None = None) -> None:
+        self.size = size
+        self.bug = bug
+
+    def steps(self, state: State) -> Iterator[Step]:
+        """Yield what may happen next, and what it leads to."""
+        if state.time < self.size.ticks:
+            yield "a tick", state._replace(time=state.time + 1)
+        yield from self._deliveries(state)
+        for who, process in enumerate(state.processes):
+            if process.life < self.size.crashes and process.role != IDLE:
+                reborn = Process(life=process.life + 1, writes=process.writes)
+                yield f"{who} crashes", _with(state, who, reborn)
+            yield from self._own_steps(state, who, process)
+            if process.free_below or process.doomed:
+                yield from self._deletions(state, who, process)
+
+    def stale_read(self, state: State) -> str:
+        """Return who would answer a read of now without a write that was acknowledged; nothing if nobody would."""
+        for who, process in enumerate(state.processes):
+            if state.acked & ~process.applied and self._serves(state, process):
+                return f"a stale read at {who}"
+        return ""
+
+    def _serves(self, state: State, process: Process) -> bool:
+        is_on = process.role in (HOLDING, WRITING) or (
+            process.role == RELEASING and self.bug is Bug.READS_AFTER_RELEASE
+        )
+        return is_on and (state.time < process.lease + TTL or self.bug is Bug.NO_LEASE)
+
+    def _wall(self, state: State, who: int) -> int:
+        """Return a process's clock on the wall: all but the first one's are slow."""
+        return 9 + state.time - 3 * who if self.size.clocks else 0  # never negative: -1 and -2 have one hash
+
+    # --- the network ---
+
+    def _deliveries(self, state: State) -> Iterator[Step]:
+        """One PUT arrives; its sender hears of it, or not."""
+        for at, put in enumerate(state.puts):
+            if at and put == state.puts[at - 1]:
+                continue
+            process = state.processes[put.process]
+            is_created = not state.slots[put.number].kind
+            slots = _put(state.slots, put.number, put.content) if is_created else state.slots
+            after = state._replace(slots=slots, puts=state.puts[:at] + state.puts[at + 1 :])
+            what = f"{KINDS[put.content.kind]} of {put.process} arrives at {put.number}"
+            if is_created and 0 < put.content.stamp <= state.handed:
+                after = after._replace(has_changed=True)
+            yield f"{what}, nobody hears", after
+            asked = (process.life, process.tries, process.number, process.content)
+            if process.role in SENDING and asked == (put.life, put.attempt, put.number, put.content):
+                yield f"{what}, answered {200 if is_created else 412}", self._answer(after, put.process, is_created)
+
+    def _answer(self, state: State, who: int, is_created: bool) -> State:
+        """A process hears that its slot was created, or reads back what is there."""
+        process = state.processes[who]
+        is_mine = is_created or state.slots[process.number] == process.content
+        if not is_created and self.bug is Bug.REFUSAL_IS_MINE:
+            is_mine = True
+        if not is_created and self.bug is Bug.REFUSAL_IS_OTHERS:
+            is_mine = False
+        if process.role == CLAIMING:
+            after = process._replace(role=CHECKING) if is_mine else _watching(process)
+            return _with(state, who, after)
+        if is_mine:
+            return self._landed(state, who)
+        return self._fenced(state, who)
+
+    def _landed(self, state: State, who: int) -> State:
+        """The slot that a holder was creating is its own: durable, visible, acknowledged."""
+        process, content = state.processes[who], state.processes[who].content
+        sent = state.time if self.bug is Bug.LEASE_FROM_ANSWER else process.sent
+        doomed = process.doomed
+        if content.base != process.landed_base:
+            doomed = _sorted((*doomed, process.landed_base))
+        after = process._replace(
+            role=HOLDING,
+            last=process.number,
+            applied=process.applied | content.write,
+            lease=max(process.lease, sent),
+            ceiling=content.ceiling,
+            landed_base=content.base,
+            landed_needed=content.needed,
+            free_below=max(process.free_below, content.needed),
+            doomed=doomed if self.size.deletes_files else (),
+            number=0,
+            content=NOTHING,
+            sent=0,
+            tries=0,
+        )
+        if content.kind == RELEASE:
+            after = _watching(after)
+        return _with(state, who, after)._replace(acked=state.acked | content.write)
+
+    def _fenced(self, state: State, who: int) -> State:
+        """Another's bytes are there: who waits is told that nothing was applied; deletions that had begun go on."""
+        process, write = state.processes[who], state.processes[who].content.write
+        after = _watching(process)
+        if self.bug is Bug.FENCED_DELETES and process.content.base != process.landed_base:
+            after = after._replace(doomed=_sorted((*after.doomed, process.landed_base)))
+        if self.bug is Bug.FENCED_ACKS:
+            return _with(state, who, after)._replace(acked=state.acked | write)
+        return _with(state, who, after)._replace(refused=state.refused | write)
+
+    # --- what a process does by itself ---
+
+    def _own_steps(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        if process.role == IDLE:
+            yield from self._watch(state, who, process)
+        elif process.role == PLANNED:
+            after = process._replace(role=CLAIMING, sent=state.time, tries=0)
+            yield f"{who} sends a claim of {process.number}", self._send(state, who, after)
+        elif process.role == CHECKING:
+            yield self._check(state, who, process)
+        elif process.role == HOLDING:
+            yield from self._hold(state, who, process)
+        else:
+            yield from self._wait(state, who, process)
+
+    def _watch(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """Look for the end of the log; plan to claim the slot after it when it has not moved for TTL."""
+        end = end_of(state.slots)
+        if process.seen != end:
+            yield f"{who} sees the end {end}", _with(state, who, process._replace(seen=end, seen_at=state.time))
+        last = state.slots[process.seen]
+        if not process.seen or process.seen >= self.size.slots or not last.kind:
+            return
+        is_free = last.owner == NOBODY or last.kind == RELEASE or self.bug is Bug.CLAIMS_AT_ONCE
+        if is_free or state.time >= process.seen_at + TTL:
+            number = process.seen + 1
+            life = 0 if self.bug is Bug.CLAIM_WITHOUT_NONCE else process.life
+            ceiling = max(last.ceiling, self._wall(state, who) + TTL) if self.size.clocks else 0
+            claim = Slot(CLAIM, number, _owner(who, life), 0, last.needed, last.base, ceiling, 0)
+            yield (
+                f"{who} plans to claim {number}",
+                _with(state, who, process._replace(role=PLANNED, number=number, content=claim)),
+            )
+
+    def _check(self, state: State, who: int, process: Process) -> Step:
+        """The claim landed: it is void if a slot is above it, for then it fell into one that was freed."""
+        end = end_of(state.slots)
+        looks = self.bug not in (Bug.NO_LOOK_ABOVE, Bug.STALE_LIST)
+        if looks and end > process.number:
+            return f"{who} finds its claim void", _with(state, who, _watching(process))
+        claim = process.content
+        before = state.slots[process.number - 1]
+        found = recover(state, process.number - 1) if before.kind else -1
+        wall = self._wall(state, who)
+        holder = process._replace(
+            role=HOLDING,
+            epoch=process.number,
+            last=process.number,
+            applied=found if found >= 0 else dict(state.files).get(claim.base, 0),  # < 0 only with a bug planted
+            base=claim.base,
+            needed=claim.needed,
+            landed_base=claim.base,
+            landed_needed=claim.needed,
+            lease=process.sent,
+            clock=wall if self.bug is Bug.CEILING_IGNORED else max(wall, before.ceiling) if self.size.clocks else 0,
+            ceiling=claim.ceiling,
+            number=0,
+            content=NOTHING,
+            sent=0,
+            seen=0,
+            seen_at=0,
+        )
+        return f"{who} holds from {process.number} on", _with(state, who, holder)
+
+    def _hold(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        if process.last < self.size.slots:
+            yield from self._write(state, who, process)
+        if process.applied != dict(state.files).get(process.base):
+            yield self._flush(state, who, process)
+        if self.size.deletes_files:
+            yield from self._sweep(state, who, process)
+        if self.size.clocks and self._serves(state, process):
+            snapshot = max(self._wall(state, who), process.clock)
+            if state.handed < snapshot <= process.ceiling or (
+                snapshot > state.handed and self.bug is Bug.CEILING_EXCEEDED
+            ):
+                after = _with(state, who, process._replace(clock=snapshot))
+                yield f"{who} hands out the snapshot {snapshot}", after._replace(handed=snapshot)
+
+    def _write(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """Send a slot: a write, a beat, a release."""
+        written = sum(each.writes for each in state.processes)
+        if process.writes < self.size.writes and written < self.size.total_writes:
+            bit = 1 << (who * self.size.writes + process.writes)
+            yield f"{who} writes", self._send_next(state, who, process._replace(writes=process.writes + 1), DATA, bit)
+        renews = process.needed != process.landed_needed or state.time != process.lease
+        if renews or self.bug is Bug.LEASE_FROM_ANSWER:
+            yield f"{who} beats", self._send_next(state, who, process, DATA, 0)
+        if self.size.releases:
+            yield f"{who} releases", self._send_next(state, who, process, RELEASE, 0)
+
+    def _send_next(self, state: State, who: int, process: Process, kind: int, write: int) -> State:
+        stamp = ceiling = 0
+        if self.size.clocks:
+            wall = self._wall(state, who)
+            stamp = max(wall, process.clock + 1) if write else 0
+            ceiling = max(process.ceiling, wall + TTL, stamp)
+        owner = _owner(who, process.life)
+        content = Slot(kind, process.epoch, owner, write, process.needed, process.base, ceiling, stamp)
+        after = process._replace(
+            role=RELEASING if kind == RELEASE else WRITING,
+            number=process.last + 1,
+            content=content,
+            sent=state.time,
+            tries=0,
+            clock=max(process.clock, stamp),
+        )
+        return self._send(state, who, after)
+
+    def _flush(self, state: State, who: int, process: Process) -> Step:
+        """Put all that is applied into a new file, which the next slot will name."""
+        reign = 0 if self.bug is Bug.NAMES_WITHOUT_REIGN else process.epoch
+        name = reign * 100 + process.base % 100 + 1
+        files = _sorted((*((each, writes) for each, writes in state.files if each != name), (name, process.applied)))
+        after = process._replace(base=name, needed=process.last + 1)
+        if self.bug is Bug.DELETES_TOO_SOON:
+            doomed = _sorted((*process.doomed, process.landed_base)) if self.size.deletes_files else ()
+            after = after._replace(free_below=after.needed, doomed=doomed)
+        return f"{who} flushes into {name}", _with(state, who, after)._replace(files=files)
+
+    def _sweep(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """Delete a file that an earlier reign has left, and that no manifest names."""
+        for name, _ in state.files:
+            is_old = name // 100 < process.epoch or self.bug is Bug.SWEEPS_OWN_REIGN
+            is_named = name == process.landed_base or (name == process.base and self.bug is not Bug.SWEEPS_OWN_REIGN)
+            if is_old and not is_named:
+                files = tuple(each for each in state.files if each[0] != name)
+                yield f"{who} sweeps {name}", state._replace(files=files)
+
+    def _wait(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """No answer: send the same bytes to the same slot again."""
+        if process.tries < self.size.doubles:
+            yield (
+                f"{who} sends {process.number} again",
+                self._send(state, who, process._replace(tries=process.tries + 1)),
+            )
+        if process.role == WRITING and self.bug is Bug.ACKS_UNKNOWN:
+            yield f"{who} acknowledges without knowing", self._landed(state, who)
+        if process.role == WRITING and self.bug is Bug.SKIPS_SLOT and process.number < self.size.slots:
+            after = process._replace(number=process.number + 1, tries=0)
+            yield f"{who} gives {process.number} up and takes the next", self._send(state, who, after)
+
+    def _deletions(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """Delete one slot, the lowest first, or one file."""
+        end = end_of(state.slots)
+        for number in range(1, min(process.free_below, end)):
+            kind = state.slots[number].kind
+            if kind and (kind != CLAIM or self.bug is Bug.DELETES_CLAIMS):
+                yield f"{who} deletes slot {number}", state._replace(slots=_put(state.slots, number, NOTHING))
+                break
+        for name in process.doomed:
+            rest = tuple(each for each in process.doomed if each != name)
+            files = tuple(each for each in state.files if each[0] != name)
+            after = _with(state, who, process._replace(doomed=rest))
+            yield f"{who} deletes file {name}", after._replace(files=files)
+            break
+
+    def _send(self, state: State, who: int, process: Process) -> State:
+        put = Put(who, process.life, process.tries, process.number, process.content)
+        return _with(state, who, process)._replace(puts=_sorted((*state.puts, put)))
+
+
+def _owner(who: int, life: int) -> int:
+    return who * 100 + life
+
+
+def _watching(process: Process) -> Process:
+    """Return a process that holds nothing any more; what it had begun to delete goes on."""
+    return Process(life=process.life, writes=process.writes, free_below=process.free_below, doomed=process.doomed)
+
+
+def _with(state: State, who: int, process: Process) -> State:
+    processes = state.processes
+    return state._replace(processes=(*processes[:who], process, *processes[who + 1 :]))
+
+
+def _put(slots: tuple[Slot, ...], number: int, content: Slot) -> tuple[Slot, ...]:
+    return (*slots[:number], content, *slots[number + 1 :])
+
+
+def _sorted(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(sorted(items))

@@ -1,0 +1,50 @@
+"""How far the model goes: small sizes for each run of the tests, those of the study, and larger ones."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bounds that make the number of states finite."""
+
+    processes: int = 2
+    slots: int = 5
+    writes: int = 1
+    """Of each process; ``total_writes`` of all."""
+    total_writes: int = 2
+    crashes: int = 0
+    ticks: int = 4
+    doubles: int = 0
+    """How often a PUT is sent again."""
+    releases: bool = False
+    deletes_files: bool = False
+    clocks: bool = False
+    """Whether timestamps matter; the clocks of processes differ then."""
+
+
+SMALL = {
+    "slots": Size(),
+    "crashes": Size(slots=4, ticks=2, crashes=1, total_writes=1),
+    "doubles": Size(slots=4, ticks=2, doubles=1, total_writes=1),
+    "files": Size(ticks=2, deletes_files=True, total_writes=1),
+    "releases": Size(ticks=2, releases=True, total_writes=1),
+    "clocks": Size(slots=4, ticks=2, clocks=True),
+}
+STUDY = {
+    "slots": Size(slots=6, ticks=5),
+    "crashes": Size(slots=5, ticks=4, crashes=1),
+    "doubles": Size(slots=5, ticks=3, doubles=1),
+    "three processes": Size(processes=3, slots=5, ticks=2, total_writes=2),
+    "files": Size(slots=5, ticks=4, deletes_files=True),
+    "releases": Size(slots=5, ticks=4, releases=True),
+    "files and releases": Size(slots=5, ticks=3, deletes_files=True, releases=True),
+    "clocks": Size(slots=5, ticks=3, clocks=True, total_writes=1),
+}
+LARGER = {
+    "slots": Size(slots=7, ticks=5, writes=2, total_writes=3),
+    "crashes and doubles": Size(slots=5, ticks=3, crashes=1, doubles=1),
+    "three processes": Size(processes=3, slots=6, ticks=3, total_writes=2),
+    "all at once": Size(slots=5, ticks=2, crashes=1, releases=True, deletes_files=True),
+    "clocks": Size(slots=5, ticks=4, clocks=True, releases=True),
+}
+SIZES = {"small": SMALL, "study": STUDY, "larger": LARGER}

@@ -1,0 +1,58 @@
+"""The protocol breaks no promise in any order of events; each mistake that is planted is found."""
+
+import pytest
+
+from tests.model_slots.bugs import Bug
+from tests.model_slots.explore import explore
+from tests.model_slots.sizes import SMALL, Size
+
+ONE_WRITE = Size(total_writes=1)
+PLANTED: dict[Bug, tuple[Size, str]] = {
+    Bug.DELETES_CLAIMS: (ONE_WRITE, "a stale read"),
+    Bug.NO_LOOK_ABOVE: (ONE_WRITE, "a stale read"),
+    Bug.STALE_LIST: (ONE_WRITE, "a stale read"),
+    Bug.ACKS_UNKNOWN: (Size(ticks=2), "an acknowledged write is lost"),
+    Bug.SKIPS_SLOT: (Size(ticks=2), "needs is missing"),
+    Bug.REFUSAL_IS_MINE: (Size(ticks=2), "a stale read"),
+    Bug.REFUSAL_IS_OTHERS: (Size(ticks=2, doubles=1), "its caller was told is not"),
+    Bug.FENCED_ACKS: (Size(ticks=2), "an acknowledged write is lost"),
+    Bug.FENCED_DELETES: (Size(ticks=2, total_writes=1, deletes_files=True), "needs is missing"),
+    Bug.DELETES_TOO_SOON: (Size(ticks=2), "needs is missing"),
+    Bug.NO_LEASE: (Size(ticks=2), "a stale read"),
+    Bug.CLAIMS_AT_ONCE: (Size(ticks=2), "a stale read"),
+    Bug.LEASE_FROM_ANSWER: (Size(ticks=2, doubles=1, total_writes=1), "a stale read"),
+    Bug.CLAIM_WITHOUT_NONCE: (Size(ticks=2, crashes=1, total_writes=1), "a stale read"),
+    Bug.READS_AFTER_RELEASE: (Size(ticks=2, releases=True, total_writes=1), "a stale read"),
+    Bug.NAMES_WITHOUT_REIGN: (Size(ticks=2, total_writes=1, deletes_files=True), "needs is missing"),
+    Bug.SWEEPS_OWN_REIGN: (Size(slots=4, ticks=2, deletes_files=True), "needs is missing"),
+    Bug.CEILING_IGNORED: (Size(slots=4, ticks=2, total_writes=1, clocks=True), "has changed"),
+    Bug.CEILING_EXCEEDED: (Size(slots=4, ticks=4, total_writes=1, clocks=True), "has changed"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_promise_is_broken(name: str) -> None:
+    result = explore(SMALL[name])
+    assert not result.violation, result.path
+    assert result.is_complete and result.states > 10_000
+
+
+@pytest.mark.parametrize("bug", Bug)
+def test_a_planted_mistake_is_found(bug: Bug) -> None:
+    size, expected = PLANTED[bug]
+    result = explore(size, bug)
+    assert expected in result.violation, bug.value
+    assert len(result.path) > 5
+
+
+def test_the_shortest_way_to_a_lost_write_reads_well() -> None:
+    size, _ = PLANTED[Bug.ACKS_UNKNOWN]
+    assert explore(size, Bug.ACKS_UNKNOWN).path == (
+        "0 sees the end 1",
+        "0 plans to claim 2",
+        "0 sends a claim of 2",
+        "claim of 0 arrives at 2, answered 200",
+        "0 holds from 2 on",
+        "0 writes",
+        "0 acknowledges without knowing",
+    )
