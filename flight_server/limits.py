@@ -251,7 +251,7 @@ class Admission:
         return self._count_of(kind, peer.connection), -self._trust.get(peer.connection, 0)
 
     def learn(self, peer: Peer, is_good: bool) -> None:
-        """Record how a call of a connection ended: connections with stuck streams rank last."""
+        """Record how a call of a connection ended: of those with as many requests, one with stuck streams is last."""
         if not peer.connection:
             return  # all clients of a Unix socket look alike
         with self._lock:
