@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from ...schemas.errors import UnavailableError
@@ -77,8 +76,3 @@ class Sink(Protocol[AnyGroup]):
     def clean_stop(self, last_lsn: int) -> CleanStop | None:
         """Return the end of a log without a failure that was closed; None if none is to be expected."""
         ...
-
-
-def extent_of(records: Sequence[EncodedRecord]) -> int:
-    """Return the bytes that records take in the payload of a group."""
-    return sum([record.extent for record in records])

@@ -41,7 +41,7 @@ from .format import GROUP_HEADER_BYTES, EncodedRecord, encode_record, footprint
 from .group import Stamp, WriterCounters
 from .interruption import is_interruption
 from .reader import CleanStop
-from .sink import AnyGroup, LogLostError, Sink, UnansweredError, extent_of
+from .sink import AnyGroup, LogLostError, Sink, UnansweredError
 from .turn import UNLOGGED, Awaited, Position, Turn, Turns
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ class LogWriter(Generic[AnyGroup]):
             self._repeatable = False
             records = self._queue[:GROUP_RECORDS_MAX]
             del self._queue[: len(records)]
-            claims = extent_of(records) + GROUP_HEADER_BYTES * len(records)
+            claims = sum([record.extent for record in records]) + GROUP_HEADER_BYTES * len(records)
             self._claimed -= claims
             first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
             self._taken = self._sink.take(records, first_lsn, claims, not self._queue)
