@@ -29,6 +29,8 @@ from ..vectors.vector import Vector
 
 _COMPARED_ROWS_AT_ONCE = 1 << 16
 """Rows per rowset to compare at once, when keys are checked for duplicates."""
+_CHUNKS_FETCHED = 8
+"""Chunks of a far rowset that are fetched at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class _MergeStream:
         self._rowset = rowset
         self._chunk_rows = chunk_rows
         self._first = self._last = 0
+        self._fetched = 0
         self._keys: KeyVector | None = None
 
     def open(self) -> bool:
@@ -119,6 +122,8 @@ class _MergeStream:
             return True
         if self._last == len(self._rowset):
             return False
+        if self._rowset.is_far:
+            self._fetch()
         # Chunks end where pages do, so that no page is decoded twice.
         self._first, self._last = self._last, min(self._last + self._chunk_rows, len(self._rowset))
         self._keys = self._rowset.keys_in(self._first, self._last)
@@ -148,6 +153,13 @@ class _MergeStream:
         self._keys = slice_keys(self._keys, count, len(self._keys))
         self._first += count
         return part, taken
+
+    def _fetch(self) -> None:
+        """Begin to fetch what a merge reads some chunks later, if that is not done."""
+        window = _CHUNKS_FETCHED * self._chunk_rows
+        if self._fetched < min(self._last + window // 2, len(self._rowset)):
+            first, self._fetched = self._fetched, min(self._fetched + window, len(self._rowset))
+            self._rowset.fetch(self._rowset.column_ids, [(first, self._fetched)])
 
 
 def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[MergedRows]:

@@ -171,3 +171,22 @@ def bucket_of_many() -> tuple[WatchedBucket, MemoryFileSystem]:
     store.maintain("t", "flush")
     store.close()
     return bucket, near
+
+
+def test_a_merge_fetches_its_inputs_in_few_requests(tmp_path: Path) -> None:
+    bucket, near = WatchedBucket(MemoryBucket()), MemoryFileSystem()
+    store = Store.open(far_tablets(near, BucketFileSystem(bucket, "", MemoryFileSystem(), 1 << 30, "s")), options())
+    batch = rows().slice(0, 300_000)
+    store.create_table(TableDefinition.from_arrow("t", batch.schema, ["k"]))
+    for part in range(2):
+        store.write(WriteCommand(table="t"), batch.filter(pa.array(np.arange(len(batch)) % 2 == part)))
+        store.maintain("t", "flush")
+    store.close()
+    far = BucketFileSystem(bucket, "", LocalFileSystem(tmp_path), 1 << 30, "s")
+    store = Store.open(far_tablets(near, far), options())
+    size = sum(size for name, size in bucket.inner.list("tablets/") if name.endswith(".base"))
+    bucket.reset()
+    store.maintain("t", "compact")
+    assert len(bucket.ranges) < 20 and bucket.got_bytes < 1.05 * size
+    assert table(store, ordered=True) == pa.Table.from_batches([batch]).cast(table(store).schema)
+    store.close()
