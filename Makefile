@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench counters fuzz slots-model kill9 full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz slots-model kill9 stops full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ docs: .venv/.installed-dev  ## build the API reference from the docstrings, in b
 bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
 	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)
 
+console: .venv/.installed-dev  ## how long each page of the console takes, the median of five (TABLETS=1000)
+	@$(BIN)/python -m bench.console --tablets $(or $(TABLETS),1000)
+
 counters: .venv/.installed-dev  ## count what thirteen operations cost (functions, pages, allocations, disk), and record it
 	@$(BIN)/python tests/counters/record.py
 
@@ -77,6 +80,9 @@ slots-model: .venv/.installed-dev  ## every order of events of the log of slots 
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server)
 	@$(BIN)/python tests/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
+
+stops: .venv/.installed-dev  ## SIGTERM under load: it ends in 10 s, with a clean log, and loses nothing (CYCLES=200 SEED=0, 2 to 8 s each)
+	@$(BIN)/python tests/crash/stops.py --cycles $(CYCLES) --seed $(SEED)
 
 full-disk: CYCLES = 100
 full-disk: .venv/.installed-dev  ## fill and free a small disk under a server (CYCLES=100 SEED=0); needs unshare

@@ -77,6 +77,11 @@ class Server:
         self._process.kill()
         self._process.wait(STOP_SECONDS)
 
+    def stop(self) -> int:
+        """Ask it to stop; return its exit code."""
+        self._process.terminate()
+        return self._process.wait(STOP_SECONDS)
+
     def __enter__(self) -> Server:
         return self
 
@@ -191,7 +196,7 @@ class Campaign:
             if random.random() < _WARM:
                 wait_for_answers(writers, before + 1)
             time.sleep(random.uniform(0.02, 1.0))
-            server.kill()
+            self._end(server, directory)
             for thread in threads:
                 thread.join(STOP_SECONDS)
             assert not any(thread.is_alive() for thread in threads), "a client hangs after the server's death"
@@ -201,6 +206,9 @@ class Campaign:
         self.cycles += 1
         self.acknowledged += sum(writer.acknowledged for writer in writers) - before
         print(f"cycle {self.cycles}: {self}", flush=True)
+
+    def _end(self, server: Server, directory: Path) -> None:
+        server.kill()
 
     def _check(self, location: str, writers: list[Writer]) -> None:
         with nyala.connect(location) as database:
@@ -267,7 +275,7 @@ def main(campaign_of: Callable[[int], Kills]) -> None:
     campaign = campaign_of(options.seed)
     print(f"seed {options.seed}", flush=True)
     campaign.run(options.cycles)
-    print(f"{campaign.cycles} kills in {time.monotonic() - started:.0f} s: {campaign}")
+    print(f"{campaign.cycles} cycles in {time.monotonic() - started:.0f} s: {campaign}")
 
 
 if __name__ == "__main__":
