@@ -433,6 +433,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
+        self._wal.hurry()
         self._maintenance.stop()
         for pool in (self._pool, self._load_pool):
             pool.shutdown(wait=True, cancel_futures=True)

@@ -76,3 +76,15 @@ class Sink(Protocol[AnyGroup]):
     def clean_stop(self, last_lsn: int) -> CleanStop | None:
         """Return the end of a log without a failure that was closed; None if none is to be expected."""
         ...
+
+
+def why_it_failed(error: BaseException) -> str:
+    """Say why a log fails."""
+    if isinstance(error, LogLostError):
+        return error.message
+    return f"the log cannot be written: {error or type(error).__name__}; reads continue; restart to recover"
+
+
+def outcome_unknown() -> UnavailableError:
+    """Return the error for who has waited too long."""
+    return UnavailableError("the log does not answer: whether the change is applied is unknown yet")

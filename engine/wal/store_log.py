@@ -173,6 +173,11 @@ class StoreLog(ABC):
         """
         self._ready.gatherer = gatherer
 
+    def hurry(self) -> None:
+        """Say that the log is about to be closed. One that does not answer then fails after its patience, so that those
+        who wait for it end, and whoever waits for them."""
+        self._ready.hurry()
+
     @property
     def waiting_count(self) -> int:
         """How many threads wait while another writes."""

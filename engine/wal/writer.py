@@ -41,7 +41,7 @@ from .format import GROUP_HEADER_BYTES, EncodedRecord, encode_record, footprint
 from .group import Stamp, WriterCounters
 from .interruption import is_interruption
 from .reader import CleanStop
-from .sink import AnyGroup, LogLostError, Sink, UnansweredError
+from .sink import AnyGroup, LogLostError, Sink, UnansweredError, outcome_unknown, why_it_failed
 from .turn import UNLOGGED, Awaited, Position, Turn, Turns
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class LogWriter(Generic[AnyGroup]):
         self._admitted = self._claimed = 0
         self._reserved: dict[int, int] = {}
         self._closing = False
-        self._closing_since = 0.0
+        self._hurried_at: float | None = None
+        self._answered_at = 0.0
         self._thread: threading.Thread | None = None
 
         # Ordered before _mutex: who waits for space lets nobody past, who makes room does so alone.
@@ -198,7 +199,12 @@ class LogWriter(Generic[AnyGroup]):
                 self._hasten()
             self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed, self._patience_seconds)
             if self.written_lsn < lsn:
-                raise self._failure() if self.failed else _unknown()
+                raise self._failure() if self.failed else outcome_unknown()
+
+    def hurry(self) -> None:
+        """Fail if there is no answer for ``patience_seconds`` from now on, whoever is patient: somebody wants to close
+        the log, or waits for those who wait for it."""
+        self._hurried_at = self._hurried_at or elapsed_seconds()
 
     def close(self) -> CleanStop | None:
         """Write and sync all that was appended, then stop.
@@ -206,8 +212,9 @@ class LogWriter(Generic[AnyGroup]):
         None if there is no clean end to expect: the log has failed, or it still ends in the torn tail that was found
         when it was opened, because nothing was appended.
         """
+        self.hurry()
         with self._mutex:
-            self._closing, self._closing_since = True, self._closing_since or elapsed_seconds()
+            self._closing = True
             self._hasten()
             self._space.notify_all()
             self._lull.notify_all()
@@ -438,7 +445,8 @@ class LogWriter(Generic[AnyGroup]):
         began = elapsed_seconds()
         self._sink.sync(group)
         self._repeatable = False
-        self.counters.sync_seconds.add(elapsed_seconds() - began)
+        self._answered_at = elapsed_seconds()
+        self.counters.sync_seconds.add(self._answered_at - began)
         self._taken, self._sink.in_doubt = None, False
         self._done.append(group)
         self.written_lsn = self.durable_lsn = last_lsn
@@ -456,7 +464,7 @@ class LogWriter(Generic[AnyGroup]):
     def _fail(self, error: BaseException) -> None:
         with self._mutex:
             if self.failed is None:
-                self.failed = UnavailableError(_why(error))
+                self.failed = UnavailableError(why_it_failed(error))
                 self.failed.__cause__ = error
                 _logger.error("%s", self.failed.message)
             for condition in (self._work, self._space, self._written, self._lull):
@@ -471,12 +479,12 @@ class LogWriter(Generic[AnyGroup]):
         return failure
 
     def _check_patience(self, began: float, is_patient: bool) -> None:
-        """Raise UnavailableError for whoever waits too long. Who closes a log that does not answer ends it."""
+        """Raise UnavailableError for whoever waits too long. A log that is to be closed, and does not answer, fails."""
         now, patience = elapsed_seconds(), self._patience_seconds or 0.0
-        if self._closing and now - self._closing_since > patience:
+        if self._hurried_at is not None and now - max(began, self._hurried_at, self._answered_at) > patience:
             self._fail(LogLostError("the log was closed while it did not answer; what it holds is unknown"))
         elif not is_patient and now - began > patience:
-            raise _unknown()
+            raise outcome_unknown()
 
     def _refuses(self) -> bool:
         return self.failed is not None or self._closing
@@ -486,13 +494,3 @@ class LogWriter(Generic[AnyGroup]):
         if self._refuses():
             self._give_back(claim)
             raise self._failure() if self.failed else UnavailableError("the log is closed")
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, LogLostError):
-        return error.message
-    return f"the log cannot be written: {error or type(error).__name__}; reads continue; restart to recover"
-
-
-def _unknown() -> UnavailableError:
-    return UnavailableError("the log does not answer: whether the change is applied is unknown yet")

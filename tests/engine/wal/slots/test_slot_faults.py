@@ -147,3 +147,18 @@ def test_a_log_that_does_not_answer_can_be_closed() -> None:
     assert "unknown" in str(errors[0]) and "unknown" in str(log.failed)
     assert not log.lease.holds
     assert bench.kinds() == [SlotKind.CLAIM]
+
+
+def test_before_a_log_is_closed_nobody_waits_for_ever() -> None:
+    bench = SlotBench()
+    way = FaultySlots(bench.slots)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.2), way)
+    log.hurry()
+    threading.Event().wait(0.3)
+    log.wait(appended(log, b"one"))
+    log.commit_manifest("manifests/1-1", 1, 1)
+    assert log.failed is None, "it answers"
+    way.fault = lambda call, number: "before"
+    with pytest.raises(UnavailableError, match="closed while it did not answer"):
+        log.commit_manifest("manifests/1-2", 1, 1)
+    bench.close()
