@@ -31,6 +31,8 @@ class WatchedBucket:
         self.most_at_once = 0
         self.failing: Callable[[int, str], bool] = lambda number, call: False
         self.too_late = False
+        self.flipped: int | None = None
+        """A byte of the next range that is got, which arrives as another one."""
         self.ranges: list[tuple[str, int, int]] = []
         self._lock = threading.Lock()
 
@@ -91,4 +93,7 @@ class WatchedBucket:
     def _counted(self, content: bytes) -> bytes:
         with self._lock:
             self.got_bytes += len(content)
-        return content
+            at, self.flipped = self.flipped, None
+        if at is None:
+            return content
+        return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
 
 from ....schemas.errors import CorruptionError
+from ..far import FarFile
 from ..filesystem import ReadableFile, WritableFile, views_of
 from .header import HEADER_BYTES, OpenedHeader
 from .keyring import TAG_BYTES
@@ -176,6 +178,39 @@ class BlockReader:
             raise CorruptionError(self._path, index * self._block, why) from None
         target[: len(plain)] = plain
         return len(plain)
+
+
+class FarBlockReader(BlockReader):
+    """A file of blocks that is far away (`far`). What is kept of it here is encrypted; a block that cannot be opened is
+    fetched again once."""
+
+    def __init__(self, inner: ReadableFile, far: FarFile, path: str, opened: OpenedHeader) -> None:
+        """``far`` is ``inner``."""
+        super().__init__(inner, path, opened)
+        self._far = far
+
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        try:
+            return super().read_into(offset, buffer)
+        except CorruptionError:
+            self.forget(offset, memoryview(buffer).nbytes)  # pyright: ignore[reportArgumentType]
+            return super().read_into(offset, buffer)
+
+    def read_unchecked(self, offset: int, buffer: BytesLike) -> int:
+        """See FarFile. Its own checksums need no others below them, but it has to decrypt all blocks."""
+        return self.read_into(offset, buffer)
+
+    def forget(self, offset: int, length: int) -> None:
+        self._far.forget(*self._place(offset, length))
+
+    def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._far.fetch([self._place(offset, length) for offset, length in ranges])
+
+    def _place(self, offset: int, length: int) -> tuple[int, int]:
+        """Return where the blocks of some bytes are, and their length."""
+        stride = self._block + TAG_BYTES
+        first, last = offset // self._block, -(-(offset + length) // self._block)
+        return HEADER_BYTES + first * stride, (last - first) * stride
 
 
 def size_of(body: int, block: int) -> int:

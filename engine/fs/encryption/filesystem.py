@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ....schemas.errors import CorruptionError
+from ..far import FarFile, FarFileSystem
 from ..filesystem import FileSystem, ReadableFile, WritableFile
 from ..subdirectory import DirectoryFileSystem
-from .blocks import BLOCK_BYTES, BlockReader, BlockWriter, size_of
+from .blocks import BLOCK_BYTES, BlockReader, BlockWriter, FarBlockReader, size_of
 from .header import BLOCKS, HEADER_BYTES, RECORDS, new_header, open_header
-from .keyring import Keyring, copy_keys
+from .keyring import TAG_BYTES, Keyring, copy_keys
 from .names import COPY_PATH, PATH
 from .records import RECORD_BYTES, RecordReader, RecordWriter, space_for
 
@@ -71,11 +74,21 @@ class EncryptedFileSystem(DirectoryFileSystem):
                 if _has_nothing(inner):
                     return _NothingYet(inner)
                 raise
-            reader = BlockReader if opened.layout == BLOCKS else RecordReader
-            return reader(inner, path, opened)
+            if opened.layout == RECORDS:
+                return RecordReader(inner, path, opened)
+            if isinstance(inner, FarFile):
+                return FarBlockReader(inner, inner, path, opened)
+            return BlockReader(inner, path, opened)
         except BaseException:
             inner.close()
             raise
+
+    def fetch_ends(self, paths: Iterable[str], head_bytes: int, tail_bytes: int) -> None:
+        """See FarFileSystem; nothing happens if the files are near."""
+        if isinstance(self._inner, FarFileSystem):
+            stride = BLOCK_BYTES + TAG_BYTES
+            head = HEADER_BYTES + -(-head_bytes // BLOCK_BYTES) * stride
+            self._inner.fetch_ends(paths, head, (tail_bytes // BLOCK_BYTES + 2) * stride)
 
     def size(self, path: str) -> int:
         if path in (PATH, COPY_PATH):

@@ -13,10 +13,12 @@ from nyala.engine.cfile.cache import PageCache
 from nyala.engine.cfile.format import StreamKey
 from nyala.engine.cfile.reader import CFileReader
 from nyala.engine.cfile.writer import CFileWriter
-from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs.far import FarFileSystem
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.doubles.encrypted import encrypted
 from tests.doubles.watched_bucket import WatchedBucket
 
 KEY = StreamKey(1, "base")
@@ -27,11 +29,15 @@ PATH = "tablets/1/7.base"
 @pytest.fixture
 def bucket() -> WatchedBucket:
     bucket = WatchedBucket(MemoryBucket())
-    with CFileWriter(BucketFileSystem(bucket, "", MemoryFileSystem(), 1 << 30, "s"), PATH, 7, "base") as writer:
-        writer.write_stream(KEY, PhysicalType.INT64, [FixedVector(CELLS)], "plain")
-        writer.finish({})
+    written(BucketFileSystem(bucket, "", MemoryFileSystem(), 1 << 30, "s"))
     bucket.reset()
     return bucket
+
+
+def written(fs: FileSystem) -> None:
+    with CFileWriter(fs, PATH, 7, "base") as writer:
+        writer.write_stream(KEY, PhysicalType.INT64, [FixedVector(CELLS)], "plain")
+        writer.finish({})
 
 
 def opened(bucket: WatchedBucket, where: Path) -> CFileReader:
@@ -56,6 +62,30 @@ def test_a_page_that_is_damaged_in_the_cache_is_fetched_again(bucket: WatchedBuc
     largest.write_bytes(content)
     assert (cells(reader) == CELLS).all() and len(bucket.ranges) == fetched + 1
     reader.verify()
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_what_is_damaged_on_its_way_is_fetched_again(tmp_path: Path, is_encrypted: bool) -> None:
+    """The cache keeps it with sums of its own, and then has what was never written."""
+    bucket = WatchedBucket(MemoryBucket())
+
+    def files(cache: FileSystem) -> FileSystem:
+        fs = BucketFileSystem(bucket, "", cache, 1 << 30, "s")
+        return encrypted(fs) if is_encrypted else fs
+
+    written(files(MemoryFileSystem()))
+    fs = files(LocalFileSystem(tmp_path))
+    assert isinstance(fs, FarFileSystem)
+    fs.fetch_ends([PATH], 0, 16_384)
+    reader = CFileReader.open(fs, PATH, 7, PageCache(0))
+    assert bucket.got_bytes < 80_000
+    bucket.reset()
+    bucket.flipped = 50_000
+    reader.fetch([(0, reader.size_bytes)])
+    assert (cells(reader) == CELLS).all() and bucket.flipped is None
+    requests = len(bucket.ranges)
+    assert 2 <= requests <= 5 and bucket.got_bytes < 2.1 * reader.size_bytes
+    assert (cells(reader) == CELLS).all() and len(bucket.ranges) == requests
 
 
 def test_a_page_that_is_damaged_in_the_bucket_is_corruption(bucket: WatchedBucket, tmp_path: Path) -> None:
