@@ -133,6 +133,17 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     import_storage: str | None = None
     """Where files of bulk imports go, as a URI such as ``s3://bucket/prefix?region=...``; None: the store's directory.
     Builders of files receive it; credentials belong in the environment."""
+    bucket_cache: str | None = None
+    """The directory with copies of the files of a store in a bucket, for one process. None: one of the store's own
+    below ``~/.cache/nyala``."""
+    bucket_cache_bytes: NonNegativeInt = 16 * 1024 * MIB
+    """The most disk space of those copies, before the least recently used ones go."""
+    log_linger_ms: NonNegativeFloat = 0.0
+    """How long the log of a store in a bucket waits for further commits before it sends a group."""
+    log_patience_seconds: PositiveFloat = 30.0
+    """How long a commit waits for a bucket that does not answer, before it fails with an unknown outcome."""
+    lease_seconds: float = Field(default=5.0, ge=0.5, le=600)
+    """How long the process that has a store in a bucket may be silent before another one may take it over."""
     key_file: str | None = None
     """A file with the key of an encrypted store; a new store is encrypted with it. See docs/encryption.md."""
     key_command: str | None = None
@@ -217,6 +228,11 @@ class StoreOptionsDict(TypedDict, total=False):
     scan_lease_disk_bytes: int
     scan_lease_memory_bytes: int
     import_storage: str | None
+    bucket_cache: str | None
+    bucket_cache_bytes: int
+    log_linger_ms: float
+    log_patience_seconds: float
+    lease_seconds: float
     key_file: str | None
     key_command: str | None
     key: StoreKey | str | bytes | None

@@ -27,11 +27,11 @@ from .commit.room import Room
 from .fs import FileSystem, LocalFileSystem
 from .fs.failures import named
 from .home.directory import DirectoryHome
-from .home.home import Home
+from .home.home import Home, Opening
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
-from .maintenance.op import MaintenanceOp, kind_of
+from .maintenance.op import MaintenanceOp, TabletOp, kind_of
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry
 from .monitoring.store_metrics import StoreMetrics
@@ -94,12 +94,11 @@ class Store:
         """Use ``Store.open``."""
         self.options = options
         self._where = home.where
-        self._clock = clock
         self._closed = False
         self.damage = DamageRegistry()
         """The damaged files found since the store opened."""
-        self._home = home.take(options, self.damage.note, uuid.uuid4)
-        self._fs = self._home.fs
+        self._home = home.take(Opening(options, self.damage.note, uuid.uuid4, clock))
+        self._fs, self._clock = self._home.fs, self._home.clock
         try:
             with named("the store could not be opened"), recovery.saying_what_to_do():
                 self._open()
@@ -133,7 +132,7 @@ class Store:
         self._import_storage.sweep()
         pins.sweep(self._fs)
         compactions.sweep(self._fs)
-        found = recovered(self._home, manifest_file, self.options, self._clock, self.damage)
+        found = recovered(self._home, manifest_file, self.options, self.damage)
         self._environment, self._catalog = found.environment, found.catalog
         self._wal, self._mvcc = found.environment.wal, found.environment.mvcc
         self._writers, self._transaction_memory = found.writers, found.transaction_memory
@@ -157,7 +156,7 @@ class Store:
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
         self._room = Room(self._fs, options)
         self._grants = Grants(self._catalog, self._environment.manifest)
-        self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room)
+        self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room, self._home.first_number)
         self._checkpoints = Checkpoints(self._environment, self._log, self._log_freeing, options, uuid.uuid4)
 
     def _make_row_parts(self) -> None:
@@ -350,22 +349,22 @@ class Store:
 
     # Work that other processes do, and moves of tablets
 
-    import_begin = _of(lambda store: store._imports.begin)
+    import_begin = _of(lambda store: store._in_directory("a bulk import")._imports.begin)
     import_commit = _of(lambda store: store._imports.commit)
     import_abort = _of(lambda store: store._imports.abort)
-    pin_snapshot = _of(lambda store: store._pins.pin)
+    pin_snapshot = _of(lambda store: store._in_directory("a pin")._pins.pin)
     renew_pin = _of(lambda store: store._pins.renew)
     release_pin = _of(lambda store: store._pins.release)
-    compaction_begin = _of(lambda store: store._compactions.begin)
+    compaction_begin = _of(lambda store: store._in_directory("a compaction by another process")._compactions.begin)
     compaction_commit = _of(lambda store: store._compactions.commit)
     compaction_renew = _of(lambda store: store._compactions.renew)
     compaction_abort = _of(lambda store: store._compactions.abort)
 
     moves = _of(lambda store: store._mover.moves)
-    move_begin = _of(lambda store: store._mover.begin)
+    move_begin = _of(lambda store: store._in_directory("a move of a tablet")._mover.begin)
     move_round = _of(lambda store: store._mover.departures.round)
     move_read = _of(lambda store: store._mover.departures.read)
-    move_receive = _of(lambda store: store._mover.receive)
+    move_receive = _of(lambda store: store._in_directory("a move of a tablet")._mover.receive)
     move_fetch = _of(lambda store: store._mover.fetch)
     move_write = _of(lambda store: store._mover.arrivals.write)
     move_prepare = _of(lambda store: store._mover.prepare)
@@ -411,7 +410,7 @@ class Store:
 
     maintenance = _of(lambda store: store._maintenance.state)
     pause_maintenance = _of(lambda store: store._maintenance.pause)
-    checkpoint = _of(lambda store: store._checkpoints.make)
+    checkpoint = _of(lambda store: store._in_directory("a checkpoint")._checkpoints.make)
     now = _of(lambda store: store._snapshots.now)
 
     @_verb
@@ -464,6 +463,11 @@ class Store:
             self._log_freeing.note_clean_stop(CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc), self._clock.now())
             self._environment.manifest.copy()
 
+    def _in_directory(self, what: str) -> Store:
+        """Return the store. Raises InvalidArgumentError if it is in a bucket, where ``what`` is not possible."""
+        self._home.check_directory(what)
+        return self
+
     def _operations(self) -> list[MaintenanceOp]:
         if self._environment.latch.reason:
             return []
@@ -471,6 +475,10 @@ class Store:
         operations: list[MaintenanceOp] = [*gone, ExpiryOp(self._staging)]
         for part in (self._imports, self._pins, self._compactions, self._mover):
             operations += part.removals()
+        if self._home.is_log_never_idle and self._log_freeing.is_due():
+            operations.append(TabletOp("free the log", lambda: 1.0, self._log_freeing.free))
+        if self._home.has_garbage():
+            operations.append(TabletOp("delete replaced files", lambda: 1.0, self._home.remove_garbage))
         self._planned.tidy()
         parts = self._environment, self.options, self._gate.is_pressed
         for table in self._catalog.tables():

@@ -57,7 +57,9 @@ Tokens = Annotated[Path | None, typer.Option(help="The token file; clients then 
 
 
 def serve(
-    data: Annotated[Path | None, typer.Option(help="The data directory; created if missing.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data directory, or the URL of a bucket; created if missing.")
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +83,9 @@ def serve(
     placement: Annotated[
         Path | None, typer.Option(help="The placement file of the servers that share their tables.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="This server's name in the placement file.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="This server's name in the placement file; in a bucket, its store's name.")
+    ] = None,
     processes: Processes = None,
     key_file: KeyFile = None,
     key_command: KeyCommand = None,
@@ -129,10 +133,11 @@ def settings_of(flags: Mapping[str, Any]) -> Settings:
 def serve_one(settings: Settings) -> None:
     """Serve a store in this process until SIGTERM or Ctrl-C."""
     options = settings.serve
-    here = _here(options.placement, options.name)
-    data = data_directory(settings)
+    data = data_place(settings)
+    name = options.name if isinstance(data, str) else None
+    here = _here(options.placement, options.name) if options.placement or not name else None
     shown = _credentials(options) if here else None
-    _run(settings, lambda: open_warm(data, settings.store, here, shown), here)
+    _run(settings, lambda: open_warm(data, settings.store, here, shown, name), here)
 
 
 def _credentials(options: ServeOptions) -> Credentials:
@@ -143,12 +148,12 @@ def _credentials(options: ServeOptions) -> Credentials:
     return Credentials.of(TokenFile(file) if file else None, options.cluster_tls_roots, traces=bool(options.traces))
 
 
-def data_directory(settings: Settings) -> Path:
-    """Return the data directory. Raises InvalidArgumentError if it is not given, or a file."""
+def data_place(settings: Settings) -> Path | str:
+    """Return the data directory, or a URL. Raises InvalidArgumentError if it is not given, or a file."""
     data = settings.serve.data
     if data is None:
         raise InvalidArgumentError("no data directory: give --data DIR, data in the config file, or NYALA_DATA")
-    if data.exists() and not data.is_dir():
+    if isinstance(data, Path) and data.exists() and not data.is_dir():
         raise InvalidArgumentError(f"{data} is a file; --data must name the directory of a store")
     return data
 
@@ -165,7 +170,7 @@ def _run(
         from .location import check_free, check_location, check_reach, with_tls
         from .logs import log_to_stderr
 
-    options, data = settings.serve, data_directory(settings)
+    options, data = settings.serve, data_place(settings)
     listen = options.listen or (here.placement.servers[here.server][0] if here else DEFAULT_LOCATION)
     if options.has_tls:
         listen = with_tls(listen)
@@ -173,7 +178,8 @@ def _run(
     if options.http_port is not None:
         check_reach(options.http_host, options.insecure, options.has_tls, options.has_authentication)
     log_to_stderr(options.log_level, options.json_output, options.name)
-    config = settings.server.model_copy(update={"private_paths": (str(data.absolute()), os.path.realpath(data))})
+    private = (str(data.absolute()), os.path.realpath(data)) if isinstance(data, Path) else (data,)
+    config = settings.server.model_copy(update={"private_paths": private})
 
     security = _security(options)
     http = _http(options, security, config.private_paths)
@@ -253,10 +259,14 @@ def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
 
 
 def open_warm(
-    data: Path, options: dict[str, Any], here: ServerIdentity | None = None, credentials: Credentials | None = None
+    data: Path | str,
+    options: dict[str, Any],
+    here: ServerIdentity | None = None,
+    credentials: Credentials | None = None,
+    name: str | None = None,
 ) -> StoreService:
     """Open a store with compiled kernels, so that no request waits for the compiler. ``credentials`` are for the other
-    servers of its placement.
+    servers of its placement; ``name`` is that of a store in a bucket, whose URL ``data`` is.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -264,19 +274,21 @@ def open_warm(
     from ..engine.fs.store_lock import check_free
     from ..engine.kernels.ahead.making import ensure_library
 
-    check_free(data)
-    options = _with_key(data, options)
+    if isinstance(data, Path):
+        check_free(data)
+        options = _with_key(data, options)
     with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
         ensure_library()
         from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
 
         warm_up()
     with collector_paused():
+        from ..engine.home.opening import home_at
         from ..engine.options import StoreOptions
         from ..engine.store import Store
 
     shared = {"placement": here.placement, "server": here.server} if here else {}
-    store = Store.open(data, StoreOptions(**options, **shared))
+    store = Store.open(home_at(data, name) if isinstance(data, str) else data, StoreOptions(**options, **shared))
     if here is None:
         return store
     from .gateway import Gateway
@@ -331,15 +343,21 @@ Backup = Annotated[
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(help="A data directory; no server may have it open.")],
+    directory: Annotated[str, typer.Argument(help="A data directory, or a bucket's URL; no server may have it open.")],
+    name: Annotated[str | None, typer.Option(help="The name of the store in a bucket.")] = None,
     from_backup: Backup = None,
     key_file: KeyFile = None,
     key_command: KeyCommand = None,
     json_output: Json = False,
 ) -> None:
     """Check every byte of a store, offline, and print what a repair could save; exit with 1 if anything is wrong."""
-    key = _key_source(key_file, key_command)
-    sound = [_verified(part, from_backup, key, json_output) for part in _parts(directory)]
+    if "://" in directory:
+        from .bucket_commands import verified
+
+        sound = [verified(directory, name, json_output)]
+    else:
+        key = _key_source(key_file, key_command)
+        sound = [_verified(part, from_backup, key, json_output) for part in _parts(Path(directory))]
     if not all(sound):
         raise typer.Exit(1)
 
@@ -366,7 +384,7 @@ def _verified(directory: Path, from_backup: str | None, key: KeySource, json_out
     if json_output:
         typer.echo(json.dumps({**asdict(report), "repair": asdict(found) if found else None}))
     else:
-        _print_report(report)
+        print_report(report, "`nyala repair` could do this:")
         if found:
             _print_repairs(found, directory, from_backup)
         elif why:
@@ -438,14 +456,15 @@ def _print_repairs(report: RepairReport, directory: Path, from_backup: str | Non
         typer.echo(line)
 
 
-def _print_report(report: VerifyReport) -> None:
+def print_report(report: VerifyReport, what_to_do: str) -> None:
+    """Print the counts of a verification, and its findings with what can be done about them."""
     counts = f"{report.files:,} files, {report.bytes:,} bytes, {report.rows:,} rows, {report.log_records:,} log records"
     typer.echo(f"checked {counts}")
     for note in report.notes:
         typer.echo(f"note: {note}")
     for problem in report.problems:
         typer.secho(problem, fg=typer.colors.RED)
-    count = f"{len(report.problems):,} problems found; `nyala repair` could do this:"
+    count = f"{len(report.problems):,} problems found; {what_to_do}"
     typer.echo("no problems found" if report.is_sound else count)
 
 

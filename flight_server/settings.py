@@ -56,11 +56,15 @@ def _listed(given: Any) -> Any:
     return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
 
 
+def _located(given: Any) -> Any:
+    return given if not isinstance(given, str) or "://" in given else Path(given)
+
+
 class ServeOptions(Message, frozen=True, extra="forbid"):
     """The options of the command itself."""
 
-    data: Path | None = None
-    """The data directory; created if missing."""
+    data: Annotated[Path | str | None, BeforeValidator(_located)] = None
+    """The data directory, or the URL of a bucket such as s3://bucket/root; created if missing."""
     listen: str | None = None
     """Where to listen; port 0 picks a free one. By default grpc://127.0.0.1:8815, or from the placement."""
     insecure: bool = False
@@ -79,7 +83,7 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     placement: Path | None = None
     """The placement file of the servers that share their tables."""
     name: str | None = None
-    """This server's name in the placement file."""
+    """This server's name in the placement file; in a bucket, the name of its store."""
     processes: int | None = Field(default=None, ge=1, le=64)
     """How many processes share the tablets of the store, for as many processors: see docs/servers.md. By default as
     many as the store has."""

@@ -108,8 +108,12 @@ _HOMES = {name: module for module, names in _LAZY.items() for name in names.spli
 _MODULES = ("jobs", "partition", "spark")
 
 
-def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOptionsDict]) -> Database:
+def open(
+    path: str | Path, *, create: bool = True, name: str | None = None, **options: Unpack[StoreOptionsDict]
+) -> Database:
     """Open the store in the directory ``path``; ``options`` are fields of ``StoreOptions``.
+
+    A URL such as ``s3://bucket/root`` is of a store in a bucket, which has a ``name`` (docs/failover.md).
 
     A missing store is created; with ``create=False`` that is an error, and nothing is written. Of a store that several
     processes serve (docs/servers.md), all parts are opened. With ``key_file``, ``key_command`` or ``key`` an encrypted
@@ -143,12 +147,19 @@ def open(path: str | Path, *, create: bool = True, **options: Unpack[StoreOption
                 "or connect to a server with nyala.connect"
             ) from None
 
-    if "://" in str(path):
-        raise InvalidArgumentError(f"nyala.open opens a directory; use nyala.connect for {str(path)!r}")
     try:
         chosen = StoreOptions.model_validate(options)
     except ValidationError as error:
         raise InvalidArgumentError(explain(error, "the call of nyala.open", StoreOptions.model_fields)) from None
+    if isinstance(path, str) and "://" in path:
+        from nyala.engine.home.opening import home_at
+
+        home = home_at(path, name)
+        if not create and not home.has_store():
+            raise NotFoundError(f"there is no store {name!r} in {path}: check the URL, or create one with nyala.open")
+        return Database(Store.open(home, chosen))
+    if name is not None:
+        raise InvalidArgumentError(f"a store in a directory has no name: leave name={name!r} out")
     if not create and not has_store(LocalFileSystem(path)):
         raise NotFoundError(f"there is no store in {path}: check the path, or create one with nyala.open(path)")
     from nyala.flight_server.processes.layout import ProcessLayout

@@ -13,7 +13,7 @@ from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.clients.cli.top import top
-from nyala.flight_server import commands, config_commands
+from nyala.flight_server import bucket_commands, commands, config_commands
 from nyala.flight_server.security import key_commands, token_commands
 
 
@@ -38,7 +38,7 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(nyala_command)
-    files = commands.verify, commands.repair, commands.dump, commands.warmup
+    files = commands.verify, commands.repair, commands.dump, commands.warmup, bucket_commands.sweep
     for command in (commands.serve, health, top, checkpoint, demo, *files):
         app.command()(command)
     for name, verb in table.VERBS.items():

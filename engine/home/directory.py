@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,17 +13,15 @@ from ..fs.store_lock import STORE_LOCK
 from ..manifest import files
 from ..manifest.checkpoint_mark import become_a_store
 from ..manifest.manifest import ManifestFile
-from ..mvcc.clock import Clock
 from ..mvcc.mvcc import MvccManager
-from ..options import StoreOptions
 from ..wal.log import WriteAheadLog
 from ..wal.options import WalOptions
 from ..wal.reader import CleanStop
 from ..wal.replacement import check_not_under_way
-from .home import HeldHome, Home
+from .home import HeldHome, Home, Opening
 
 if TYPE_CHECKING:
-    from ...schemas.errors import StoreError
+    pass
 
 LOG = "wal"
 """The directory of the write-ahead log."""
@@ -40,14 +37,15 @@ class DirectoryHome(Home):
     def where(self) -> str:
         return getattr(self._fs, "root", "")
 
-    def take(self, options: StoreOptions, note: Callable[[StoreError], None], new_uuid: Callable[[], UUID]) -> HeldHome:
+    def take(self, opening: Opening) -> HeldHome:
         with named(f"the data directory {self.where} could not be created or locked"):
             self._fs.make_directory("")
             lock = self._fs.lock(STORE_LOCK)
         try:
             with named("the store could not be opened"):
+                options = opening.options
                 source = KeySource(options.key_file, options.key_command, options.key)
-                return HeldDirectory(opened_to_write(self._fs, source, note), lock, options, new_uuid)
+                return HeldDirectory(opened_to_write(self._fs, source, opening.note), lock, opening)
         except BaseException:
             lock.close()
             raise
@@ -56,11 +54,15 @@ class DirectoryHome(Home):
 class HeldDirectory:
     """A directory that this process has locked."""
 
-    def __init__(self, fs: FileSystem, lock: FileLock, options: StoreOptions, new_uuid: Callable[[], UUID]) -> None:
+    first_number = 0
+    is_log_never_idle = False
+
+    def __init__(self, fs: FileSystem, lock: FileLock, opening: Opening) -> None:
         self.fs = fs
+        self.clock = opening.clock
         self._lock = lock
-        self._options = options
-        self._new_uuid = new_uuid
+        self._options = opening.options
+        self._new_uuid = opening.new_uuid
         self._manifest: ManifestFile | None = None
 
     def open_manifest(self) -> ManifestFile:
@@ -88,8 +90,17 @@ class HeldDirectory:
             manifest.last_durable_lsn,
         )
 
-    def mvcc(self, clock: Clock) -> MvccManager:
-        return MvccManager(clock)
+    def has_garbage(self) -> bool:
+        return False
+
+    def remove_garbage(self) -> None:
+        """There is none: an unlinked file is gone."""
+
+    def check_directory(self, what: str) -> None:
+        del what
+
+    def mvcc(self) -> MvccManager:
+        return MvccManager(self.clock)
 
     def close(self) -> None:
         self._lock.close()

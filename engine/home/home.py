@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
     from ..wal.store_log import StoreLog
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a process brings along to open a store."""
+
+    options: StoreOptions
+    note: Callable[[StoreError], None]
+    """Gets what was damaged and could be mended."""
+    new_uuid: Callable[[], UUID]
+    """Returns another one at each call."""
+    clock: Clock
+    """Tells the time of day."""
+
+
 class Home(ABC):
     """A place where a store lives, or can be made."""
 
@@ -31,9 +45,8 @@ class Home(ABC):
         """What users call it: a path or a URL."""
 
     @abstractmethod
-    def take(self, options: StoreOptions, note: Callable[[StoreError], None], new_uuid: Callable[[], UUID]) -> HeldHome:
-        """Make sure that no other process has the store, from now until the result is closed. ``note`` gets what was
-        damaged and could be mended; ``new_uuid`` returns another one at each call.
+    def take(self, opening: Opening) -> HeldHome:
+        """Make sure that no other process has the store, from now until the result is closed.
 
         Raises:
             UnavailableError: another process has it, or the place does not answer.
@@ -65,8 +78,35 @@ class HeldHome(Protocol):
         """
         ...
 
-    def mvcc(self, clock: Clock) -> MvccManager:
-        """Return what gives timestamps and snapshots, by a clock."""
+    @property
+    def first_number(self) -> int:
+        """Files that are numbered in each run of the store get greater numbers than this: 0 in a directory."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What gives the store its timestamps."""
+        ...
+
+    def mvcc(self) -> MvccManager:
+        """Return what gives the store its snapshots, by its clock."""
+        ...
+
+    @property
+    def is_log_never_idle(self) -> bool:
+        """Whether the log grows while nobody writes, so that it must be freed though nothing is flushed."""
+        ...
+
+    def has_garbage(self) -> bool:
+        """Whether ``remove_garbage`` would remove files. Cheap."""
+        ...
+
+    def remove_garbage(self) -> None:
+        """Delete files that were unlinked and that no other process can need any more."""
+        ...
+
+    def check_directory(self, what: str) -> None:
+        """Raise InvalidArgumentError unless this is a directory, which ``what`` needs."""
         ...
 
     def close(self) -> None:

@@ -48,6 +48,10 @@ class LogFreeing:
         with self._freeing:
             self._free()
 
+    def is_due(self) -> bool:
+        """Whether ``free`` would free anything."""
+        return self._wal.can_free_before(self.needed()[0])
+
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Free nothing while the body reads the log."""

@@ -377,7 +377,7 @@ class ManifestFile:
                 raise UnavailableError(f"the store is read-only: {self.failed}; restart it to recover")
             edited = edit(self._manifest).model_copy(update={"next_id": self._next_id})
             self._write_new(pack_manifest(edited))
-            self._install()
+            self._install(edited.log_needed_from)
             self._manifest = edited
             return edited
 
@@ -395,9 +395,9 @@ class ManifestFile:
                 raise StorageFullError("the disk is full; the manifest could not be written") from error
             self._fail(error)
 
-    def _install(self) -> None:
+    def _install(self, log_needed_from: int) -> None:
         try:
-            self._place.install()
+            self._place.install(log_needed_from)
         except OSError as error:
             self._fail(error)
         except BaseException as error:  # after an interrupt, too, the file is in doubt

@@ -25,8 +25,9 @@ class ManifestPlace(Protocol):
         """
         ...
 
-    def install(self) -> None:
-        """Make the manifest that was written last count, durably. After an error nobody knows whether it does.
+    def install(self, log_needed_from: int) -> None:
+        """Make the manifest that was written last count, durably. It needs the log from a position on. After an error
+        nobody knows whether it counts.
 
         Raises:
             OSError: the disk fails.
@@ -48,7 +49,8 @@ class ManifestInDirectory:
     def write(self, document: bytes) -> None:
         write(self._fs, NEW_PATH, document)
 
-    def install(self) -> None:
+    def install(self, log_needed_from: int) -> None:
+        del log_needed_from  # it is in the document
         self._replace(NEW_PATH, PATH)
 
     def copy(self, document: bytes) -> None:

@@ -139,6 +139,9 @@ class MvccManager:
                 raise UnavailableError(f"timestamp {timestamp} will not become readable: {self._poison}")
             raise UnavailableError(f"timestamp {timestamp} was not readable after {timeout} s: commits are in flight")
 
+    def check_now(self) -> None:
+        """Raise UnavailableError if other processes may have newer commits: never in a directory, which is locked."""
+
     def poison(self, reason: str) -> None:
         """Let nobody wait for what is in flight: the log has failed.  The first ``reason`` stays.
 

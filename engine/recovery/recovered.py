@@ -13,7 +13,6 @@ from ..manifest.damage import DamageRegistry
 from ..manifest.environment import Environment
 from ..manifest.key_budget import KeyIndexBudget
 from ..manifest.manifest import ManifestFile
-from ..mvcc.clock import Clock
 from ..options import StoreOptions
 from ..tablet.open import sweep
 from . import recovery
@@ -29,21 +28,19 @@ class Recovered:
     transaction_memory: TransactionMemory
 
 
-def recovered(
-    home: HeldHome, manifest_file: ManifestFile, options: StoreOptions, clock: Clock, damage: DamageRegistry
-) -> Recovered:
-    """Open the tables, remove files that nothing needs, and apply the log; ``clock`` follows its timestamps.
+def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions, damage: DamageRegistry) -> Recovered:
+    """Open the tables, remove files that nothing needs, and apply the log, whose timestamps the clock follows.
 
     Raises:
         CorruptionError: a file is not what was written.
         StorageFullError, UnavailableError: the disk is full, or fails.
     """
-    manifest = manifest_file.current
+    manifest, clock = manifest_file.current, home.clock
     environment = Environment(
         fs=home.fs,
         manifest=manifest_file,
         wal=home.open_log(),
-        mvcc=home.mvcc(clock),
+        mvcc=home.mvcc(),
         page_cache=PageCache(options.page_cache_bytes),
         key_index=KeyIndexBudget(options.key_index_bytes, on_demand=options.maintenance == "off"),
         here=options.here,

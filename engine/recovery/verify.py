@@ -8,7 +8,7 @@ disk.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -45,6 +45,7 @@ from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.tablet import Tablet
 from ..transaction.staging.area import staged_files
 from ..transaction.staging.file import read_info, read_rows
+from ..wal.format import LogRecord
 from ..wal.reader import CleanStop, LogReader
 from ..wal.replacement import check_not_under_way
 
@@ -107,7 +108,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
     if not fs.exists(PATH):
         raise NotFoundError("there is no store here: a store has a manifest")
     with fs.lock("lock"):
-        found = _attempt(report, lambda: read_with_damage(fs))
+        found = attempt(report, lambda: read_with_damage(fs))
         if found is None:
             return report
         manifest, damage = found
@@ -115,10 +116,10 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
             report.problems.append(f"{each.code}: {each.message}; its intact copy is used instead")
         report.files += 1
         manifest = with_logged(manifest, _attached(fs, manifest))
-        _verify_tables(fs, manifest, report, progress or (lambda path: None))
-        _attempt(report, lambda: _verify_log(fs, manifest, report))
+        verify_tables(fs, manifest, report, progress or (lambda path: None))
+        attempt(report, lambda: _verify_log(fs, manifest, report))
         for path in staged_files(fs):
-            _attempt(report, partial(_verify_staged, fs, path, report))
+            attempt(report, partial(_verify_staged, fs, path, report))
     return report
 
 
@@ -143,7 +144,8 @@ def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry
         return []
 
 
-def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress) -> None:
+def verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress) -> None:
+    """Check all files of the tables, and note those that no table has."""
     named: set[str] = set()
     cache = PageCache()
     for table in manifest.tables:
@@ -156,12 +158,12 @@ def _verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, pro
                 for rowset in held.rowsets:
                     named |= set(_paths(held, rowset))
                     progress(files.path(held.home, rowset.id, "base"))
-                    if found := _attempt(report, partial(_verify_rowset, scope, held, rowset)):
+                    if found := attempt(report, partial(_verify_rowset, scope, held, rowset)):
                         sound.append(found)
                 if router:
                     for rowset in sound:
-                        _attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
-                _attempt(report, partial(_verify_disjoint, sound))
+                        attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
+                attempt(report, partial(_verify_disjoint, sound))
     for path in _all_files(fs):
         if path not in named:
             report.notes.append(f"{path}: no table refers to this file; a crash left it, and the next start removes it")
@@ -184,17 +186,17 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder, entry.born)
     verify_keys(rowset)
     report.rows += len(rowset)
-    _attempt(report, partial(verify_nulls, scope.schema, reader))
-    _attempt(report, partial(_verify_cells, scope, reader))
+    attempt(report, partial(verify_nulls, scope.schema, reader))
+    attempt(report, partial(_verify_cells, scope, reader))
     moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.base_timestamp)
     column_files = sorted(set(entry.columns.values()))
     for path, file_id in zip(other_paths, column_files, strict=False):
         columns = [column_id for column_id, found in entry.columns.items() if found == file_id]
-        moment = _attempt(report, partial(_verify_columns, scope, path, file_id, columns, rowset))
+        moment = attempt(report, partial(_verify_columns, scope, path, file_id, columns, rowset))
         moments.update(dict.fromkeys(columns, moment))
     deltas = [*((file_id, "undo") for file_id in entry.undo), *((file_id, "redo") for file_id in entry.redo)]
     for path, (file_id, kind) in zip(other_paths[len(column_files) :], deltas, strict=True):
-        _attempt(report, partial(_verify_deltas, scope, path, file_id, kind, rowset, moments))
+        attempt(report, partial(_verify_deltas, scope, path, file_id, kind, rowset, moments))
     reader.close()
     return rowset
 
@@ -258,21 +260,25 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
-    writers, transaction_memory = NumberedWrites(), TransactionMemory()
-    for group in reader.groups():
-        for record in group.records:
-            report.log_records += 1
-            for _ in unpack_changes(record.payload, record.lsn):
-                pass
-            for note in unpack_notes(record.payload, record.lsn):
-                told = transaction_memory if note.kind is NoteKind.TRANSACTIONS else writers
-                told.restore(note, record.lsn, record.timestamp)
+    verify_records((record for group in reader.groups() for record in group.records), report)
     report.files += len(reader.segments)
     report.bytes += sum(segment.size_bytes for segment in reader.segments)
     if reader.torn_bytes:
         report.notes.append(
             f"wal: a torn tail of {reader.torn_bytes} bytes, never acknowledged; the next start removes it"
         )
+
+
+def verify_records(records: Iterable[LogRecord], report: VerifyReport) -> None:
+    """Check that the records of a log can be replayed, and count them."""
+    writers, transaction_memory = NumberedWrites(), TransactionMemory()
+    for record in records:
+        report.log_records += 1
+        for _ in unpack_changes(record.payload, record.lsn):
+            pass
+        for note in unpack_notes(record.payload, record.lsn):
+            told = transaction_memory if note.kind is NoteKind.TRANSACTIONS else writers
+            told.restore(note, record.lsn, record.timestamp)
 
 
 def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:
@@ -285,7 +291,7 @@ def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:
     report.bytes += fs.size(path)
 
 
-def _attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:
+def attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:
     """Run a check; a problem goes into the report, so that the other checks still run."""
     try:
         with named("a file could not be read"):

@@ -84,7 +84,7 @@ class Snapshots:
         """Reject a timestamp further ahead of this clock than clocks may differ."""
         now = self._clock.physical_microseconds()
         latest = last_of(now + self._clock_error_seconds * 1_000_000)
-        if snapshot > max(latest, self._mvcc.snapshot()):  # a clock that was set back makes no commit future
+        if snapshot > latest and snapshot > self._mvcc.snapshot():  # a clock that was set back makes no commit future
             ahead = (microseconds_of(snapshot) - now) / 1e6
             raise InvalidArgumentError(
                 f"{what} {moment!r} is in the future: {ahead:,.1f} s ahead of {self._whose}, which follows other "

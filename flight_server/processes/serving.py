@@ -47,6 +47,10 @@ def serve_processes(settings: Settings, run: Run) -> bool:
                 "--processes makes its own placement: it cannot be combined with --placement and --name"
             )
         return False
+    if isinstance(options.data, str):
+        if options.processes is not None:
+            raise InvalidArgumentError("a store in a bucket is served by one process: leave --processes out")
+        return False
     layout = ProcessLayout(Path(os.path.abspath(options.data)))
     most = max(options.processes or 1, layout.count())
     if most == 1 and not layout.folder.exists():

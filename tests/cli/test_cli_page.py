@@ -26,6 +26,7 @@ NOT_RUN = {
     "spark build-shim": "it needs a JDK: tests/spark",
     "key rotate": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
     "key status": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
+    "sweep": "it needs a bucket: tests/clients/test_bucket_stores.py",
 }
 """Commands without an example that runs, and why."""
 

@@ -72,8 +72,11 @@ class _Transaction:
 class StagingArea:
     """The staged parts of a store. Thread safe."""
 
-    def __init__(self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room) -> None:
-        """Find parts of earlier runs; ``now`` gives microseconds since 1970, ``room`` the limits on staged bytes.
+    def __init__(
+        self, fs: FileSystem, now: Callable[[], int], seconds_to_live: float, room: Room, first_number: int = 0
+    ) -> None:
+        """Find parts of earlier runs; ``now`` gives microseconds since 1970, ``room`` the limits on staged bytes. Files
+        get numbers above ``first_number``.
 
         Raises:
             UnavailableError, StorageFullError: the directory could not be made or read.
@@ -88,7 +91,7 @@ class StagingArea:
         """The client and the bytes of each file."""
         self._bytes: Counter[str] = Counter()
         """The bytes of all files, by client."""
-        self._last_number = 0
+        self._last_number = first_number
         with named("the directory of staged rows could not be prepared"):
             if not fs.exists(ROOT):
                 fs.make_directory(ROOT)

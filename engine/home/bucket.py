@@ -1,0 +1,208 @@
+"""A bucket as the home of a store: its log of slots decides everything (ADR 13).
+
+    cluster                        made once; what is beside it are the stores of one cluster
+    stores/<name>/log/<number>     the slots: the newest one is the root of the store
+    stores/<name>/manifests/...    immutable manifests, of which a slot names one
+    stores/<name>/tablets/...      files, under numbers that carry the reign: reign << 40 | n
+
+Losing the local cache loses time. Whoever claims the log has the store; the one before it learns so at its next slot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ..bucket import Bucket
+from ..bucket.files import BucketFileSystem
+from ..bucket.probe import probe
+from ..fs.failures import named
+from ..fs.filesystem import FileLock, FileSystem
+from ..fs.local import LocalFileSystem
+from ..fs.memory import MemoryFileSystem
+from ..fs.store_lock import STORE_LOCK
+from ..kernels.private import private_directory
+from ..manifest.manifest import Manifest, ManifestFile
+from ..mvcc.clock import Clock, boot_seconds
+from ..mvcc.leased import LeasedMvcc
+from ..mvcc.mvcc import MvccManager
+from ..options import StoreOptions
+from ..wal.slots import BucketSlots, SlotLog, SlotOptions
+from ..wal.slots.slot_log import pause
+from .cluster import make_cluster
+from .home import HeldHome, Home, Opening
+from .manifests import ManifestInBucket, read_manifest
+
+if TYPE_CHECKING:
+    from ..wal.store_log import StoreLog
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+_BEATS = 10 / 3
+"""Beats in the time of a lease: one may be late, and another lost."""
+REIGN_BITS = 40
+"""A file's number has that of the reign above so many bits."""
+
+
+class BucketHome(Home):
+    """The store ``name`` in a bucket, which ``url`` names in messages."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        name: str,
+        url: str,
+        cache: FileSystem | None = None,
+        boot: Callable[[], float] = boot_seconds,
+        pause: Callable[[float], object] = pause,
+        probes: bool = True,
+    ) -> None:
+        """``cache`` takes the place of the directory that the options say; ``boot`` and ``pause`` are the time by which
+        leases are counted. With ``probes``, the bucket is tried before a store in it is opened."""
+        if not _NAME.fullmatch(name):
+            raise InvalidArgumentError(f"{name!r} cannot name a store: use up to 64 letters, digits and '._-'")
+        self.bucket = bucket
+        self.prefix = f"stores/{name}/"
+        self.slots = BucketSlots(bucket, f"{self.prefix}log/")
+        self._name = name
+        self._url = url
+        self._cache = cache
+        self._boot, self._pause, self._probes = boot, pause, probes
+
+    @property
+    def where(self) -> str:
+        return f"{self._url} ({self._name})"
+
+    def has_store(self) -> bool:
+        """Whether anybody has ever opened the store. Raises UnavailableError."""
+        return self.slots.end() > 0
+
+    def files(self, store_uuid: str) -> BucketFileSystem:
+        """Return the files as a reader sees them that keeps nothing; close it."""
+        return BucketFileSystem(self.bucket, self.prefix, MemoryFileSystem(), 0, store_uuid)
+
+    def take(self, opening: Opening) -> HeldHome:
+        """See Home. Waits until the process that has the store is silent for ``lease_seconds``, or has released it."""
+        options = opening.options
+        if options.key_file or options.key_command or options.key:
+            raise InvalidArgumentError(
+                "a store in a bucket cannot be encrypted: leave the key out, and let the bucket encrypt its objects"
+            )
+        with named(f"the cache of {self.where} could not be used"):
+            cache = self._cache_directory(options)
+            cache.make_directory("")
+            lock = cache.lock(STORE_LOCK)
+        try:
+            if self._probes:
+                probe(self.bucket, opening.new_uuid().hex)
+            make_cluster(self.bucket, "", opening.new_uuid)
+            time = {"boot": self._boot, "pause": self._pause}
+            log = SlotLog.open(self.slots, opening.clock, opening.new_uuid, _slot_options(options), **time)
+            try:
+                return HeldBucket(self, log, cache, lock, options)
+            except BaseException:
+                log.close()
+                raise
+        except BaseException:
+            lock.close()
+            raise
+
+    def _cache_directory(self, options: StoreOptions) -> FileSystem:
+        if self._cache is not None:
+            return self._cache
+        if options.bucket_cache is not None:
+            return LocalFileSystem(options.bucket_cache)
+        digest = blake2b(self._url.encode(), digest_size=8).hexdigest()
+        return LocalFileSystem(private_directory(f"buckets/{digest}-{self._name}"))
+
+
+class HeldBucket:
+    """A store in a bucket whose log this process has claimed."""
+
+    is_log_never_idle = True
+
+    def __init__(
+        self, home: BucketHome, log: SlotLog, cache: FileSystem, lock: FileLock, options: StoreOptions
+    ) -> None:
+        self._home = home
+        self._log = log
+        self._lock = lock
+        self._uuid = log.store_uuid.hex()
+        self.fs = BucketFileSystem(home.bucket, home.prefix, cache, options.bucket_cache_bytes, self._uuid)
+        self._unlinked: tuple[int, int] | None = None
+        """A mark of the files that were unlinked, and the slot with which they may be deleted."""
+        self.first_number = log.reign << REIGN_BITS
+
+    @property
+    def clock(self) -> Clock:
+        return self._log.clock
+
+    def open_manifest(self) -> ManifestFile:
+        """See HeldHome. A new store has no manifest before its first table."""
+        newest, home = self._log.newest, self._home
+        place = ManifestInBucket(
+            home.bucket, home.prefix, self._log.reign, newest.manifest, self._log, self.fs.deletions
+        )
+        if newest.manifest:
+            manifest = read_manifest(home.bucket, home.prefix, newest.manifest, newest.manifest_crc)
+            if manifest.store_uuid != self._uuid:
+                why = f"it is of the store {manifest.store_uuid}, and the log of {self._uuid}"
+                raise CorruptionError(f"manifests/{newest.manifest}", 0, why)
+        else:
+            manifest = Manifest(store_uuid=self._uuid)
+        place.sweep()
+        return ManifestFile(place, manifest, self.first_number + 1)
+
+    def open_log(self) -> StoreLog:
+        return self._log
+
+    def mvcc(self) -> MvccManager:
+        return LeasedMvcc(self._log.clock, self)
+
+    # For LeasedMvcc: how far this process may speak for the store.
+
+    @property
+    def safe(self) -> int:
+        return self._log.newest.safe
+
+    @property
+    def ceiling(self) -> int:
+        return self._log.newest.ceiling
+
+    def check(self) -> None:
+        self._log.lease.check()
+
+    def has_garbage(self) -> bool:
+        """Whether a slot has landed that was sent after files were unlinked: then this process still had the store."""
+        deletions, landed = self.fs.deletions, self._log.newest.number
+        if not deletions:
+            self._unlinked = None
+        elif self._unlinked is None:
+            self._unlinked = deletions.mark(), landed + 2  # the next slot may have been sent before
+        return self._unlinked is not None and landed >= self._unlinked[1]
+
+    def remove_garbage(self) -> None:
+        if self.has_garbage() and self._unlinked is not None:
+            (mark, _), self._unlinked = self._unlinked, None
+            self.fs.deletions.release(mark)
+
+    def check_directory(self, what: str) -> None:
+        raise InvalidArgumentError(f"{what} is not possible: this store is in a bucket (docs/failover.md says what is)")
+
+    def close(self) -> None:
+        self._log.close()
+        self.fs.close()
+        self._lock.close()
+
+
+def _slot_options(options: StoreOptions) -> SlotOptions:
+    return SlotOptions(
+        ttl_seconds=options.lease_seconds,
+        beat_seconds=options.lease_seconds / _BEATS,
+        poll_seconds=min(0.2, options.lease_seconds / 10),
+        linger_seconds=options.log_linger_ms / 1e3,
+        patience_seconds=options.log_patience_seconds,
+        queue_bytes=options.wal_queue_bytes,
+    )

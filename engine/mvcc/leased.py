@@ -1,0 +1,57 @@
+"""Snapshots of a store that another process may take over without this one knowing yet.
+
+Nobody needs to fear for writes: the log refuses those of a former holder. A *lease* guards what no log can, answers
+about the newest state. While it holds, nobody else has committed anything: what is visible here is all there is. The
+past needs no lease, since it does not change: whoever has the store commits only above the *safe* timestamp of its log,
+and above every *ceiling*. So a snapshot up to the ceiling shows the same rows under every later holder.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...schemas.errors import UnavailableError
+from .clock import Clock
+from .mvcc import MvccManager
+
+
+class Tenure(Protocol):
+    """How far a process may speak for a store. Thread safe."""
+
+    @property
+    def safe(self) -> int:
+        """All commits up to this timestamp are in the log, and nobody makes another one there."""
+        ...
+
+    @property
+    def ceiling(self) -> int:
+        """No later holder commits up to this timestamp, which is never below ``safe``."""
+        ...
+
+    def check(self) -> None:
+        """Raise UnavailableError unless the lease holds."""
+        ...
+
+
+class LeasedMvcc(MvccManager):
+    """See the module's text. ``clock`` gives out nothing above the ceiling."""
+
+    def __init__(self, clock: Clock, tenure: Tenure) -> None:
+        super().__init__(clock)
+        self._tenure = tenure
+
+    def snapshot(self) -> int:
+        """Do as MvccManager says. Raises UnavailableError if another process may have newer commits."""
+        self._tenure.check()
+        return super().snapshot()
+
+    def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
+        """Do as MvccManager says. Raises UnavailableError, too, if somebody else may commit up to ``timestamp``."""
+        if timestamp > self._tenure.safe:
+            self._tenure.check()
+            if timestamp > self._tenure.ceiling:
+                raise UnavailableError(f"timestamp {timestamp} is ahead of what the log allows: try again", 0.5)
+        super().wait_for(timestamp, timeout)
+
+    def check_now(self) -> None:
+        self._tenure.check()

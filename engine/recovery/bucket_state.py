@@ -1,0 +1,66 @@
+"""What the newest slot of a store in a bucket makes of it, for tools that do not claim it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...schemas.errors import CorruptionError, NotFoundError
+from ..home.bucket import BucketHome
+from ..home.manifests import read_manifest
+from ..manifest.manifest import Manifest
+from ..tablet.attach import logged_attachments, with_logged
+from ..wal.format import LogRecord
+from ..wal.slots.reader import SlotReader, newest_slot
+from ..wal.slots.slot import Slot
+
+_ATTEMPTS = 3
+"""A living holder replaces its manifests, and frees its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """A store at its newest slot."""
+
+    newest: Slot
+    reader: SlotReader
+    manifest: Manifest
+    """With the rowsets that the log attaches."""
+
+    def records(self) -> Iterator[LogRecord]:
+        """Yield the records that the manifest may lack. Raises CorruptionError and UnavailableError."""
+        return _records(self.reader)
+
+
+def _records(reader: SlotReader) -> Iterator[LogRecord]:
+    for slot in reader.read():
+        yield from slot.records()
+
+
+def state_of(home: BucketHome) -> BucketState:
+    """Return the state of a store that somebody may have.
+
+    Raises:
+        NotFoundError: there is no such store.
+        CorruptionError: its log or its manifest is not what was written.
+        UnavailableError: the bucket does not answer.
+    """
+    for attempt in range(_ATTEMPTS):
+        newest = newest_slot(home.slots)
+        if newest is None:
+            raise NotFoundError(f"there is no store at {home.where}: check the URL and the name")
+        try:
+            return _state_at(home, newest)
+        except CorruptionError:
+            later = newest_slot(home.slots)
+            if attempt == _ATTEMPTS - 1 or later is None or later.crc == newest.crc:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _state_at(home: BucketHome, newest: Slot) -> BucketState:
+    header, reader = newest.header, SlotReader(home.slots, newest)
+    manifest = Manifest(store_uuid=header.store_uuid.hex())
+    if header.manifest:
+        manifest = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
+    return BucketState(newest, reader, with_logged(manifest, logged_attachments(_records(reader))))

@@ -1,0 +1,37 @@
+"""Check of a store in a bucket: every byte of its log, its manifest and its files. Claims nothing, changes nothing."""
+
+from __future__ import annotations
+
+from ...schemas.errors import UnavailableError
+from ..home.bucket import BucketHome
+from ..wal.slots import check_slots
+from ..wal.slots.reader import newest_slot
+from .bucket_state import state_of
+from .verify import Progress, VerifyReport, attempt, verify_records, verify_tables
+
+
+def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyReport:
+    """Check a store that no process has.
+
+    Raises:
+        NotFoundError: there is no such store.
+        UnavailableError: a process has it, or the bucket does not answer.
+    """
+    report = VerifyReport()
+    slots = check_slots(home.slots)
+    report.problems += [f"{each.code}: {each.message}" for each in slots.problems]
+    report.notes += [f"log: {len(slots.leftovers)} slots are not needed any more"] if slots.leftovers else []
+    state = attempt(report, lambda: state_of(home))
+    if state is None:
+        return report
+    report.files += 1
+    files = home.files(state.manifest.store_uuid)
+    try:
+        verify_tables(files, state.manifest, report, progress or (lambda path: None))
+        attempt(report, lambda: verify_records(state.records(), report))
+    finally:
+        files.close()
+    newest = newest_slot(home.slots)
+    if newest is None or newest.crc != state.newest.crc:
+        raise UnavailableError(f"a process has the store at {home.where}: stop it first")
+    return report

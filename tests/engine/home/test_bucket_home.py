@@ -1,0 +1,257 @@
+"""A store in a bucket: what is acknowledged is there for the next holder, and the former one says no more."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.api.database import Database
+from nyala.engine.home.bucket import BucketHome
+from nyala.engine.store import Store
+from nyala.engine.wal.slots import check_slots
+from nyala.engine.wal.slots.slot_sink import SlotRequest
+from nyala.schemas.checkpoint import MakeCheckpoint
+from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
+from nyala.schemas.operation import Operation
+from nyala.schemas.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.write import Stage, WriteCommand
+from tests.doubles.clock import ManualClock
+from tests.doubles.machines import OPTIONS, Machine
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
+SECOND = 1_000_000
+
+
+def opened(machine: Machine, **options: Any) -> Store:
+    return Store.open(machine.home(), OPTIONS.model_copy(update=options))
+
+
+def made(machine: Machine) -> Store:
+    store = opened(machine)
+    Database(store).create_table("t", SCHEMA, ["id"])
+    return store
+
+
+def put(store: Store, *ids: int, v: str = "x") -> None:
+    Database(store).table("t").upsert([{"id": each, "v": v} for each in ids])
+
+
+def rows(store: Store, **scan: Any) -> dict[int, str]:
+    return {row["id"]: row["v"] for row in Database(store).table("t").scan(**scan).to_arrow().to_pylist()}
+
+
+def dead(machine: Machine, store: Store) -> None:
+    """Let a machine die: nothing of it reaches the bucket any more."""
+    machine.objects.is_away = True
+    with suppress(StoreError):
+        store.close()
+
+
+def beat(store: Store) -> None:
+    log: Any = store._wal
+    log._inner.wait_for(log._sink.ask(SlotRequest()), is_patient=True)
+
+
+def deleted(machine: Machine, since: int) -> list[str]:
+    """Return the names in the deletions of files of tablets since a number of effects."""
+    return [name for verb, name in machine.objects.effects[since:] if verb == "delete" and "/tablets/" in name]
+
+
+def test_rows_survive_the_loss_of_the_machine() -> None:
+    first = Machine()
+    store = made(first)
+    put(store, *range(100))
+    store.maintain("t", "flush")
+    put(store, 7, v="in the log")
+    dead(first, store)
+    with opened(first.other()) as again:
+        assert rows(again) == dict.fromkeys(range(100), "x") | {7: "in the log"}
+        put(again, 8, v="later")
+        again.maintain("t", "flush")
+    with opened(first.other()) as again:
+        assert rows(again)[8] == "later"
+        assert Database(again).table("t").get(7) == {"id": 7, "v": "in the log"}
+
+
+def test_a_store_that_was_closed_is_opened_at_once() -> None:
+    machine = Machine()
+    made(machine).close()
+    before = machine.boot.now()
+    opened(machine).close()
+    assert machine.boot.now() - before < OPTIONS.lease_seconds
+
+
+def test_nobody_opens_a_store_whose_holder_lives() -> None:
+    first = Machine()
+    first.boot.pause = lambda seconds: None  # nobody leaps over the beats
+    with made(first) as store:
+        second = first.other()
+        second.boot.pause = lambda seconds: put(store, 1)
+        with pytest.raises(UnavailableError, match="another process has the store"):
+            options = OPTIONS.model_copy(update={"lease_seconds": 1})
+            Store.open(second.home(), options)
+        assert rows(store) == {1: "x"}
+
+
+def test_a_holder_that_was_fenced_neither_writes_nor_reads_now() -> None:
+    first = Machine()
+    old = made(first)
+    put(old, 1)
+    moment = old.now()
+    put(old, 2)
+    first.objects.is_away = True
+    with opened(first.other()) as new:
+        put(new, 3)
+        first.objects.is_away = False
+        with pytest.raises(UnavailableError, match="another process has the store"):
+            put(old, 4)
+        for read in (lambda: rows(old), lambda: old.last_change("t"), old.now):
+            with pytest.raises(UnavailableError, match="another process has the store"):
+                read()
+        assert rows(old, as_of=moment) == {1: "x"}, "the past does not change"
+        old.close()
+        assert sorted(rows(new)) == [1, 2, 3]
+        put(new, 5)
+    with opened(first.other()) as again:
+        assert sorted(rows(again)) == [1, 2, 3, 5]
+
+
+def test_a_silent_holder_does_not_answer_about_now() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        machine.objects.is_away = True
+        machine.boot.pass_by(OPTIONS.lease_seconds)
+        with pytest.raises(UnavailableError, match="the log has not answered"):
+            rows(store)
+        machine.objects.is_away = False
+        put(store, 2)
+        assert sorted(rows(store)) == [1, 2], "nobody took it over meanwhile"
+
+
+def test_a_snapshot_stays_what_it_is_though_the_next_clock_is_behind() -> None:
+    first = Machine()
+    late = ManualClock(1_700_000_000 * SECOND)
+    old = Store.open(first.home(), OPTIONS, late)
+    Database(old).create_table("t", SCHEMA, ["id"])
+    put(old, 1)
+    moment = old.now()
+    first.objects.is_away = True
+    early = ManualClock(1_700_000_000 * SECOND - 3_600 * SECOND)
+    with Store.open(first.other().home(), OPTIONS, early) as new:
+        put(new, 2)
+        assert rows(new, as_of=moment) == {1: "x"}
+        assert sorted(rows(new)) == [1, 2]
+    with suppress(StoreError):
+        old.close()
+
+
+def test_numbers_of_files_say_the_reign() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        store.maintain("t", "flush")
+    with opened(machine) as store:
+        put(store, 2)
+        store.maintain("t", "flush")
+    names = [name for name, _ in machine.bucket.list("stores/a/tablets/") if name.endswith(".base")]
+    assert sorted(int(name.rsplit("/", 1)[1].removesuffix(".base")) >> 40 for name in names) == [1, 2]
+
+
+def test_what_nobody_names_goes_with_the_next_holder() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        store.maintain("t", "flush")
+    tablet = next(name for name, _ in machine.bucket.list("stores/a/tablets/")).rsplit("/", 1)[0]
+    left = [f"{tablet}/{(1 << 40) + 99}.base", "stores/a/manifests/1-99"]
+    for name in left:
+        machine.bucket.put(name, b"left")
+    with opened(machine) as store:
+        put(store, 2)
+        store.maintain("t", "flush")
+        assert rows(store) == {1: "x", 2: "x"}
+    assert not {name for name, _ in machine.bucket.list("stores/a/")}.intersection(left)
+
+
+def test_no_file_goes_before_the_slot_that_drops_it() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        for each in range(4):
+            put(store, each)
+            store.maintain("t", "flush")
+        before = len(machine.objects.effects)
+        store.maintain("t", "compact")
+        store.run_maintenance_once()
+        assert not deleted(machine, before), "no slot has landed since"
+        for _ in range(3):
+            put(store, 1)
+        while store.run_maintenance_once():
+            pass
+    effects = machine.objects.effects[before:]
+    gone = effects.index(("delete", deleted(machine, before)[0]))
+    names = [name for _, name in effects[:gone]]
+    manifest = max(place for place, name in enumerate(names) if "/manifests/" in name)
+    assert sum("/log/" in name for name in names[manifest:]) >= 3, "its own slot, and one that was sent later"
+
+
+def test_an_idle_store_keeps_few_slots() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        store.maintain("t", "flush")
+        for _ in range(600):
+            beat(store)
+        assert len(machine.bucket.list("stores/a/log/")) > 600
+        while store.run_maintenance_once():
+            pass
+        assert len(machine.bucket.list("stores/a/log/")) < 10
+        put(store, 2)
+    with opened(machine.other()) as again:
+        assert rows(again) == {1: "x", 2: "x"}
+
+
+def test_a_transaction_outlives_its_holder() -> None:
+    first = Machine()
+    store = made(first)
+    batch = pa.RecordBatch.from_pylist([{"id": 1, "v": "staged"}], SCHEMA)
+    store.stage(WriteCommand(table="t", stage=Stage(transaction="x", part="1")), [StagedBatch(batch, Operation.UPSERT)])
+    dead(first, store)
+    with opened(first.other()) as again:
+        again.commit_transaction(TransactionCommit(transaction="x", parts=["1"]))
+        assert rows(again) == {1: "staged"}
+
+
+def test_what_needs_a_directory_is_refused() -> None:
+    with made(Machine()) as store, pytest.raises(InvalidArgumentError, match="this store is in a bucket"):
+        store.checkpoint(MakeCheckpoint(directory="/copy"))
+    with pytest.raises(InvalidArgumentError, match="cannot be encrypted"):
+        opened(Machine(), key_command="echo")
+    with pytest.raises(InvalidArgumentError, match="cannot name a store"):
+        BucketHome(Machine().bucket, "a/b", "memory://x")
+
+
+@pytest.mark.parametrize("damage", ["gone", "other"])
+def test_a_manifest_that_is_not_the_one_named_is_an_error(damage: str) -> None:
+    machine = Machine()
+    made(machine).close()
+    ((name, _),) = machine.bucket.list("stores/a/manifests/")
+    if damage == "gone":
+        machine.bucket.delete([name])
+    else:
+        machine.bucket.put(name, b"other bytes")
+    with pytest.raises(CorruptionError, match="manifests/1-"):
+        opened(machine)
+
+
+def test_the_log_is_sound_after_all_that() -> None:
+    machine = Machine()
+    for each in range(3):
+        with made(machine) if not each else opened(machine) as store:
+            put(store, each)
+            store.maintain("t", "flush")
+    report = check_slots(machine.home().slots)
+    assert not report.problems and len(report.claims) == 3

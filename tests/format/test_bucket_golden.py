@@ -1,0 +1,59 @@
+"""The bytes of the object ``cluster``, and the names of the objects of a store in a bucket."""
+
+import zlib
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.api.database import Database
+from nyala.engine.bucket import MemoryBucket
+from nyala.engine.home.cluster import Cluster, pack_cluster, read_cluster
+from nyala.engine.store import Store
+from nyala.schemas.errors import CorruptionError, InvalidArgumentError
+from tests.doubles.machines import OPTIONS, Machine
+
+BODY = b'{"uuid":"00112233445566778899aabbccddeeff"}'
+START = b"NYALACLU" + (1).to_bytes(4, "little") + len(BODY).to_bytes(8, "little")
+CONTENT = START + zlib.crc32(START + BODY).to_bytes(4, "little") + BODY
+CLUSTER = Cluster(uuid="00112233445566778899aabbccddeeff")
+
+
+def read(content: bytes) -> Cluster | None:
+    bucket = MemoryBucket()
+    bucket.put("root/cluster", content)
+    return read_cluster(bucket, "root/")
+
+
+def test_the_bytes_of_a_cluster() -> None:
+    assert pack_cluster(CLUSTER) == CONTENT
+    assert read(CONTENT) == CLUSTER
+    assert read_cluster(MemoryBucket(), "") is None
+
+
+@pytest.mark.parametrize("place", range(0, len(CONTENT), 5))
+def test_a_flipped_bit_is_seen(place: int) -> None:
+    damaged = bytearray(CONTENT)
+    damaged[place] ^= 4
+    with pytest.raises(CorruptionError):
+        read(bytes(damaged))
+
+
+def test_a_later_version_is_refused_by_number() -> None:
+    start = START[:8] + (2).to_bytes(4, "little") + START[12:]
+    with pytest.raises(InvalidArgumentError, match="version 2"):
+        read(start + zlib.crc32(start + BODY).to_bytes(4, "little") + BODY)
+
+
+def test_the_names_of_objects() -> None:
+    machine = Machine()
+    with Store.open(machine.home("b"), OPTIONS) as store:
+        table = Database(store).create_table("t", pa.schema([("id", pa.int64())]), ["id"])
+        table.insert([{"id": 1}])
+        table.maintain("flush")
+        manifests = sum(verb == "put" and "/manifests/" in name for verb, name in machine.objects.effects)
+    names = {name for name, _ in machine.bucket.list("") if "/log/" not in name}
+    file = (1 << 40) + 1
+    assert names == {"cluster", f"stores/b/manifests/1-{manifests}", f"stores/b/tablets/2/{file}.base"} | {
+        name for name in names if name.endswith(".undo")
+    }
+    assert machine.bucket.list("stores/b/log/")[0][0] == "stores/b/log/00000000000000000001"
