@@ -48,10 +48,6 @@ class SlotReader:
         if chain.last is None or chain.last.crc != self._newest.crc:
             raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")
 
-    def forget(self) -> None:
-        """Give up the memory of what was read."""
-        self._kept.clear()
-
     def _fetch(self, numbers: range) -> list[bytes | None]:
         missing = [number for number in numbers if number not in self._kept]
         fetched: dict[int, bytes | None] = {}

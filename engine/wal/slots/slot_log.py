@@ -45,7 +45,7 @@ def pause(seconds: float) -> None:
 
 
 class SlotLog(StoreLog):
-    """See the module's text, and ``StoreLog``. From ``open`` on this process is the holder, and beats."""
+    """See the module's text, and ``StoreLog``. From ``open`` to ``close`` this process is the holder, and beats."""
 
     def __init__(
         self,
@@ -65,9 +65,12 @@ class SlotLog(StoreLog):
         self._reader: SlotReader | None = SlotReader(slots, claimed.slot)
         self._claim = claimed.slot.header
         self._sink = SlotSink(slots, claimed, clock, self.lease, options, boot, pause)
-        self._patience = options.linger_seconds, options.patience_seconds
         self._inner: LogWriter[SlotGroup] = LogWriter(
-            self._sink, self._claim.next_lsn - 1, options.queue_bytes, *self._patience
+            self._sink,
+            self._claim.next_lsn - 1,
+            options.queue_bytes,
+            options.linger_seconds,
+            options.patience_seconds,
         )
         self._freeing = threading.Lock()
         self._is_closed = False

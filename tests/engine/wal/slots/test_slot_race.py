@@ -115,4 +115,4 @@ def test_nothing_is_lost_or_read_stale_whoever_has_the_log(seed: int) -> None:
     assert len(found) == len(set(found)) == newest.next_lsn - 1
     claims = [decode_slot(number, race.slots.content[number]).header for number in report.claims]
     assert len(claims) > 2 and all(claim.kind is SlotKind.CLAIM for claim in claims)
-    assert len(race.acked) > 100 and race.checked_reads > 100
+    assert len(race.acked) > 20 and race.checked_reads > 20
