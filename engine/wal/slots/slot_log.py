@@ -179,14 +179,7 @@ class SlotLog(StoreLog):
 
         ``lsn`` does not matter: a manifest that needs less has landed, and its slot decides. Raises UnavailableError.
         """
-        with self._freeing:
-            needed = self.newest.needed_slot
-            free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.is_claim]
-            if self.failed or not free:
-                return 0
-            self._slots.delete([slot.number for slot in free])
-            self._sink.kept.drop_before(needed)
-            return sum(slot.size_bytes for slot in free)
+        return self._free()
 
     def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
         for kept in self._sink.kept.all():
@@ -213,7 +206,7 @@ class SlotLog(StoreLog):
         )
 
     def close(self) -> None:
-        """Make all appended records durable and release the log, so that another process may claim it at once.
+        """Make all appended records durable, free the log, and release it: another process may claim it at once.
 
         Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL.
         """
@@ -221,8 +214,22 @@ class SlotLog(StoreLog):
         self._inner.close()
         if self.failed is None and not self._is_closed:
             self._is_closed = True
-            try:
-                self._inner.wait_for(self._sink.ask(SlotRequest(SlotKind.RELEASE)), is_patient=True)
-            except UnavailableError as error:
-                _logger.warning("the log was not released: %s", error.message)
+            for step in (self._free, self._release):
+                try:
+                    step()
+                except UnavailableError as error:
+                    _logger.warning("the log was not freed or not released: %s", error.message)
         self.lease.lose()
+
+    def _free(self) -> int:
+        with self._freeing:
+            needed = self.newest.needed_slot
+            free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.is_claim]
+            if self.failed or not free:
+                return 0
+            self._slots.delete([slot.number for slot in free])
+            self._sink.kept.drop_before(needed)
+            return sum(slot.size_bytes for slot in free)
+
+    def _release(self) -> None:
+        self._inner.wait_for(self._sink.ask(SlotRequest(SlotKind.RELEASE)), is_patient=True)

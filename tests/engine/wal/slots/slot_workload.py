@@ -49,7 +49,7 @@ def workload(bench: SlotBench, way: SlotStore, journal: Journal) -> None:
                 write(log, b"%d-%d" % (life, step), journal, held)
                 if step % 2:
                     flush(log, f"manifests/{log.reign}-{step}", journal, held)
-        log.close()
+        journal.noting(log.close)
 
 
 def write(log: SlotLog, payload: bytes, journal: Journal, held: list[bytes]) -> None:

@@ -100,6 +100,15 @@ def test_slots_are_freed_after_the_slot_that_no_longer_needs_them(bench: SlotBen
     assert check_slots(bench.slots).claims == [1, 8]
 
 
+def test_a_closed_log_has_no_more_slots_than_are_needed(bench: SlotBench) -> None:
+    log, _ = bench.open()
+    put(log, b"one", b"two", b"three")
+    log.commit_manifest("manifests/1-1", 1, 3)
+    log.close()
+    assert sorted(bench.slots.content) == [1, 4, 5, 6]
+    assert check_slots(bench.slots).leftovers == []
+
+
 def test_groups_are_read_while_others_append(bench: SlotBench) -> None:
     log, _ = bench.open()
     put(log, b"one", b"two", b"three")
