@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz slots-model kill9 stops full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model kill9 stops full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,9 @@ counters: .venv/.installed-dev  ## count what thirteen operations cost (function
 
 fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)
 	@$(BIN)/python tests/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+
+fuzz-bytes: .venv/.installed-fuzz  ## malformed bytes for each decoder, by atheris (SECONDS=600 for each of nine, SEED=0, ONLY=codecs)
+	@$(BIN)/python tests/corruption/fuzz_bytes.py --seconds $(or $(filter-out 60,$(SECONDS)),600) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 
 filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
