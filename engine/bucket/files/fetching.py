@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import BoundedSemaphore
@@ -28,24 +28,27 @@ class Fetcher:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._turns = BoundedSemaphore(AT_ONCE)
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(AT_ONCE, "nyala-fetch")  # no thread before the first work
+        self._is_closed = False
 
     def read(self, name: str, first: int, last: int) -> bytes:
         """Return the bytes [first, last) of an object. Raises OSError."""
         with self._turns, answered(name):
+            if self._is_closed:
+                raise OSError(errno.EBADF, "the files are closed", name)
             return self._bucket.get_range(name, first, last - first)
 
-    @property
-    def pool(self) -> ThreadPoolExecutor:
-        """The threads that fetch ahead; one for each request that may be under way."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(AT_ONCE, "nyala-fetch")
-        return self._pool
+    def begin(self, work: Callable[[], None]) -> None:
+        """Let a thread do work that reads something; there is one for each request that may be under way."""
+        try:
+            self._pool.submit(work)
+        except RuntimeError:  # closed meanwhile: it says so to whoever waits for it
+            work()
 
     def close(self) -> None:
-        """Wait until nothing is fetched any more."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        """End what is under way. Whoever waits for what has not begun, or reads later, gets an OSError."""
+        self._is_closed = True
+        self._pool.shutdown()
 
 
 class Coming:

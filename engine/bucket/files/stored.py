@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -55,7 +56,7 @@ class StoredObject:
             ]
             coming = [self._announce(*each) for each in requests(wanted, self._taken(wanted))]
         for each in coming:
-            self._fetcher.pool.submit(self._fetch_quietly, each)
+            self._fetcher.begin(partial(self._fetch_quietly, each))
 
     def forget(self, first: int, last: int) -> None:
         """Drop what is kept of the bytes [first, last)."""

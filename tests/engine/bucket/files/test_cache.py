@@ -234,3 +234,22 @@ def test_ranges_are_fetched_ahead_and_together(opening: Opening, bucket: Watched
     file.fetch([(100_000, 50_000), (0, 50_000), (52_000, 40_000)])
     assert file.pread(0, 50_000) == CONTENT[:50_000] and file.pread(52_000, 98_000) == CONTENT[52_000:150_000]
     assert sorted(bucket.ranges[80:]) == [("root/" + PATH, 0, 150_000)]
+
+
+def test_nobody_waits_for_ever_for_files_that_are_closed(opening: Opening, bucket: WatchedBucket) -> None:
+    writer = opening("writer")
+    for number in range(60):
+        write(writer, f"tablets/4/{number}", CONTENT)
+    fs = opening()
+    files = [fs.open(f"tablets/4/{number}") for number in range(60)]
+    bucket.delay_seconds = 0.1
+    for file in files:
+        file.fetch([(0, len(CONTENT))])
+    with ThreadPoolExecutor(60) as pool:
+        reads = [pool.submit(file.pread, 0, 10) for file in files]
+        fs.close()
+        errors = [error for each in reads if (error := each.exception(timeout=20))]
+    assert 0 < len(errors) < 60 and {str(error.args[1]) for error in errors} == {"the files are closed"}
+    files[0].fetch([(0, len(CONTENT))])
+    with pytest.raises(OSError, match="the files are closed"):
+        fs.open("tablets/4/59").pread(500, 10)
