@@ -16,13 +16,14 @@ import nyala
 from nyala.clients.api.alter import TableAlteration
 from nyala.clients.api.database import Database
 from nyala.clients.convert.cells import python_rows
-from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.fs import FileSystem, MemoryFileSystem, PowerFailure
+from nyala.engine.home.home import Home
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.tablet import lookup
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.changes import ChangeSpec
-from nyala.schemas.errors import RowErrors
+from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.service import UNDECIDED
@@ -30,6 +31,7 @@ from nyala.schemas.timestamp import last_of
 from nyala.schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
 from nyala.schemas.write import Stage, WriteCommand, WriteResult
 from tests.doubles.clock import ManualClock
+from tests.doubles.machines import Machine
 
 from .aggregates import Measure
 from .oracle import Key
@@ -157,9 +159,35 @@ class EmbeddedSubject:
         self._clock = ManualClock(self._microseconds)
         limit = self._shape.key_index_bytes
         options = self.options if limit is None else self.options.model_copy(update={"key_index_bytes": limit})
-        store = Store.open(self._fs, options, self._clock)
+        store = Store.open(self._home(), options, self._clock)
         assert not store.health().damaged, "the disk keeps what was synced"
         return store
+
+    def _home(self) -> FileSystem | Home:
+        return self._fs
+
+
+class BucketSubject(EmbeddedSubject):
+    """A store in a bucket. Who starts again has lost the disk; who was killed is heard of no more."""
+
+    options = OPTIONS.model_copy(update={"lease_seconds": 60, "log_patience_seconds": 0.2})
+
+    def __init__(self, shape: Shape) -> None:
+        self._machine = Machine()
+        super().__init__(shape)
+
+    def _home(self) -> FileSystem | Home:
+        return self._machine.home()
+
+    def restart(self, stop: Stop, seed: int) -> None:
+        if stop != "close":
+            self._machine.objects.is_away = True
+        self._latest = max(self._latest, self._microseconds)
+        with suppress(UnavailableError):
+            self._store.close()
+        self._microseconds = self._latest - 2_000_000  # set back: the log says how late it may have been
+        self._machine = self._machine.other()
+        self._store = self._open()
 
 
 class DirectSubject(EmbeddedSubject):

@@ -17,7 +17,7 @@ from tests.model.shapes import (
     U64,
     Shape,
 )
-from tests.model.subjects import DirectSubject, EmbeddedSubject, FlightSubject
+from tests.model.subjects import BucketSubject, DirectSubject, EmbeddedSubject, FlightSubject
 
 
 def budget(examples: int, steps: int) -> settings:
@@ -40,6 +40,7 @@ CASES = {
     "direct, short history": (DirectSubject, SHORT_HISTORY, 20),
     "direct, string key, no key index": (DirectSubject, STRING_KEY_NO_INDEX, 10),
     "direct, hash and range": (DirectSubject, PARTITIONED, 15),
+    "bucket, u64": (BucketSubject, U64, 10),
     "flight, u64": (FlightSubject, U64, 20),
     "flight, all types": (FlightSubject, ALL_TYPES, 20),
     "flight, string key": (FlightSubject, STRING_KEY, 15),
