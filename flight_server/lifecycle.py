@@ -13,13 +13,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..schemas.errors import UnavailableError
-from ..schemas.service import StoreService
+from ..schemas.errors import StoreError, UnavailableError
+from ..schemas.service import MaintenanceKind, StoreService
 from .config import ServerConfig
 from .location import bound_location
 from .server import FlightServer
@@ -176,8 +177,8 @@ def _listen(
 
 
 def drain(server: FlightServer, store: StoreService, http: HttpPort | None = None) -> bool:
-    """Reject new requests, let running ones end, close the store; return False if the transport did not end."""
-    seconds = server.config.drain_seconds
+    """Reject new requests, let running ones end, flush, close the store; return False if the transport did not end."""
+    seconds, began = server.config.drain_seconds, time.monotonic()
     _LOG.info("stopping: running requests have %g seconds to finish", seconds)
     admission = server.admission
     admission.drain()
@@ -187,6 +188,7 @@ def drain(server: FlightServer, store: StoreService, http: HttpPort | None = Non
     server.calls.end_all()  # calls stuck in their clients notice nothing else
     closing = threading.Thread(target=server.shutdown, name="nyala-shutdown", daemon=True)
     closing.start()
+    _flush(store, seconds - SHUTDOWN_SECONDS - (time.monotonic() - began))
     closing.join(SHUTDOWN_SECONDS)
     if http:
         http.state.closes()
@@ -195,3 +197,27 @@ def drain(server: FlightServer, store: StoreService, http: HttpPort | None = Non
         http.stop()
     _LOG.info("stopped")
     return not closing.is_alive()
+
+
+def _flush(store: StoreService, seconds: float) -> None:
+    """Flush the tables, as far as that goes in ``seconds``: what is in files the next start need not replay."""
+    is_over = threading.Event()
+    flushing = threading.Thread(target=_flush_until, args=(store, is_over), name="nyala-flush", daemon=True)
+    if seconds > 0:
+        flushing.start()
+        flushing.join(seconds)
+        is_over.set()
+
+
+def _flush_until(store: StoreService, is_over: threading.Event) -> None:
+    try:
+        if not store.maintenance().is_on:
+            return
+        for kind in (MaintenanceKind.FLUSH, MaintenanceKind.FLUSH_DELTAS):
+            for table in store.tables():
+                if is_over.is_set():
+                    return
+                if store.describe_table(table).options.maintenance == "on":
+                    store.maintain(table, kind)
+    except StoreError as error:
+        _LOG.warning("not all was flushed; the next start replays the rest from the log: %s", error.message)
