@@ -155,7 +155,7 @@ class Store:
         )
         self._snapshots = Snapshots(self._clock, self._mvcc, options.clock_error_seconds, options.server)
         self._room = Room(self._fs, options)
-        self._grants = Grants(self._catalog, self._environment.manifest)
+        self._grants = Grants(self._catalog, self._environment.manifest, self._mvcc.check_now)
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room, self._home.first_number)
         self._checkpoints = Checkpoints(self._environment, self._log, self._log_freeing, options, uuid.uuid4)
 

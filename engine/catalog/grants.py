@@ -27,13 +27,16 @@ Change = Callable[[dict[Privilege, Columns]], dict[Privilege, Columns]]
 class Grants:
     """The grants of a store. Thread safe."""
 
-    def __init__(self, catalog: Catalog, manifest: ManifestFile) -> None:
+    def __init__(self, catalog: Catalog, manifest: ManifestFile, check_now: Callable[[], None]) -> None:
+        """``check_now`` raises UnavailableError if another process may have the store, and have changed its grants."""
+        self._check_now = check_now
         self._catalog = catalog
         self._manifest = manifest
         self._changes = 0
 
     def version(self) -> tuple[int, int]:
-        """Return what differs after each change of what ``listed`` returns."""
+        """Return what differs after each change of what ``listed`` returns. Raises UnavailableError."""
+        self._check_now()
         return self._changes, self._catalog.names_version
 
     def grant(self, change: GrantChange) -> list[Grant]:
@@ -68,7 +71,8 @@ class Grants:
         return self._changed(change, fewer)
 
     def listed(self) -> list[Grant]:
-        """Return all grants on tables that are in use."""
+        """Return all grants on tables that are in use. Raises UnavailableError."""
+        self._check_now()
         return self._of(lambda _: True)
 
     def _columns(self, change: GrantChange) -> Columns:

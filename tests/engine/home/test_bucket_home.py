@@ -108,7 +108,7 @@ def test_a_holder_that_was_fenced_neither_writes_nor_reads_now() -> None:
         first.objects.is_away = False
         with pytest.raises(UnavailableError, match="another process has the store"):
             put(old, 4)
-        for read in (lambda: rows(old), lambda: old.last_change("t"), old.now):
+        for read in (lambda: rows(old), lambda: old.last_change("t"), old.now, old.grants, old.grants_version):
             with pytest.raises(UnavailableError, match="another process has the store"):
                 read()
         assert rows(old, as_of=moment) == {1: "x"}, "the past does not change"
