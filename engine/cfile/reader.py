@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from ...schemas.errors import CorruptionError
-from ..fs.far import FarFile
+from ..fs.far import FarFile, fetched_again
 from ..fs.filesystem import FileSystem, ReadableFile
 from .cache import FilePages, PageCache
 from .footer import Footer, check_directory, unpack_footer
@@ -69,7 +69,7 @@ class CFileReader:
         between header and footer belongs to exactly one page. Opening has checked trailer and footer. Ignores earlier
         verification, and leaves the page cache alone.
         """
-        header = _header(self.image)
+        header = fetched_again(self.image.file, lambda: _header(self.image))
         if (header.file_id, header.kind) != (self.file_id, self.kind):
             raise CorruptionError(self.path, 0, "header and footer name different files")
         verify_pages(self.image, self.footer)
@@ -96,7 +96,8 @@ class CFileReader:
 
 def file_id_of(fs: FileSystem, path: str) -> int:
     """Return the id in the file's header. Raises CorruptionError if it is not a cfile."""
-    return _header(FileImage(path, 0, fs.open(path), 0)).file_id
+    file = fs.open(path)
+    return fetched_again(file, lambda: _header(FileImage(path, 0, file, 0))).file_id
 
 
 def _header(image: FileImage) -> FileHeader:
@@ -116,11 +117,18 @@ def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage,
     """
     image = FileImage(path, file_id, file, 0, file if isinstance(file, FarFile) else None)
     _check_size(image)
+    footer, footer_offset = fetched_again(file, lambda: _footer(image))
+    return replace(image, footer_offset=footer_offset), footer
+
+
+def _footer(image: FileImage) -> tuple[Footer, int]:
+    """Return the checked footer of a file, and its offset."""
+    path, file_id = image.path, image.file_id
     header = None if image.far else _header(image)
     if header and header.file_id != file_id:
         raise CorruptionError(path, 0, f"this is file {header.file_id}, not file {file_id}")
-    footer, footer_offset = unpack_footer(path, file.size, image.read, file_id)
+    footer, footer_offset = unpack_footer(path, image.file.size, image.read, file_id)
     if footer.file_id != file_id or (header and footer.kind != header.kind):
         raise CorruptionError(path, footer_offset, "header and footer name different files")
     check_directory(path, footer, footer_offset)
-    return replace(image, footer_offset=footer_offset), footer
+    return footer, footer_offset

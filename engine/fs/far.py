@@ -6,16 +6,25 @@ Files on a disk of this machine are none of these, and cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+
+from ...schemas.errors import CorruptionError
 
 if TYPE_CHECKING:
-    from .filesystem import BytesLike
+    from .filesystem import BytesLike, ReadableFile
+
+Found = TypeVar("Found")
 
 
 @runtime_checkable
 class FarFile(Protocol):
     """A ReadableFile that is far away."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in it."""
+        ...
 
     def read_unchecked(self, offset: int, buffer: BytesLike) -> int:
         """Read as ``read_into`` does, for a caller that has a checksum of these bytes: those that are kept here are not
@@ -40,3 +49,15 @@ class FarFileSystem(Protocol):
         """Begin to fetch the first and the last bytes of files, which opening them reads. Returns at once, and
         raises nothing."""
         ...
+
+
+def fetched_again(file: ReadableFile, read: Callable[[], Found]) -> Found:
+    """Return what ``read`` makes of bytes of a file. If it raises CorruptionError, it reads once more what a far file
+    fetches again: its bytes may have changed on their way, and those that came are kept."""
+    try:
+        return read()
+    except CorruptionError:
+        if not isinstance(file, FarFile):
+            raise
+        file.forget(0, file.size)
+        return read()

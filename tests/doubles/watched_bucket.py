@@ -33,6 +33,8 @@ class WatchedBucket:
         self.too_late = False
         self.flipped: int | None = None
         """A byte of the next range that is got, which arrives as another one."""
+        self.sound_gets = 0
+        """The ranges before that one, which arrive as they are."""
         self.ranges: list[tuple[str, int, int]] = []
         self._lock = threading.Lock()
 
@@ -93,7 +95,8 @@ class WatchedBucket:
     def _counted(self, content: bytes) -> bytes:
         with self._lock:
             self.got_bytes += len(content)
-            at, self.flipped = self.flipped, None
-        if at is None:
-            return content
+            self.sound_gets -= 1
+            if self.flipped is None or self.sound_gets >= 0:
+                return content
+            at, self.flipped = self.flipped % len(content), None
         return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]

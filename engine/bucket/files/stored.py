@@ -119,14 +119,16 @@ class StoredObject:
             content = self._fetcher.read(self._name, coming.first, coming.last)
             self._cache.keep(self.path, self._extents, self.key(coming.first), coming.first, content)
         except BaseException as error:
+            self._end(coming)
             coming.content.set_exception(error)
             raise
-        else:
-            coming.content.set_result(content)
-            return content
-        finally:
-            with self._cache.lock:
-                self._coming.remove(coming)
+        self._end(coming)  # who finds these bytes wrong forgets them, and must not get them once more from here
+        coming.content.set_result(content)
+        return content
+
+    def _end(self, coming: Coming) -> None:
+        with self._cache.lock:
+            self._coming.remove(coming)
 
     def _fetch_quietly(self, coming: Coming) -> None:
         with suppress(OSError):  # whoever reads it gets the error

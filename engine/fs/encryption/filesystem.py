@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ....schemas.errors import CorruptionError
-from ..far import FarFile, FarFileSystem
+from ..far import FarFile, FarFileSystem, fetched_again
 from ..filesystem import FileSystem, ReadableFile, WritableFile
 from ..subdirectory import DirectoryFileSystem
 from .blocks import BLOCK_BYTES, BlockReader, BlockWriter, FarBlockReader, size_of
@@ -67,9 +67,8 @@ class EncryptedFileSystem(DirectoryFileSystem):
         if path in (PATH, COPY_PATH):
             return inner
         try:
-            head = inner.pread(0, HEADER_BYTES)
             try:
-                opened = open_header(self._keyring, path, head)
+                opened = fetched_again(inner, lambda: open_header(self._keyring, path, inner.pread(0, HEADER_BYTES)))
             except CorruptionError:
                 if _has_nothing(inner):
                     return _NothingYet(inner)

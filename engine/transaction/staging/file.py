@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 from pydantic import NonNegativeInt, PositiveInt, ValidationError
@@ -26,6 +27,7 @@ from ....schemas.operation import Operation
 from ...codecs.checksum import crc32
 from ...fs.copy import read_exactly
 from ...fs.failures import reading
+from ...fs.far import FarFile, fetched_again
 from ...fs.filesystem import FileSystem, ReadableFile, WritableFile
 from ...vectors.arrow_stream import stream_of
 
@@ -105,13 +107,12 @@ def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
     with _opened(fs, path) as file:
         if file.size < _HEAD.size + _BLOCK.size:
             return None
-        info, _ = _read_head(file, path)
-        at = file.size - _BLOCK.size
-        kind, operation, rows, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
-        head = _BLOCK.pack(kind, operation, rows, length, 0, 0)
-        if (kind, operation, length, zero) != (_END, 0, 0, 0) or crc != _crc_of(head, [], at):
-            return None
-        return info, rows
+        info, _ = fetched_again(file, lambda: _read_head(file, path))
+        rows = _rows_at_end(file, path)
+        if rows is None and isinstance(file, FarFile):
+            file.forget(0, file.size)
+            rows = _rows_at_end(file, path)
+        return None if rows is None else (info, rows)
 
 
 def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordBatch]]:
@@ -122,17 +123,11 @@ def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordB
         UnreadableFileError: the disk does not return its bytes.
     """
     with _opened(fs, path) as file:
-        _, at = _read_head(file, path)
+        _, at = fetched_again(file, lambda: _read_head(file, path))
         rows = 0
         while True:
-            if at + _BLOCK.size > file.size:
-                raise CorruptionError(path, at, "the file ends in the middle of a block")
-            kind, number, count, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
-            end = at + _BLOCK.size + length
-            body = read_exactly(file, path, at + _BLOCK.size, length) if end <= file.size else None
-            head = _BLOCK.pack(kind, number, count, length, 0, 0)
-            if zero or body is None or crc != _crc_of(head, [body], at):
-                raise CorruptionError(path, at, "checksum of a block")
+            kind, number, count, body = fetched_again(file, partial(_read_block, file, path, at))
+            end = at + _BLOCK.size + len(body)
             if kind == _END:
                 if count != rows or end != file.size:
                     raise CorruptionError(path, at, f"{rows} rows, but the end mark says {count}")
@@ -168,6 +163,28 @@ def _read_head(file: ReadableFile, path: str) -> tuple[PartInfo, int]:
         return PartInfo.model_validate_json(bytes(body)), _HEAD.size + length
     except ValidationError as error:
         raise CorruptionError(path, _HEAD.size, f"the head cannot be parsed: {error}") from error
+
+
+def _rows_at_end(file: ReadableFile, path: str) -> int | None:
+    """Return what the end block says; None if there is none."""
+    at = file.size - _BLOCK.size
+    kind, operation, rows, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
+    head = _BLOCK.pack(kind, operation, rows, length, 0, 0)
+    is_end = (kind, operation, length, zero) == (_END, 0, 0, 0) and crc == _crc_of(head, [], at)
+    return rows if is_end else None
+
+
+def _read_block(file: ReadableFile, path: str, at: int) -> tuple[int, int, int, memoryview]:
+    """Return the kind, the number of the operation, the rows and the body of the block at ``at``."""
+    if at + _BLOCK.size > file.size:
+        raise CorruptionError(path, at, "the file ends in the middle of a block")
+    kind, number, count, length, crc, zero = _BLOCK.unpack(read_exactly(file, path, at, _BLOCK.size))
+    end = at + _BLOCK.size + length
+    body = read_exactly(file, path, at + _BLOCK.size, length) if end <= file.size else None
+    head = _BLOCK.pack(kind, number, count, length, 0, 0)
+    if zero or body is None or crc != _crc_of(head, [body], at):
+        raise CorruptionError(path, at, "checksum of a block")
+    return kind, number, count, body
 
 
 def _batch(

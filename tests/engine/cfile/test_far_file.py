@@ -11,7 +11,7 @@ from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.bucket.memory import MemoryBucket
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.cfile.format import StreamKey
-from nyala.engine.cfile.reader import CFileReader
+from nyala.engine.cfile.reader import CFileReader, file_id_of
 from nyala.engine.cfile.writer import CFileWriter
 from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.far import FarFileSystem
@@ -86,6 +86,27 @@ def test_what_is_damaged_on_its_way_is_fetched_again(tmp_path: Path, is_encrypte
     requests = len(bucket.ranges)
     assert 2 <= requests <= 5 and bucket.got_bytes < 2.1 * reader.size_bytes
     assert (cells(reader) == CELLS).all() and len(bucket.ranges) == requests
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_what_is_damaged_while_a_file_is_opened_is_fetched_again(tmp_path: Path, is_encrypted: bool) -> None:
+    """Each byte of the ends; else the file would count as damaged in every later life, too."""
+    bucket = WatchedBucket(MemoryBucket())
+
+    def files(cache: FileSystem) -> FileSystem:
+        fs = BucketFileSystem(bucket, "", cache, 1 << 30, "s")
+        return encrypted(fs) if is_encrypted else fs
+
+    written(files(MemoryFileSystem()))
+    for at in (0, 1, 20, 80, *range(-200, 0, 7), -1):
+        cache = MemoryFileSystem()
+        bucket.flipped = at
+        assert file_id_of(files(cache), PATH) == 7
+        assert bucket.flipped is None
+        bucket.flipped = at
+        reader = CFileReader.open(files(cache), PATH, 7, PageCache(0))
+        assert reader.streams() == [KEY]
+    reader.verify()
 
 
 def test_a_page_that_is_damaged_in_the_bucket_is_corruption(bucket: WatchedBucket, tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""Staged parts in a bucket: a byte that changes on its way loses no part."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from nyala.engine.bucket.files import BucketFileSystem
+from nyala.engine.bucket.memory import MemoryBucket
+from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.transaction.staging.file import PartInfo, PartWriter, read_info, read_rows
+from nyala.schemas.operation import Operation
+from tests.doubles.watched_bucket import WatchedBucket
+
+INFO = PartInfo(transaction="load", part="1", table_id=7, staged_at=1_700_000_000_000_000)
+ROWS = pa.record_batch({"k": pa.array(range(100), pa.int64())})
+PATH = "staging/1.stage"
+
+
+def test_a_part_that_is_damaged_on_its_way_is_fetched_again() -> None:
+    bucket = WatchedBucket(MemoryBucket())
+    writer = PartWriter(BucketFileSystem(bucket, "", MemoryFileSystem(), 1 << 30, "s"), PATH, INFO)
+    writer.add(Operation.UPSERT, ROWS)
+    writer.finish()
+    writer.close()
+    for sound in range(4):
+        for read, expected in ((read_info, (INFO, 100)), (_rows, [(Operation.UPSERT, ROWS)])):
+            fs = BucketFileSystem(bucket, "", MemoryFileSystem(), 1 << 30, "s")
+            bucket.flipped, bucket.sound_gets = 5, sound
+            assert read(fs, PATH) == expected
+            # Both fetch the head in two requests; then one fetches the end, the other a block in two.
+            assert (bucket.flipped is None) == (sound < (3 if read is read_info else 5))
+
+
+def _rows(fs: BucketFileSystem, path: str) -> list[tuple[Operation, pa.RecordBatch]]:
+    return list(read_rows(fs, path))
