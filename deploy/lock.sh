@@ -21,7 +21,7 @@ compile() {
         --no-emit-index-url --no-emit-find-links --no-emit-trusted-host "$@"
 }
 
-compile "$@" --extra server --extra auth --extra http --extra encryption --output-file deploy/requirements.txt pyproject.toml
+compile "$@" --extra server --extra auth --extra http --extra encryption --extra bucket --extra otel --output-file deploy/requirements.txt pyproject.toml
 "$tools/bin/python" -c '
 import tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")

@@ -48,7 +48,7 @@ def test_every_entry_is_one_version_with_hashes_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_what_the_project_asks_for_is_locked(name: str) -> None:
-    assert EXTRAS == ["server", "auth", "http", "encryption"]
+    assert EXTRAS == ["server", "auth", "http", "encryption", "bucket", "otel"]
     locked = entries(name)
     for asked in map(Requirement, LOCKS[name]):
         package = canonicalize_name(asked.name)
