@@ -36,10 +36,15 @@ def sweep(
 
     home = home_at(url, name)
     found = swept(home) if apply else leftovers(home)
+    free = [each for each in found if not each.in_use]
     if json_output:
         typer.echo(json.dumps({"deleted": apply, "objects": [asdict(each) for each in found]}))
         return
     for each in found:
-        typer.echo(f"{each.size_bytes:>14,}  {each.name}")
+        typer.echo(f"{each.size_bytes:>14,}  {each.name}{'  (in use)' if each.in_use else ''}")
     done = "deleted" if apply else "could be deleted, with --apply"
-    typer.echo(f"{len(found):,} objects of {sum(each.size_bytes for each in found):,} bytes {done}")
+    typer.echo(f"{len(free):,} objects of {sum(each.size_bytes for each in free):,} bytes {done}")
+    if len(free) < len(found):
+        typer.echo(
+            f"{len(found) - len(free):,} files stay, since a process may read them: stop the server, and run this again"
+        )

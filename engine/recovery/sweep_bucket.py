@@ -2,8 +2,10 @@
 
 The number of a file, and the name of a manifest, say in which reign it was made, and only that reign could have named
 it first. So what an earlier reign left, and neither the newest slot's manifest nor the log behind it names, is garbage,
-for whoever has the store now or later. What the newest reign has put may be about to be named: it stays. No ages, no
-clocks.
+for whoever opens the store later. What the newest reign has put may be about to be named: it stays. No ages, no clocks.
+
+A holder that lives may still read files that its manifest has dropped: its scans go on with them, and it deletes them
+afterwards. So files of tablets are deleted only once the store was released.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from ..home.manifests import DIRECTORY, reign_of
 from ..manifest import files
 from ..manifest.manifest import Manifest
 from ..wal.slots import check_slots
+from ..wal.slots.slot import SlotKind
 from .bucket_state import state_of
 
 
@@ -25,32 +28,36 @@ class Leftover:
 
     name: str
     size_bytes: int
+    in_use: bool
+    """Whether the process that has the store may still read it: it has not released it."""
 
 
 def leftovers(home: BucketHome) -> list[Leftover]:
-    """Return what may be deleted, by name; somebody may have the store. Raises as ``state_of``."""
+    """Return what no manifest will name again; somebody may have the store. Raises as ``state_of``."""
     state = state_of(home)
+    is_held = state.newest.header.kind is not SlotKind.RELEASE
     header, named = state.newest.header, set(_named(state.manifest))
     freed = {home.slots.name(number) for number in check_slots(home.slots).leftovers if number < header.needed_slot}
     found: list[Leftover] = []
     for name, size in home.bucket.list(home.prefix):
-        path = name.removeprefix(home.prefix)
+        path, in_use = name.removeprefix(home.prefix), False
         if path.startswith(f"{files.ROOT}/"):
             is_left = path not in named and _reign_of_file(path) < header.reign
+            in_use = is_held
         elif path.startswith(DIRECTORY):
             manifest = path.removeprefix(DIRECTORY)
             is_left = manifest != header.manifest and reign_of(manifest) < header.reign
         else:
             is_left = name in freed
         if is_left:
-            found.append(Leftover(name, size))
+            found.append(Leftover(name, size, in_use))
     return found
 
 
 def sweep(home: BucketHome) -> list[Leftover]:
-    """Delete what may be deleted; return it. Raises as ``leftovers``."""
+    """Delete what nobody reads; return all that was found. Raises as ``leftovers``."""
     found = leftovers(home)
-    home.bucket.delete([each.name for each in found])
+    home.bucket.delete([each.name for each in found if not each.in_use])
     return found
 
 

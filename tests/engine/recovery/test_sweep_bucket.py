@@ -1,0 +1,71 @@
+"""The sweep of a bucket deletes what nobody can need, and nothing that the process which has the store still reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.clients.api.database import Database
+from nyala.engine.recovery.sweep_bucket import leftovers, sweep
+from nyala.engine.store import Store
+from tests.doubles.machines import OPTIONS, Machine
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+ROWS = 300_000
+
+
+def opened(machine: Machine, **options: Any) -> Store:
+    return Store.open(machine.home(), OPTIONS.model_copy(update=options))
+
+
+def put(store: Store, ids: np.ndarray) -> None:
+    noise = np.random.default_rng(1).integers(0, 1 << 60, len(ids))
+    Database(store).table("t").upsert(pa.record_batch({"id": ids, "v": noise}))
+
+
+def filled(machine: Machine) -> None:
+    """Make a store with a base file and changes beside it, and stop it."""
+    with opened(machine) as store:
+        Database(store).create_table("t", SCHEMA, ["id"])
+        put(store, np.arange(ROWS))
+        store.maintain("t", "flush")
+        put(store, np.arange(0, ROWS, 1000))
+        store.maintain("t", "flush_deltas")
+
+
+def files(machine: Machine) -> set[str]:
+    return {name for name, _ in machine.bucket.list("stores/a/tablets/")}
+
+
+def test_a_scan_of_the_holder_outlives_a_sweep_elsewhere() -> None:
+    machine = Machine()
+    filled(machine)
+    with opened(machine.other(), bucket_cache_bytes=0, page_cache_bytes=0) as store:
+        batches = iter(Database(store).table("t").scan().to_reader())
+        count = next(batches).num_rows
+        assert count < ROWS, "the scan is under way"
+        store.maintain("t", "compact")
+        left = sweep(machine.other().home())
+        assert any(each.in_use for each in left), "the compaction dropped files that the scan reads"
+        assert {each.name for each in left if each.in_use} <= files(machine)
+        assert count + sum(batch.num_rows for batch in batches) == ROWS
+
+
+def test_a_released_store_is_swept_whole() -> None:
+    machine = Machine()
+    filled(machine)
+    with opened(machine) as store:
+        put(store, np.arange(10))
+        store.maintain("t", "flush")
+    tablet = min(files(machine)).rsplit("/", 1)[0]
+    left = {f"{tablet}/{(1 << 40) + 99}.base", "stores/a/manifests/1-99"}
+    for name in left:
+        machine.bucket.put(name, b"left")
+    other = machine.other().home()
+    assert {each.name for each in leftovers(other)} == left
+    assert not any(each.in_use for each in sweep(other))
+    assert not leftovers(other)
+    with opened(machine) as store:
+        assert Database(store).table("t").scan().to_arrow().num_rows == ROWS
