@@ -475,8 +475,8 @@ class Store:
         operations: list[MaintenanceOp] = [*gone, ExpiryOp(self._staging)]
         for part in (self._imports, self._pins, self._compactions, self._mover):
             operations += part.removals()
-        if self._home.is_log_never_idle and self._log_freeing.is_due():
-            operations.append(TabletOp("free the log", lambda: 1.0, self._log_freeing.free))
+        if self._home.is_log_never_idle:
+            operations += self._log_freeing.operations(self._snapshots.ancient_history_mark, self._after_flush)
         if self._home.has_garbage():
             operations.append(TabletOp("delete replaced files", lambda: 1.0, self._home.remove_garbage))
         self._planned.tidy()

@@ -1,11 +1,17 @@
-"""LogFreeing: frees the part of the log that no memory store needs, once its other content is saved elsewhere."""
+"""LogFreeing: frees the part of the log that no memory store needs, once its other content is saved elsewhere.
+
+A log that grows while nobody writes also has memory stores flushed that keep too much of it, however small they are.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
+from ...schemas.service import MaintenanceKind
 from ...schemas.write import Durability
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
@@ -13,7 +19,10 @@ from ..commit.transaction_memory import TransactionMemory
 from ..manifest.environment import Environment
 from ..manifest.manifest import CleanStopEntry, Manifest
 from ..table.table import Table
+from ..tablet.tablet import Tablet
 from ..wal.store_log import StoreLog
+from .op import MaintenanceOp, TabletOp
+from .upkeep import perform_on_all
 
 
 class LogFreeing:
@@ -48,9 +57,20 @@ class LogFreeing:
         with self._freeing:
             self._free()
 
-    def is_due(self) -> bool:
-        """Whether ``free`` would free anything."""
-        return self._wal.can_free_before(self.needed()[0])
+    def operations(self, mark: Callable[[Table], int], flushed: Callable[[], None]) -> list[MaintenanceOp]:
+        """Return what is due for a log that is never idle. ``mark`` returns a table's ancient history mark; ``flushed``
+        is called after flushes, and frees the log."""
+
+        def flush() -> None:
+            self._flush_overdue(mark)
+            flushed()
+
+        due: list[MaintenanceOp] = []
+        if self._wal.can_free_before(self.needed()[0]):
+            due.append(TabletOp("free the log", lambda: 1.0, self.free))
+        if any(self._overdue(table) for table in self._tables()):
+            due.append(TabletOp("flush what keeps the log", lambda: 1.0, flush))
+        return due
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -62,6 +82,18 @@ class LogFreeing:
         finally:
             with self._freeing:
                 self._readers -= 1
+
+    def _overdue(self, table: Table) -> list[Tablet]:
+        """Return the tablets whose memory stores keep too much of the log."""
+        lsn = self._wal.overdue_lsn
+        return [tablet for tablet in table.tablets if lsn and not tablet.quarantine and (_first(tablet) or lsn) < lsn]
+
+    def _flush_overdue(self, mark: Callable[[Table], int]) -> None:
+        """Flush them, also of tables that are not maintained: the log is everybody's."""
+        for table in self._tables():
+            for kind in (MaintenanceKind.FLUSH, MaintenanceKind.FLUSH_DELTAS):
+                is_gone = partial(_is_gone, table)
+                deque(perform_on_all(kind, self._overdue(table), self._environment, mark(table), is_gone), maxlen=0)
 
     def _free(self) -> None:
         if self._readers:
@@ -109,3 +141,12 @@ class LogFreeing:
                     with self._log.commit([], [note]) as commit:
                         positions.append(commit.lsn)
                     self._log.acknowledge(commit, Durability.FSYNC)
+
+
+def _first(tablet: Tablet) -> int | None:
+    with tablet.write_lock:
+        return tablet.first_unflushed_lsn()
+
+
+def _is_gone(table: Table, tablet: Tablet) -> bool:
+    return tablet not in table.tablets

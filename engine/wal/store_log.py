@@ -47,6 +47,11 @@ class StoreLog(ABC):
     """From the first record that is replayed on."""
 
     @property
+    def overdue_lsn(self) -> int:
+        """Records before this lsn keep so much of the log that whatever needs them is worth a flush; 0: none do."""
+        return 0
+
+    @property
     @abstractmethod
     def first_lsn(self) -> int:
         """The smallest lsn still in the log; last_lsn + 1 if it has none."""

@@ -167,6 +167,10 @@ class SlotLog(StoreLog):
         request = SlotRequest(manifest=(name, crc), needed_lsn=needed_lsn)
         self._inner.wait_for(self._sink.ask(request), is_patient=True)
 
+    @property
+    def overdue_lsn(self) -> int:
+        return self._sink.kept.lsn_behind(self._options.flush_slots)
+
     def can_free_before(self, lsn: int) -> bool:
         """Whether so much is not needed that a manifest which says so is worth its slot."""
         needed = self._sink.kept.needed_for(lsn, self.newest.number + 1)

@@ -93,6 +93,11 @@ class KeptSlots:
         """Return the first slot that has a record from ``lsn`` on; ``otherwise`` if none has."""
         return next((slot.number for slot in self.all() if slot.next_lsn > lsn), otherwise)
 
+    def lsn_behind(self, count: int) -> int:
+        """Return the lsn from which on records need fewer than ``count`` slots; 0 if all together do."""
+        with self.mutex:
+            return self.kept[-count].next_lsn if len(self.kept) >= count else 0
+
     def drop_before(self, number: int) -> None:
         with self.mutex:
             self.kept = [slot for slot in self.kept if slot.number >= number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -212,6 +213,31 @@ def test_an_idle_store_keeps_few_slots() -> None:
         put(store, 2)
     with opened(machine.other()) as again:
         assert rows(again) == {1: "x", 2: "x"}
+
+
+@pytest.mark.parametrize("flushed", ["rows", "changes"])
+def test_one_old_row_does_not_keep_every_beat(flushed: str) -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        if flushed == "changes":
+            store.maintain("t", "flush")
+            put(store, 1, v="changed")
+        log: Any = store._wal
+        log._options = replace(log._options, free_slots=16, flush_slots=64)
+        for _ in range(50):
+            beat(store)
+        assert store.run_maintenance_once() is None, "a few do no harm"
+        for _ in range(20):
+            beat(store)
+        while store.run_maintenance_once():
+            pass
+        assert len(machine.bucket.list("stores/a/log/")) < 10
+        put(store, 2)
+        assert store.run_maintenance_once() is None, "what is new in memory keeps few slots"
+        expected = rows(store)
+    with opened(machine.other()) as again:
+        assert rows(again) == expected
 
 
 def test_a_transaction_outlives_its_holder() -> None:
