@@ -91,7 +91,7 @@ class PieceCache:
             extents = self._loaded().setdefault(path, Extents())
             piece = CachedPiece(self.fs, self._new_name(path, 0), 0, 0, ())
             piece.pinned = True
-            file = self.fs.create(piece.name, preallocate)
+            file = self._create(piece, preallocate)
             extents.pieces.append(piece)
         return piece, file
 
@@ -138,10 +138,17 @@ class PieceCache:
             self._shrink(goal)
             return self._used_bytes < before
 
+    def _create(self, piece: CachedPiece, preallocate: int = 0) -> WritableFile:
+        try:
+            return self.fs.create(piece.name, preallocate)
+        except FileNotFoundError:  # the directory may be deleted at any time
+            self.fs.make_directory(DIRECTORY)
+            return self.fs.create(piece.name, preallocate)
+
     def _write(self, piece: CachedPiece, content: bytes) -> bool:
         for _ in range(2):
             try:
-                file = self.fs.create(piece.name)
+                file = self._create(piece)
                 try:
                     file.append(content)
                 finally:

@@ -199,6 +199,9 @@ class BucketFileSystem:
 
     def free_bytes(self, path: str) -> int:
         """Return the space for new files, which are on this machine until they are synced."""
+        with suppress(OSError):
+            return self._disk.free_bytes("") + self._cache.size_bytes
+        self._disk.make_directory("")  # somebody deleted it with the whole cache
         return self._disk.free_bytes("") + self._cache.size_bytes
 
     def total_bytes(self, path: str) -> int:

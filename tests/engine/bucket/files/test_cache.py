@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -113,6 +115,28 @@ def test_harm_to_the_cache_changes_no_answer(opening: Opening, tmp_path: Path, k
     (tmp_path / "cache/pieces/strange").write_bytes(b"?")
     (tmp_path / "cache/pieces/tablets%2F1%2Fx@0.7").write_bytes(b"?")
     assert read(opening(), PATH) == CONTENT
+
+
+@pytest.mark.parametrize("what", ["cache", "cache/pieces"])
+def test_a_deleted_directory_is_made_again(opening: Opening, bucket: WatchedBucket, tmp_path: Path, what: str) -> None:
+    fs = opening()
+    for _ in range(2):
+        assert read(fs, PATH) == CONTENT
+        shutil.rmtree(tmp_path / what)
+    bucket.reset()
+    assert read(fs, PATH) == CONTENT and bucket.got_bytes == len(CONTENT)
+    assert read(fs, PATH) == CONTENT and bucket.got_bytes == len(CONTENT)
+    shutil.rmtree(tmp_path / what)
+    write(fs, "tablets/2/new", CONTENT)
+    assert read(fs, "tablets/2/new") == read(opening("other"), "tablets/2/new") == CONTENT
+    file = fs.create("tablets/2/next")
+    file.append(b"rows")
+    shutil.rmtree(tmp_path / what)
+    assert fs.free_bytes("") > 0
+    with suppress(OSError):
+        file.sync()
+    file.close()
+    write(fs, "tablets/2/last", b"rows")
 
 
 def test_harm_while_many_read(opening: Opening, tmp_path: Path) -> None:
