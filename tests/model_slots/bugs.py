@@ -19,6 +19,7 @@ class Bug(Enum):
     LEASE_FROM_ANSWER = "a lease counts from the answer, not from sending"
     CLAIM_WITHOUT_NONCE = "two claims of one process have the same bytes"
     READS_AFTER_RELEASE = "reads go on after a release was sent"
+    TIMESTAMPS_AFTER_RELEASE = "a holder hands out snapshots after a release was sent"
     NAMES_WITHOUT_REIGN = "names of files do not carry the reign"
     SWEEPS_OWN_REIGN = "a sweep takes files of its own reign"
     CEILING_IGNORED = "a new holder's clock does not start above the ceiling"

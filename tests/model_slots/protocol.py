@@ -3,7 +3,8 @@
 A store in a bucket is a row of numbered objects, the slots. A *claim* makes a process the holder; its number is the
 *epoch*, and it is never deleted. Data slots carry at most one write here, or none (a beat). Each slot names the current
 manifest (``base``, here one file, named by the reign and a number), the first slot that must be replayed on top of it
-(``needed``), and a ceiling that no timestamp handed out so far exceeds. A *release* lets another claim at once.
+(``needed``), and a ceiling that no timestamp handed out so far exceeds. A *release* lets another claim at once; its
+ceiling is the last timestamp that was handed out.
 
     recover(end) = the writes in the file base(end)  +  those of the slots needed(end) .. end
 
@@ -337,12 +338,13 @@ class Protocol:
         if self.size.deletes_files:
             yield from self._sweep(state, who, process)
         if self.size.clocks and self._serves(state, process):
-            snapshot = max(self._wall(state, who), process.clock)
-            if state.handed < snapshot <= process.ceiling or (
-                snapshot > state.handed and self.bug is Bug.CEILING_EXCEEDED
-            ):
-                after = _with(state, who, process._replace(clock=snapshot))
-                yield f"{who} hands out the snapshot {snapshot}", after._replace(handed=snapshot)
+            yield from self._hand_out(state, who, process)
+
+    def _hand_out(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        snapshot = max(self._wall(state, who), process.clock)
+        if state.handed < snapshot <= process.ceiling or (snapshot > state.handed and self.bug is Bug.CEILING_EXCEEDED):
+            after = _with(state, who, process._replace(clock=snapshot))
+            yield f"{who} hands out the snapshot {snapshot}", after._replace(handed=snapshot)
 
     def _write(self, state: State, who: int, process: Process) -> Iterator[Step]:
         """Send a slot: a write, a beat, a release."""
@@ -361,7 +363,8 @@ class Protocol:
         if self.size.clocks:
             wall = self._wall(state, who)
             stamp = max(wall, process.clock + 1) if write else 0
-            ceiling = max(process.ceiling, wall + TTL, stamp)
+            settled = max(process.clock, min(wall, process.ceiling))
+            ceiling = settled if kind == RELEASE else max(process.ceiling, wall + TTL, stamp)
         owner = _owner(who, process.life)
         content = Slot(kind, process.epoch, owner, write, process.needed, process.base, ceiling, stamp)
         after = process._replace(
@@ -403,6 +406,8 @@ class Protocol:
             )
         if process.role == WRITING and self.bug is Bug.ACKS_UNKNOWN:
             yield f"{who} acknowledges without knowing", self._landed(state, who)
+        if process.role == RELEASING and self.bug is Bug.TIMESTAMPS_AFTER_RELEASE:
+            yield from self._hand_out(state, who, process)
         if process.role == WRITING and self.bug is Bug.SKIPS_SLOT and process.number < self.size.slots:
             after = process._replace(number=process.number + 1, tries=0)
             yield f"{who} gives {process.number} up and takes the next", self._send(state, who, after)

@@ -29,6 +29,7 @@ SMALL = {
     "files": Size(ticks=2, deletes_files=True, total_writes=1),
     "releases": Size(ticks=2, releases=True, total_writes=1),
     "clocks": Size(slots=4, ticks=2, clocks=True),
+    "clocks and releases": Size(ticks=1, clocks=True, releases=True, total_writes=1),
 }
 STUDY = {
     "slots": Size(slots=6, ticks=5),

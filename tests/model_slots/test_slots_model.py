@@ -23,6 +23,7 @@ PLANTED: dict[Bug, tuple[Size, str]] = {
     Bug.LEASE_FROM_ANSWER: (Size(ticks=2, doubles=1, total_writes=1), "a stale read"),
     Bug.CLAIM_WITHOUT_NONCE: (Size(ticks=2, crashes=1, total_writes=1), "a stale read"),
     Bug.READS_AFTER_RELEASE: (Size(ticks=2, releases=True, total_writes=1), "a stale read"),
+    Bug.TIMESTAMPS_AFTER_RELEASE: (Size(ticks=1, releases=True, total_writes=1, clocks=True), "has changed"),
     Bug.NAMES_WITHOUT_REIGN: (Size(ticks=2, total_writes=1, deletes_files=True), "needs is missing"),
     Bug.SWEEPS_OWN_REIGN: (Size(slots=4, ticks=2, deletes_files=True), "needs is missing"),
     Bug.CEILING_IGNORED: (Size(slots=4, ticks=2, total_writes=1, clocks=True), "has changed"),

@@ -1,7 +1,9 @@
 """CeilingClock: a clock that gives out no timestamp above what the log says it may.
 
 The next holder starts its clock above the ceiling, so above every timestamp that was ever given out, whatever its
-machine's time of day is. A snapshot that somebody got from an earlier holder stays one.
+machine's time of day is. A snapshot that somebody got from an earlier holder stays one. The ceiling lies a while in the
+future: whoever releases the log freezes its clock first, and releases with the last timestamp as the ceiling. Else the
+next holder, who need not wait, would begin in the future, and each restart would lead further into it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ class CeilingClock:
         """``floor``: every timestamp will be greater."""
         self._inner = inner
         self._last = self._ceiling = floor
+        self._is_frozen = False
         self._mutex = threading.Lock()
 
     def physical_microseconds(self) -> int:
@@ -28,19 +31,30 @@ class CeilingClock:
         """See ``Clock``. Raises UnavailableError if the log must answer first."""
         with self._mutex:
             now = self._next()
-            if now > self._ceiling:
+            if self._is_frozen or now > self._ceiling:
                 raise UnavailableError("no timestamps are left before the log answers")
             self._last = now
             return now
 
     def update(self, timestamp: int) -> None:
+        """See ``Clock``. Raises UnavailableError if the next holder may give out what is above a frozen clock."""
         with self._mutex:
+            if self._is_frozen and timestamp > self._last:
+                raise UnavailableError("the log is released: its next holder gives timestamps")
             self._last = max(self._last, timestamp)
 
     def settle(self) -> int:
         """Return a timestamp that is not less than any given out, and less than all to come."""
         with self._mutex:
-            self._last = max(self._last, min(self._next(), self._ceiling))
+            if not self._is_frozen:
+                self._last = max(self._last, min(self._next(), self._ceiling))
+            return self._last
+
+    def freeze(self) -> int:
+        """Settle for good: nothing is given out any more above what this returns."""
+        self.settle()
+        with self._mutex:
+            self._is_frozen = True
             return self._last
 
     def raise_ceiling(self, ceiling: int) -> None:

@@ -42,7 +42,10 @@ class Chain:
             return f"it is of epoch {header.epoch}, or of a holder, that did not claim the log"
         elif before.kind is SlotKind.RELEASE:
             return "a holder that has released the log goes on"
-        for name in ("safe", "ceiling", "needed_slot", "needed_lsn"):
+        if header.kind is SlotKind.CLAIM and header.safe < before.ceiling:
+            return f"it claims the log from {header.safe} on, below the ceiling {before.ceiling}"
+        rising = ("safe", "needed_slot", "needed_lsn")
+        for name in rising if header.kind is SlotKind.RELEASE else ("ceiling", *rising):
             if getattr(header, name) < getattr(before, name):
                 return f"{name} falls from {getattr(before, name)} to {getattr(header, name)}"
         return None
@@ -54,6 +57,8 @@ def _fault_in(header: SlotHeader) -> str | None:
         return f"a slot of epoch {header.epoch} is of kind {header.kind.name}"
     if (header.kind is SlotKind.RECORDS) != (header.count > 0):
         return f"a slot of {header.count} records is of kind {header.kind.name}"
+    if header.kind is SlotKind.RELEASE and header.ceiling != header.safe:
+        return f"it releases the log at {header.safe} with the ceiling {header.ceiling}"
     if not 1 <= header.needed_slot <= header.number or header.needed_lsn > header.next_lsn:
         return f"it needs the log from slot {header.needed_slot} and record {header.needed_lsn} on, which are later"
     return None

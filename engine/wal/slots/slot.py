@@ -14,7 +14,7 @@
      84  previous crc    u4   crc of the slot before; 0 in slot 1
      88  first lsn       u8   of its records, or of the next one to come
      96  safe            u8   every commit up to this timestamp is in this slot or an earlier one
-    104  ceiling         u8   the holder gives out no timestamp above this before its next slot
+    104  ceiling         u8   the holder gives out no timestamp above this before its next slot; in a release, ``safe``
     112  needed slot     u8   the store needs the log from this slot on,
     120  needed lsn      u8   and of it the records from this one on
     128  payload bytes   u8

@@ -216,6 +216,7 @@ class SlotLog(StoreLog):
         """
         self._beats.stop()
         self._inner.close()
+        self.lease.lose()  # before others may write: what is read here would not be the newest
         if self.failed is None and not self._is_closed:
             self._is_closed = True
             for step in (self._free, self._release):
@@ -223,7 +224,6 @@ class SlotLog(StoreLog):
                     step()
                 except UnavailableError as error:
                     _logger.warning("the log was not freed or not released: %s", error.message)
-        self.lease.lose()
 
     def _free(self) -> int:
         with self._freeing:

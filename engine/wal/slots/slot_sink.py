@@ -47,6 +47,7 @@ class SlotGroup(TakenGroup):
     """``content`` and ``landing`` are made when it is first written."""
 
     requests: list[SlotRequest]
+    kind: SlotKind
     safe: int
     sent: float = 0.0
     content: bytes = b""
@@ -156,8 +157,12 @@ class SlotSink:
     def take(self, records: list[EncodedRecord], first_lsn: int, claims: int, is_all: bool) -> SlotGroup:
         with self._asking:
             requests, self._requests = self._requests, []
-        safe = self._clock.settle() if is_all else timestamp_of_record(records[-1])
-        return SlotGroup(records, first_lsn, claims, 0, requests, safe)
+        kind = SlotKind.RECORDS if records else SlotKind.BEAT
+        if not records and any(request.kind is SlotKind.RELEASE for request in requests):
+            kind, safe = SlotKind.RELEASE, self._clock.freeze()
+        else:
+            safe = self._clock.settle() if is_all else timestamp_of_record(records[-1])
+        return SlotGroup(records, first_lsn, claims, 0, requests, kind, safe)
 
     def write(self, group: SlotGroup) -> None:
         if group.landing is None:
@@ -200,19 +205,18 @@ class SlotSink:
 
     def _header(self, group: SlotGroup) -> SlotHeader:
         last = self.newest.header
-        kind = SlotKind.RECORDS if group.records else SlotKind.BEAT
-        if any(request.kind is SlotKind.RELEASE for request in group.requests) and not group.records:
-            kind = SlotKind.RELEASE
+        safe = max(last.safe, group.safe)
+        ceiling = max(last.ceiling, self._clock.ceiling_for(self._ttl_seconds))
         header = replace(
             last,
-            kind=kind,
+            kind=group.kind,
             count=len(group.records),
             nonce=NO_NONCE,
             number=last.number + 1,
             previous_crc=self.newest.crc,
             first_lsn=group.first_lsn,
-            safe=max(last.safe, group.safe),
-            ceiling=max(last.ceiling, self._clock.ceiling_for(self._ttl_seconds)),
+            safe=safe,
+            ceiling=safe if group.kind is SlotKind.RELEASE else ceiling,
         )
         for request in group.requests:
             if request.manifest:

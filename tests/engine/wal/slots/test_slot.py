@@ -90,7 +90,8 @@ def following(last: Slot, **other: object) -> SlotHeader:
 
 def test_slots_that_follow_one_another_pass() -> None:
     chain = Chain(b"s" * 16)
-    for change in ({}, {"kind": SlotKind.BEAT, "count": 0}, {"kind": SlotKind.RELEASE, "count": 0}, None):
+    release = {"kind": SlotKind.RELEASE, "count": 0, "safe": 950, "ceiling": 950}
+    for change in ({}, {"kind": SlotKind.BEAT, "count": 0}, release, None):
         last = chain.last or made(RECORD)
         if change is None:
             claim = {"kind": SlotKind.CLAIM, "count": 0, "epoch": last.header.number + 1, "reign": 3}
@@ -112,11 +113,13 @@ def test_slots_that_follow_one_another_pass() -> None:
         ({"store_uuid": b"o" * 16}, "is of store"),
         ({"safe": 899}, "safe falls from 900 to 899"),
         ({"ceiling": 998}, "ceiling falls"),
+        ({"kind": SlotKind.RELEASE, "count": 0}, "releases the log at 900 with the ceiling 999"),
+        ({"kind": SlotKind.CLAIM, "count": 0, "reign": 3, "epoch": 9, "safe": 998}, "below the ceiling 999"),
         ({"needed_slot": 5}, "needed_slot falls"),
         ({"needed_lsn": 39}, "needed_lsn falls"),
         ({"needed_slot": 10}, "which are later"),
         ({"needed_lsn": 47}, "which are later"),
-        ({"kind": SlotKind.CLAIM, "count": 0, "reign": 3, "epoch": 8}, "of epoch 8 is of kind CLAIM"),
+        ({"kind": SlotKind.CLAIM, "count": 0, "reign": 3, "epoch": 8, "safe": 999}, "of epoch 8 is of kind CLAIM"),
         ({"kind": SlotKind.CLAIM, "count": 0, "epoch": 9}, "begins reign 2"),
         ({"kind": SlotKind.BEAT}, "2 records is of kind BEAT"),
         ({"count": 0}, "0 records is of kind RECORDS"),
@@ -132,7 +135,7 @@ def test_a_slot_that_cannot_follow_is_refused(change: dict[str, object], why: st
 
 def test_nothing_but_a_claim_follows_a_release() -> None:
     chain = Chain()
-    chain.follow(made(replace(RECORD, kind=SlotKind.RELEASE, count=0)))
+    chain.follow(made(replace(RECORD, kind=SlotKind.RELEASE, count=0, ceiling=900)))
     assert chain.last
     with pytest.raises(CorruptionError, match="has released the log"):
         chain.follow(made(following(chain.last, kind=SlotKind.BEAT)))

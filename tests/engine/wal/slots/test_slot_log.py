@@ -9,6 +9,7 @@ from nyala.engine.mvcc.clock import timestamp_of
 from nyala.engine.wal.slots import SlotOptions, check_slots
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import CorruptionError, InternalError, UnavailableError
+from tests.doubles.slots import FaultySlots
 from tests.engine.wal.slots.slot_bench import SlotBench, appended, put, until
 
 
@@ -209,8 +210,48 @@ def test_the_next_holder_starts_above_every_timestamp(bench: SlotBench) -> None:
     log.close()
     bench.clock.advance(-3_600_000_000)
     again, _ = bench.open()
-    assert again.clock.now() > log.newest.ceiling > handed_out
+    assert again.clock.now() > log.newest.ceiling == log.newest.safe > handed_out
     put(again, b"x")
+
+
+def test_a_log_that_is_released_gives_no_more_timestamps(bench: SlotBench) -> None:
+    log, _ = bench.open()
+    log.clock.update(ahead := log.clock.now() + timestamp_of(1_000_000))
+    log.close()
+    assert log.newest.ceiling >= ahead, "what was promised before stays below"
+    log.clock.update(log.newest.ceiling)
+    bench.clock.advance(2_000_000)
+    for call in (log.clock.now, lambda: log.clock.update(log.newest.ceiling + 1)):
+        with pytest.raises(UnavailableError):
+            call()
+    assert log.clock.settle() == log.newest.ceiling
+
+
+def test_reads_of_now_end_before_others_may_write(bench: SlotBench) -> None:
+    held: list[bool] = []
+    log, _ = bench.open()
+    way = FaultySlots(bench.slots, lambda call, number: held.append(log.lease.holds))
+    log._sink._slots = way
+    log.close()
+    assert held == [False]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_clock_does_not_run_ahead_however_often_a_log_is_opened(bench: SlotBench, is_clean: bool) -> None:
+    """After a crash TTL of silence passes, which takes the ceiling with it."""
+
+    def pause(seconds: float) -> None:
+        bench.boot.wait(seconds)
+        bench.clock.advance(round(seconds * 1e6))
+
+    for _ in range(100):
+        log, _ = bench.open(pause=pause)
+        put(log, b"x")
+        if is_clean:
+            log.close()
+        ahead = log.clock.settle() - timestamp_of(bench.clock.physical_microseconds())
+        assert ahead < timestamp_of(1_000_000)
+    assert bench.boot() - 100 < 1 if is_clean else bench.boot() - 100 > 99 * 5.0
 
 
 @pytest.mark.parametrize("number", [2, 3])
