@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ...schemas.metrics import Histogram
-from .format import EncodedRecord
+from .format import GROUP_HEADER_BYTES, EncodedRecord
 
 Stamp = Callable[[int], Sequence[int]]
 """Returns the timestamps of so many records, ascending."""
@@ -47,3 +49,14 @@ class WriterCounters:
         self.records += len(group.records)
         self.groups += 1
         self.bytes_written += group.size
+
+
+def fitting(records: list[EncodedRecord], group_bytes: int) -> tuple[list[EncodedRecord], int]:
+    """Return the first records whose claims fit in a group, one at least if there are any, and their claims."""
+    extents = [record.extent for record in records]
+    claims = sum(extents) + GROUP_HEADER_BYTES * len(extents)
+    if claims <= group_bytes:
+        return records, claims
+    up_to = list(accumulate(extent + GROUP_HEADER_BYTES for extent in extents))
+    count = max(bisect_right(up_to, group_bytes), 1)
+    return records[:count], up_to[count - 1]

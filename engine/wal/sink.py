@@ -31,6 +31,8 @@ class Sink(Protocol[AnyGroup]):
 
     free_bytes: int
     """How many bytes of claims there is room for; under the writer's mutex."""
+    group_bytes: int
+    """The most bytes of claims in a group; a record that is larger has a group of its own."""
     in_doubt: bool
     """Whether an interruption now would leave something half done."""
 

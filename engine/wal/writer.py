@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Generic
 from ...schemas.errors import UnavailableError
 from ..fs.filesystem import views_of
 from ..mvcc.clock import elapsed_seconds
-from .format import GROUP_HEADER_BYTES, EncodedRecord, encode_record, footprint
-from .group import Stamp, WriterCounters
+from .format import EncodedRecord, encode_record, footprint
+from .group import Stamp, WriterCounters, fitting
 from .interruption import is_interruption
 from .reader import CleanStop
 from .sink import AnyGroup, LogLostError, Sink, UnansweredError, outcome_unknown, why_it_failed
@@ -422,10 +422,9 @@ class LogWriter(Generic[AnyGroup]):
             self._is_gathering = False
             if not (self._queue or self._sink.has_request) or self.failed:
                 return
+            records, claims = fitting(self._queue[:GROUP_RECORDS_MAX], self._sink.group_bytes)
             self._repeatable = False
-            records = self._queue[:GROUP_RECORDS_MAX]
             del self._queue[: len(records)]
-            claims = sum([record.extent for record in records]) + GROUP_HEADER_BYTES * len(records)
             self._claimed -= claims
             first_lsn = self.last_lsn - len(self._queue) - len(records) + 1
             self._taken = self._sink.take(records, first_lsn, claims, not self._queue)

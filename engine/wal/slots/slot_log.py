@@ -25,6 +25,7 @@ from ....schemas.errors import InternalError, UnavailableError
 from ...mvcc.clock import Clock, boot_seconds
 from ..format import LogRecord
 from ..store_log import StoreLog, WalStats
+from ..turn import Position
 from ..writer import LogWriter
 from .beats import Beats
 from .ceiling import CeilingClock
@@ -158,12 +159,16 @@ class SlotLog(StoreLog):
     def commit_manifest(self, name: str, crc: int, needed_lsn: int) -> None:
         """Make a manifest count, which is stored durably under ``name``: a slot says so, with the records that wait.
 
-        ``needed_lsn``: the manifest needs the log from this record on. Allowed during the replay. Waits until the
-        outcome is known, however long that takes.
+        ``needed_lsn``: the manifest needs the log from this record on; all before are in the log. Allowed during the
+        replay. Waits until the outcome is known, however long that takes.
 
         Raises:
-            UnavailableError: somebody else has the store, and the manifest will never count; or the log is closed.
+            UnavailableError: somebody else has the store, and the manifest does not count; or the log is closed.
+            InternalError: there are no such records, and the log could never be opened again.
         """
+        if needed_lsn > self._inner.last_lsn + 1:
+            raise InternalError(f"a manifest needs records from {needed_lsn} on; the last is {self._inner.last_lsn}")
+        self._inner.wait_for(Position(needed_lsn - 1), is_patient=True)  # a slot may not have room for all that wait
         request = SlotRequest(manifest=(name, crc), needed_lsn=needed_lsn)
         self._inner.wait_for(self._sink.ask(request), is_patient=True)
 

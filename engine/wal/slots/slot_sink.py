@@ -108,6 +108,8 @@ class SlotSink:
     """See the module's text, and ``Sink``."""
 
     free_bytes = 1 << 62
+    group_bytes = 4 << 20
+    """One slot is on its way at a time, and no beat passes it: it must arrive well within the time of a lease."""
 
     def __init__(
         self,

@@ -153,6 +153,32 @@ def test_records_that_still_wait_are_not_safe(bench: SlotBench, monkeypatch: pyt
     assert headers[0].safe == times[0] < times[1] <= headers[1].safe
 
 
+def test_a_slot_has_a_bound_in_bytes(bench: SlotBench) -> None:
+    log, _ = bench.open()
+    small, large = b"s" * 1000, b"l" * 5000
+    log._sink.group_bytes = 4000
+    times = [log.clock.now() for _ in range(9)]
+    lsn = log.append_all([[small]] * 4 + [[large]] + [[small]] * 4, lambda _: times)
+    log.wait(lsn + 8)
+    slots = [decode_slot(number, bench.slots.content[number]) for number in sorted(bench.slots.content)[1:]]
+    assert [len(list(slot.records())) for slot in slots] == [3, 1, 1, 3, 1]
+    log.close()
+    assert bench.open()[1] == [small] * 4 + [large] + [small] * 4
+
+
+def test_a_manifest_waits_for_records_that_its_slot_has_no_room_for(bench: SlotBench) -> None:
+    log, _ = bench.open()
+    log._sink.group_bytes = 4000
+    times = [log.clock.now() for _ in range(9)]
+    log.append_all([[b"s" * 1000]] * 9, lambda _: times)
+    log.commit_manifest("manifests/1-1", 1, 10)
+    with pytest.raises(InternalError, match="the last is 9"):
+        log.commit_manifest("manifests/1-2", 1, 11)
+    log.close()
+    again, found = bench.open()
+    assert (again.newest.manifest, found, again.last_lsn) == ("manifests/1-1", [], 9)
+
+
 def test_one_slot_serves_all_who_wait(bench: SlotBench) -> None:
     log, _ = bench.open()
     threads = [threading.Thread(target=lambda: put(log, *[b"x"] * 20)) for _ in range(8)]
