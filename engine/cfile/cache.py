@@ -101,6 +101,11 @@ class PageCache:
             self.hits += len(found) - found.count(None)
         return found
 
+    def have(self, addresses: Sequence[PageAddress]) -> list[bool]:
+        """Return for each address whether its payload is kept. That is no use of it."""
+        with self._lock:
+            return [address in self._kept or address in self._recent for address in addresses]
+
     def has_room(self, size_bytes: int) -> bool:
         """Return whether a payload of this size can be kept, and evicts no other."""
         return size_bytes <= self.capacity_bytes // 2 and self.size_bytes + size_bytes < self.capacity_bytes * _FULL
@@ -178,6 +183,10 @@ class FilePages:
     def get_many(self, addresses: Sequence[PageAddress]) -> list[Any]:
         """See ``PageCache``."""
         return self._cache.get_many(addresses)
+
+    def have(self, addresses: Sequence[PageAddress]) -> list[bool]:
+        """See ``PageCache``."""
+        return self._cache.have(addresses)
 
     def has_room(self, size_bytes: int) -> bool:
         """See ``PageCache``."""

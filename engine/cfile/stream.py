@@ -148,9 +148,13 @@ class StreamReader:
             row += count
         return found
 
-    def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return where in the file stands what reading rows [first, last), at least one, needs: (offset, length)."""
+    def ranges(self, first: int, last: int, as_stored: bool = False) -> list[tuple[int, int]]:
+        """Return where in the file stands what reading rows [first, last), at least one, needs: (offset, length). Pages
+        in the page cache need nothing, unless they are read ``as_stored``."""
         pages = self.entry.pages[self.page_of(first) : self.page_of(last - 1) + 1]
+        if not as_stored:
+            are_kept = self._cache.have([(self._image.file_id, page.offset) for page in pages])
+            pages = [page for page, is_kept in zip(pages, are_kept, strict=True) if not is_kept]
         if self.entry.dictionary and self._dictionary is None:
             pages = [*pages, self.entry.dictionary]
         return [(page.offset, page.length) for page in pages]

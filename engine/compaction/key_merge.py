@@ -159,7 +159,8 @@ class _MergeStream:
         window = _CHUNKS_FETCHED * self._chunk_rows
         if self._fetched < min(self._last + window // 2, len(self._rowset)):
             first, self._fetched = self._fetched, min(self._fetched + window, len(self._rowset))
-            self._rowset.fetch(self._rowset.column_ids, [(first, self._fetched)])
+            # It may copy pages as they are stored.
+            self._rowset.fetch(self._rowset.column_ids, [(first, self._fetched)], as_stored=True)
 
 
 def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[MergedRows]:

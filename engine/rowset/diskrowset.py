@@ -279,15 +279,16 @@ class DiskRowSet(RowSet):
         bases = self._bases(wanted.values(), first, last, snapshot)
         return fold_rows(pool, where, bases, zones_of, first, last, among)
 
-    def fetch(self, column_ids: Collection[int], spans: Collection[tuple[int, int]]) -> None:
-        """Begin to fetch the base cells of columns in rows [first, last), at least one, of each of ``spans``. What is
-        fetched together takes fewer requests."""
+    def fetch(self, column_ids: Collection[int], spans: Collection[tuple[int, int]], as_stored: bool = False) -> None:
+        """Begin to fetch the base cells of columns in rows [first, last), at least one, of each of ``spans``, as far as
+        the page cache does not have them; with ``as_stored`` all pages. What is fetched together takes fewer
+        requests."""
         by_file: dict[CFileReader, list[tuple[int, int]]] = {}
         for column_id in (*column_ids, LIVE) if self._has_live_stream else column_ids:
             if self.has_base(column_id):
                 file, stream = self._columns.get(column_id), self.base_stream(column_id)
                 ranges = by_file.setdefault(file.reader if file else self._reader, [])
-                ranges.extend(place for first, last in spans for place in stream.ranges(first, last))
+                ranges.extend(place for first, last in spans for place in stream.ranges(first, last, as_stored))
         for reader, ranges in by_file.items():
             reader.fetch(ranges)
 
