@@ -24,7 +24,7 @@ from ..fs.filesystem import FileLock, FileSystem
 from ..fs.local import LocalFileSystem
 from ..fs.memory import MemoryFileSystem
 from ..fs.store_lock import STORE_LOCK
-from ..kernels.private import private_directory
+from ..kernels.private import cache_base, is_private
 from ..manifest.manifest import Manifest, ManifestFile
 from ..mvcc.clock import Clock, boot_seconds
 from ..mvcc.leased import LeasedMvcc
@@ -115,7 +115,17 @@ class BucketHome(Home):
         if options.bucket_cache is not None:
             return LocalFileSystem(options.bucket_cache)
         digest = blake2b(self._url.encode(), digest_size=8).hexdigest()
-        return LocalFileSystem(private_directory(f"buckets/{digest}-{self._name}"))
+        try:
+            directory = cache_base() / "buckets" / f"{digest}-{self._name}"
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if is_private(directory):
+                return LocalFileSystem(directory)
+            why = f"others can write to {directory} or to a directory above it"
+        except (OSError, RuntimeError) as error:  # no home, a read-only disk, a file where a directory should be
+            why = str(error)
+        raise InvalidArgumentError(
+            f"there is no place for the cache of {self.where}: {why}; set bucket_cache to a local directory"
+        )
 
 
 class HeldBucket:
@@ -130,7 +140,14 @@ class HeldBucket:
         self._log = log
         self._lock = lock
         self._uuid = log.store_uuid.hex()
-        self.fs = BucketFileSystem(home.bucket, home.prefix, cache, options.bucket_cache_bytes, self._uuid)
+        self.fs = BucketFileSystem(
+            home.bucket,
+            home.prefix,
+            cache,
+            options.bucket_cache_bytes,
+            self._uuid,
+            is_held=lambda: self._log.lease.holds,
+        )
         self._unlinked: tuple[int, int] | None = None
         """A mark of the files that were unlinked, and the slot with which they may be deleted."""
         self.first_number = log.reign << REIGN_BITS

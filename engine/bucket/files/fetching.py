@@ -25,18 +25,25 @@ Range = tuple[int, int]
 class Fetcher:
     """Reads from a bucket, for all files of a store. Thread safe."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, is_held: Callable[[], bool]) -> None:
+        """``is_held`` tells whether no other process can have the store now, and delete its objects."""
         self._bucket = bucket
+        self._is_held = is_held
         self._turns = BoundedSemaphore(AT_ONCE)
         self._pool = ThreadPoolExecutor(AT_ONCE, "nyala-fetch")  # no thread before the first work
         self._is_closed = False
 
     def read(self, name: str, first: int, last: int) -> bytes:
-        """Return the bytes [first, last) of an object. Raises OSError."""
+        """Return the bytes [first, last) of an object. Raises OSError: EAGAIN if it was lost with the store."""
         with self._turns, answered(name):
             if self._is_closed:
                 raise OSError(errno.EBADF, "the files are closed", name)
-            return self._bucket.get_range(name, first, last - first)
+            try:
+                return self._bucket.get_range(name, first, last - first)
+            except FileNotFoundError:
+                if self._is_held():
+                    raise
+                raise OSError(errno.EAGAIN, "another process has the store, and has replaced this file", name) from None
 
     def begin(self, work: Callable[[], None]) -> None:
         """Let a thread do work that reads something; there is one for each request that may be under way."""

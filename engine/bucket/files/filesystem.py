@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from ...fs.filesystem import FileLock, FileSystem, clean_path, other_disk, parent_of, require_same_directory
@@ -46,6 +46,7 @@ class BucketFileSystem:
         capacity_bytes: int,
         store: str,
         own: Collection[str] = ("tablets",),
+        is_held: Callable[[], bool] = lambda: True,
     ) -> None:
         """Use the objects whose names begin with ``prefix``, which is empty or ends with a slash.
 
@@ -53,7 +54,8 @@ class BucketFileSystem:
         what is being written; 0 reads everything from the bucket. ``store`` is the store's uuid: what the cache has of
         another is not used. In the directories ``own``, at the top, only this process makes and removes files, and no
         name is ever used twice, not even by another holder of the store: there the cache lasts, and names are listed
-        once. Raises OSError if the directory of the cache cannot be made.
+        once. ``is_held`` tells whether no other process can have the store now: else a missing object is no damage,
+        but an OSError EAGAIN. Raises OSError if the directory of the cache cannot be made.
         """
         cache.make_directory("")
         self._bucket = bucket
@@ -61,7 +63,7 @@ class BucketFileSystem:
         self._store = store
         self._names = ObjectNames(bucket, prefix, own)
         self._cache = PieceCache(cache, capacity_bytes, self._names.is_own)
-        self._fetcher = Fetcher(bucket)
+        self._fetcher = Fetcher(bucket, is_held)
         self._objects: dict[str, StoredObject] = {}
         """The objects that were opened or made, by path."""
         self._new: dict[str, NewFile] = {}

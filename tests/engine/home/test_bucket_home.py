@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -118,6 +119,34 @@ def test_a_holder_that_was_fenced_neither_writes_nor_reads_now() -> None:
         put(new, 5)
     with opened(first.other()) as again:
         assert sorted(rows(again)) == [1, 2, 3, 5]
+
+
+def test_a_former_holder_reads_the_past_until_the_next_one_replaces_files() -> None:
+    first = Machine()
+    old = opened(first, bucket_cache_bytes=0, page_cache_bytes=0)
+    Database(old).create_table("t", SCHEMA, ["id"])
+    put(old, *range(100))
+    old.maintain("t", "flush")
+    moment = old.now()
+    put(old, 1, v="later")
+    first.boot.pass_by(OPTIONS.lease_seconds)
+    with opened(first.other()) as new:
+        assert rows(old, as_of=moment) == dict.fromkeys(range(100), "x")
+        put(new, *range(0, 100, 2), v="new")
+        new.maintain("t", "flush_deltas")
+        new.maintain("t", "compact")
+        new.run_maintenance_once()  # takes note of what was replaced
+        for _ in range(3):
+            put(new, 2)
+        while new.run_maintenance_once():
+            pass
+        assert not any(name.endswith(f"/{(1 << 40) + 1}.base") for name, _ in first.bucket.list("stores/a/tablets/"))
+        with pytest.raises(UnavailableError, match="another process has the store"):
+            rows(old, as_of=moment)
+        assert not old.damage.found(), "nothing is damaged"
+        with pytest.raises(UnavailableError, match="another process has the store"):
+            put(old, 3)
+        old.close()
 
 
 def test_a_silent_holder_does_not_answer_about_now() -> None:
@@ -258,6 +287,20 @@ def test_what_needs_a_directory_is_refused() -> None:
         opened(Machine(), key_command="echo")
     with pytest.raises(InvalidArgumentError, match="cannot name a store"):
         BucketHome(Machine().bucket, "a/b", "memory://x")
+
+
+def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    home = BucketHome(Machine().bucket, "a", "memory://test", probes=False)
+    with pytest.raises(InvalidArgumentError, match=r"others can write to .*/shared/.*; set bucket_cache to a local"):
+        Store.open(home, OPTIONS)
+    with Store.open(home, OPTIONS.model_copy(update={"bucket_cache": str(tmp_path / "mine")})) as store:
+        assert store.tables() == []
+    (tmp_path / "shared").chmod(0o700)
+    with Store.open(home, OPTIONS):
+        assert len(list((tmp_path / "shared/nyala/buckets").iterdir())) == 1
 
 
 @pytest.mark.parametrize("damage", ["gone", "other"])
