@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore
 
 from ....schemas.errors import StoreError
@@ -46,11 +46,10 @@ class Fetcher:
                 raise OSError(errno.EAGAIN, "another process has the store, and has replaced this file", name) from None
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Let a thread do work that reads something; there is one for each request that may be under way."""
-        try:
+        """Let a thread do work that reads something; there is one for each request that may be under way. It is not
+        done, or later, if there can be no thread."""
+        with suppress(RuntimeError):  # it was closed, the interpreter ends, or no thread can be started
             self._pool.submit(work)
-        except RuntimeError:  # closed meanwhile: it says so to whoever waits for it
-            work()
 
     def close(self) -> None:
         """End what is under way. Whoever waits for what has not begun, or reads later, gets an OSError."""
@@ -59,12 +58,13 @@ class Fetcher:
 
 
 class Coming:
-    """Bytes [first, last) of an object that somebody fetches."""
+    """Bytes [first, last) of an object that somebody fetches: the first thread that wants them, or is free."""
 
     def __init__(self, first: int, last: int) -> None:
         self.first = first
         self.last = last
         self.content: Future[bytes] = Future()
+        self.is_begun = False
 
 
 def requests(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:

@@ -66,7 +66,6 @@ class StoredObject:
 
     def _read_some(self, at: int, target: memoryview, is_checked: bool) -> int:
         """Fill the beginning of ``target``; return how many bytes came: none if what was kept is worth nothing."""
-        is_mine = False
         with self._cache.lock:
             piece, coming = self._extents.at(at), None
             if piece:
@@ -74,7 +73,7 @@ class StoredObject:
             else:
                 coming = next((each for each in self._coming if each.first <= at < each.last), None)
                 if coming is None:
-                    coming, is_mine = self._announce(at, self._end_of_gap(at, at + len(target))), True
+                    coming = self._announce(at, self._end_of_gap(at, at + len(target)))
         if piece:
             try:
                 count = piece.read(at, target, self.key, is_checked)
@@ -88,7 +87,7 @@ class StoredObject:
                 self._cache.discard(self._extents, piece)
             return count
         assert coming is not None
-        content = self._fetch(coming) if is_mine else coming.content.result()
+        content = self._fetch(coming) if self._begin(coming) else coming.content.result()
         part = memoryview(content)[at - coming.first :][: len(target)]
         target[: len(part)] = part
         return len(part)
@@ -111,6 +110,12 @@ class StoredObject:
         self._coming.append(coming)
         return coming
 
+    def _begin(self, coming: Coming) -> bool:
+        """Whether the caller is the one to fetch it."""
+        with self._cache.lock:
+            is_first, coming.is_begun = not coming.is_begun, True
+        return is_first
+
     def _fetch(self, coming: Coming) -> bytes:
         """Fetch what was announced, and keep it."""
         try:
@@ -131,8 +136,9 @@ class StoredObject:
             self._coming.remove(coming)
 
     def _fetch_quietly(self, coming: Coming) -> None:
-        with suppress(OSError):  # whoever reads it gets the error
-            self._fetch(coming)
+        if self._begin(coming):
+            with suppress(OSError):  # whoever reads it gets the error
+                self._fetch(coming)
 
 
 class StoredFile:

@@ -277,3 +277,23 @@ def test_nobody_waits_for_ever_for_files_that_are_closed(opening: Opening, bucke
     files[0].fetch([(0, len(CONTENT))])
     with pytest.raises(OSError, match="the files are closed"):
         fs.open("tablets/4/59").pread(500, 10)
+
+
+def test_all_is_fetched_once_though_no_thread_can_be_started(
+    opening: Opening, bucket: WatchedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool keeps what it could not start, and does it once it has a thread."""
+    file = opening().open(PATH)
+    assert isinstance(file, FarFile)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        file.fetch([(0, 50_000), (200_000, 50_000)])
+        assert file.pread(0, 50_000) == CONTENT[:50_000]
+    file.fetch([(100_000, 50_000)])
+    for offset in (100_000, 200_000):
+        assert file.pread(offset, 50_000) == CONTENT[offset : offset + 50_000]
+    assert sorted(offset for _, offset, _ in bucket.ranges) == [0, 100_000, 200_000]
