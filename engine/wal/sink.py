@@ -66,8 +66,7 @@ class Sink(Protocol[AnyGroup]):
     def sync(self, group: AnyGroup) -> None:
         """Make a written group durable.
 
-        Raises OSError; UnansweredError if it must be written again; LogLostError if it is not in the log, and never
-        will be.
+        Raises OSError; UnansweredError if it must be written again; LogLostError if somebody else has the log.
         """
         ...
 

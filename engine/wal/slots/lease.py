@@ -33,6 +33,10 @@ class Lease:
         """End the lease for good: somebody else has the log."""
         self._is_lost = True
 
+    def covers(self, sent: float) -> bool:
+        """Whether nobody can claim the log yet after a slot that was first sent at ``sent``, if that has landed."""
+        return self._boot_seconds() < sent + self._seconds
+
     @property
     def holds(self) -> bool:
         """Whether nobody else can have the log now."""

@@ -1,8 +1,9 @@
 """Puts the groups of a log into slots: a group is one object, and one is on its way at a time.
 
 The content of a slot is made once, before it is first sent: whatever the answers, the same bytes go to the same number
-until they are there, or others are. Others mean that somebody has claimed the log. Then nothing of the group will ever
-be in it, this process writes no more, and deletes nothing more.
+until they are there, or others are. Others mean that somebody has claimed the log: this process writes no more, and
+deletes nothing more. Nothing of the group will ever be in the log if the answer comes in the time of a lease. Later it
+may have been there: the next holder replayed it, freed it, and a late claim, which is void, fell into its slot.
 
 A slot without records is made on request: to name a new manifest, to show that the holder lives, to release the log.
 """
@@ -186,8 +187,13 @@ class SlotSink:
             self._pause(_PAUSE_SECONDS)
             raise UnansweredError(f"{path_of(number)} is tried again: {error.message}") from error
         if not is_ours:
+            # Nobody can have claimed the log after this slot, replayed and freed it, while a lease from it would hold.
+            if self._lease.covers(group.sent):
+                outcome = "nothing of the change was applied; ask that one"
+            else:
+                outcome = "whether the change was applied is unknown; ask that one, or send a numbered write again"
             self._lease.lose()
-            raise LogLostError(f"{self._who(number)}; nothing of the change was applied; ask that one")
+            raise LogLostError(f"{self._who(number)}; {outcome}")
         self._land(group, group.landing)
 
     def close(self, is_clean: bool) -> None:

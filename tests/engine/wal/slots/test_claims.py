@@ -19,11 +19,13 @@ def claimant(bench: SlotBench, way: FaultySlots | None = None) -> Claimant:
     return Claimant(way or bench.slots, QUIET, bench.uuid, bench.boot, bench.boot.wait)
 
 
-def claim(bench: SlotBench, seen: int, way: FaultySlots | None = None) -> Claimed | None:
+def claim(
+    bench: SlotBench, seen: int, way: FaultySlots | None = None, until: float | None = None
+) -> Claimed | None:
     """Claim the slot after one that somebody has seen as the end."""
     slot = decode_slot(seen, bench.slots.content[seen])
     clock = CeilingClock(bench.clock, slot.header.ceiling)
-    return claimant(bench, way).claim(slot, clock, bench.uuid().bytes, b"", bench.boot() + 60)
+    return claimant(bench, way).claim(slot, clock, bench.uuid().bytes, b"", until or bench.boot() + 60)
 
 
 def test_a_released_log_is_claimed_at_once(bench: SlotBench) -> None:
@@ -104,6 +106,31 @@ def test_a_zombie_can_neither_commit_nor_delete_nor_read_now(bench: SlotBench) -
     assert not zombie.lease.holds, "it has lost the lease for good"
     newest = newest_slot(bench.slots)
     assert newest and newest.header.manifest == "manifests/1-1"
+
+
+def test_nobody_is_told_that_nothing_was_applied_when_that_is_unknown(bench: SlotBench) -> None:
+    """A slot lands, its answer is lost, the next holder replays and frees it, and a late claim takes its number."""
+    way = FaultySlots(bench.slots)
+    zombie, _ = bench.open(way=way)
+    put(zombie, b"one")
+    late = FaultySlots(bench.slots, lambda call, number: "late" if call == "create" else None)
+    with pytest.raises(UnavailableError):
+        claim(bench, 2, late, bench.boot())
+
+    def stand_still(_: float) -> None:
+        way.fault = lambda call, number: None
+        other, found = bench.open()
+        assert found == [b"one", b"two"]
+        put(other, b"three")
+        other.commit_manifest("manifests/2-1", 1, 4)
+        other.free_before(4)
+        late.deliver()
+        assert decode_slot(3, bench.slots.content[3]).header.kind is SlotKind.CLAIM
+
+    way.fault = lambda call, number: "after" if call == "create" else None
+    zombie._sink._pause = stand_still
+    with pytest.raises(UnavailableError, match="whether the change was applied is unknown"):
+        put(zombie, b"two")
 
 
 def test_all_that_wait_learn_that_the_log_is_lost(bench: SlotBench) -> None:
