@@ -219,16 +219,17 @@ class SlotLog(StoreLog):
 
         Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL.
         """
-        self._beats.stop()
-        self._inner.close()
-        self.lease.lose()  # before others may write: what is read here would not be the newest
-        if self.failed is None and not self._is_closed:
-            self._is_closed = True
-            for step in (self._free, self._release):
-                try:
-                    step()
-                except UnavailableError as error:
-                    _logger.warning("the log was not freed or not released: %s", error.message)
+        try:
+            self._inner.close()
+            if self.failed is None and not self._is_closed:
+                self._is_closed = True
+                for step in (self._free, self._release):
+                    try:
+                        step()
+                    except UnavailableError as error:
+                        _logger.warning("the log was not freed or not released: %s", error.message)
+        finally:
+            self._give_up()
 
     def _free(self) -> int:
         with self._freeing:
@@ -240,5 +241,10 @@ class SlotLog(StoreLog):
             self._sink.kept.drop_before(needed)
             return sum(slot.size_bytes for slot in free)
 
+    def _give_up(self) -> None:
+        self._beats.stop()
+        self.lease.lose()
+
     def _release(self) -> None:
+        self._give_up()  # before others may write: what is read here would not be the newest
         self._inner.wait_for(self._sink.ask(SlotRequest(SlotKind.RELEASE)), is_patient=True)

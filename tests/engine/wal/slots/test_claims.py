@@ -19,9 +19,7 @@ def claimant(bench: SlotBench, way: FaultySlots | None = None) -> Claimant:
     return Claimant(way or bench.slots, QUIET, bench.uuid, bench.boot, bench.boot.wait)
 
 
-def claim(
-    bench: SlotBench, seen: int, way: FaultySlots | None = None, until: float | None = None
-) -> Claimed | None:
+def claim(bench: SlotBench, seen: int, way: FaultySlots | None = None, until: float | None = None) -> Claimed | None:
     """Claim the slot after one that somebody has seen as the end."""
     slot = decode_slot(seen, bench.slots.content[seen])
     clock = CeilingClock(bench.clock, slot.header.ceiling)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterable
 
 import pytest
 
@@ -207,6 +208,23 @@ def test_a_closed_log_refuses(bench: SlotBench) -> None:
     for call in (lambda: appended(log, b"x"), lambda: log.commit_manifest("m", 1, 1), log.lease.check):
         with pytest.raises(UnavailableError):
             call()
+
+
+def test_a_holder_beats_while_it_frees_the_log(bench: SlotBench) -> None:
+    log, _ = bench.open(SlotOptions(beat_seconds=0.01))
+
+    class Slow(FaultySlots):
+        def delete(self, numbers: Iterable[int]) -> None:
+            before = bench.slots.end()
+            bench.boot.wait(1)
+            until(lambda: bench.slots.end() > before)
+            super().delete(numbers)
+
+    put(log, b"one", b"two")
+    log.commit_manifest("m", 1, 3)
+    log._slots = Slow(bench.slots)
+    log.close()
+    assert 2 not in bench.slots.content and bench.kinds()[-1] is SlotKind.RELEASE
 
 
 def test_about_tells_of_the_holder(bench: SlotBench) -> None:
