@@ -12,7 +12,8 @@ Three rules make it safe (each was left out once in a model of the protocol, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -25,6 +26,8 @@ from .slot import Slot, SlotHeader, SlotKind, decode_slot, encode_slot
 from .slot_store import SlotStore
 
 Answer = TypeVar("Answer")
+
+_TTL = "ttl_seconds"  # a member of what a claim tells others
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,42 +51,58 @@ class Claimant:
     pause: Callable[[float], object]
     """Waits for so many seconds."""
 
-    def wait_for_silence(self, until: float) -> Slot | None:
+    def wait_for_silence(self, until: float | None) -> Slot | None:
         """Wait until nobody can hold the log; return its end, None if there is no slot yet.
 
-        Raises UnavailableError if somebody still does at ``until``.
+        Raises UnavailableError if somebody still does at ``until``, after 2 TTL if that is None.
         """
+        began = self.boot_seconds()
         seen, since = newest_slot(self.slots), self.boot_seconds()
+        epoch, ttl = 0, self.options.ttl_seconds
         while seen is not None and seen.header.kind is not SlotKind.RELEASE:
+            if seen.header.epoch != epoch:
+                epoch, ttl = seen.header.epoch, max(self.options.ttl_seconds, self._ttl_of(seen))
             number = seen.header.number + 1
             if (content := self.slots.read(number)) is not None:
                 seen, since = decode_slot(number, content), self.boot_seconds()
                 continue
             now = self.boot_seconds()
-            if now - since > self.options.ttl_seconds:
+            if now - since > ttl:
                 return seen
-            if now >= until:
+            if now >= (began + 2 * ttl if until is None else until):
                 raise UnavailableError(f"another process has the store: {_holder(seen)}; stop it first")
             self.pause(self.options.poll_seconds)
         return seen
 
     def claim(
-        self, seen: Slot | None, clock: CeilingClock, holder: bytes, about: bytes, until: float
+        self, seen: Slot | None, clock: CeilingClock, holder: bytes, about: Mapping[str, object], until: float
     ) -> Claimed | None:
         """Claim the slot after ``seen``, the end of a log that nobody holds; None if somebody was faster.
 
-        ``about`` tells others of the holder, as JSON. Raises UnavailableError if there is no answer by ``until``.
+        ``about`` tells others of the holder. Raises UnavailableError if there is no answer by ``until``.
         """
+        payload = json.dumps({**about, _TTL: self.options.ttl_seconds}).encode()
         ceiling = clock.ceiling_for(self.options.ttl_seconds)
         header = self._header(seen.header if seen else None, seen.crc if seen else 0, holder, ceiling)
-        content, crc = encode_slot(header, [about])
+        content, crc = encode_slot(header, [payload])
         sent = self.boot_seconds()
         if not self._answer(lambda: self.slots.create(header.number, content), until):
             return None
         if self._answer(self.slots.end, until) > header.number:
             return None
         clock.raise_ceiling(header.ceiling)
-        return Claimed(Slot(header, crc, memoryview(about), len(content)), sent)
+        return Claimed(Slot(header, crc, memoryview(payload), len(content)), sent)
+
+    def _ttl_of(self, seen: Slot) -> float:
+        """Return how long the holder believes that it has the log, as its claim says; 0 if it does not say."""
+        number = seen.header.epoch
+        content = None if number == seen.header.number else self.slots.read(number)
+        claim = decode_slot(number, content) if content is not None else seen
+        try:
+            ttl = json.loads(bytes(claim.payload))[_TTL]
+        except (ValueError, KeyError, TypeError):
+            return 0.0
+        return float(ttl) if isinstance(ttl, int | float) else 0.0
 
     def _answer(self, question: Callable[[], Answer], until: float) -> Answer:
         """Ask until there is an answer."""

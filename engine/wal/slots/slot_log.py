@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from ....schemas.errors import InternalError, UnavailableError
@@ -84,16 +84,17 @@ class SlotLog(StoreLog):
         clock: Clock,
         new_uuid: Callable[[], UUID],
         options: SlotOptions | None = None,
-        about: bytes = b"{}",
+        about: Mapping[str, object] | None = None,
         wait_seconds: float | None = None,
         boot: Callable[[], float] = boot_seconds,
         pause: Callable[[float], object] = pause,
     ) -> SlotLog:
         """Claim the log as soon as nobody has it, and open it; a log without slots is made.
 
-        At once if its last holder released it, after ``ttl_seconds`` of silence if that one died. ``clock`` tells the
-        time of day. ``new_uuid`` must return a uuid that nobody else has. ``about`` tells others of this process, as
-        JSON. ``wait_seconds`` (2 TTL unless given) bounds how long somebody may be waited for who lives.
+        At once if its last holder released it, after ``ttl_seconds`` of silence if that one died, or those of that one
+        if they are more. ``clock`` tells the time of day. ``new_uuid`` must return a uuid that nobody else has.
+        ``about`` tells others of this process: what JSON can say. ``wait_seconds`` (2 TTL unless given) bounds how long
+        somebody may be waited for who lives.
 
         Raises:
             UnavailableError: another process has the log, or there is no answer.
@@ -101,13 +102,14 @@ class SlotLog(StoreLog):
         """
         options = options or SlotOptions()
         claimant = Claimant(slots, options, new_uuid, boot, pause)
-        until = boot() + (2 * options.ttl_seconds if wait_seconds is None else wait_seconds)
+        until = None if wait_seconds is None else boot() + wait_seconds
         limited, holder = CeilingClock(clock, 0), new_uuid().bytes
         while True:
             seen = claimant.wait_for_silence(until)
             if seen is not None:
                 limited.update(seen.header.ceiling)
-            if claimed := claimant.claim(seen, limited, holder, about, until):
+            answer_by = boot() + 2 * options.ttl_seconds if until is None else until
+            if claimed := claimant.claim(seen, limited, holder, about or {}, answer_by):
                 return cls(slots, claimed, limited, options, boot, pause)
 
     @property

@@ -9,7 +9,7 @@ from nyala.engine.wal.slots import check_slots
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant, Claimed
 from nyala.engine.wal.slots.reader import newest_slot
-from nyala.engine.wal.slots.slot import SlotKind, decode_slot
+from nyala.engine.wal.slots.slot import SlotKind, decode_slot, encode_slot
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.slots import FaultySlots
 from tests.engine.wal.slots.slot_bench import QUIET, SlotBench, appended, put
@@ -23,7 +23,7 @@ def claim(bench: SlotBench, seen: int, way: FaultySlots | None = None, until: fl
     """Claim the slot after one that somebody has seen as the end."""
     slot = decode_slot(seen, bench.slots.content[seen])
     clock = CeilingClock(bench.clock, slot.header.ceiling)
-    return claimant(bench, way).claim(slot, clock, bench.uuid().bytes, b"", until or bench.boot() + 60)
+    return claimant(bench, way).claim(slot, clock, bench.uuid().bytes, {}, until or bench.boot() + 60)
 
 
 def test_a_released_log_is_claimed_at_once(bench: SlotBench) -> None:
@@ -39,6 +39,40 @@ def test_a_silent_log_is_claimed_after_its_time(bench: SlotBench) -> None:
     began = bench.boot()
     assert bench.open()[1] == [b"x"]
     assert 5.0 < bench.boot() - began < 5.5
+
+
+@pytest.mark.parametrize(("holders", "claimants"), [(60.0, 5.0), (5.0, 60.0)])
+def test_the_longer_of_two_times_is_waited_for(bench: SlotBench, holders: float, claimants: float) -> None:
+    log, _ = bench.open(replace(QUIET, ttl_seconds=holders))
+    put(log, b"x")
+    began = bench.boot()
+    bench.open(replace(QUIET, ttl_seconds=claimants))
+    assert 60 < bench.boot() - began < 61
+
+
+def test_the_time_of_whoever_claims_meanwhile_counts(bench: SlotBench) -> None:
+    put(bench.open()[0], b"x")
+    rivals: list[float] = []
+
+    def pause(seconds: float) -> None:
+        bench.boot.wait(seconds)
+        if not rivals and bench.boot() > 103:
+            bench.logs[0].close()
+            bench.open(replace(QUIET, ttl_seconds=30.0))
+            rivals.append(bench.boot())
+
+    bench.open(pause=pause)
+    assert 30 < bench.boot() - rivals[0] < 31
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"ttl_seconds": "60"}'])
+def test_a_claim_that_names_no_time_is_waited_for_as_ones_own(bench: SlotBench, payload: bytes) -> None:
+    bench.open()
+    header = decode_slot(1, bench.slots.content[1]).header
+    bench.slots.content[1] = encode_slot(header, [payload])[0]
+    began = bench.boot()
+    bench.open()
+    assert 5 < bench.boot() - began < 6
 
 
 def test_a_log_that_lives_is_not_claimed(bench: SlotBench) -> None:
@@ -168,7 +202,7 @@ def test_a_claim_into_a_slot_that_was_freed_is_void(bench: SlotBench) -> None:
     slot = decode_slot(6, bench.slots.content[6])
     seen_then = replace(slot, header=replace(slot.header, number=seen))
     clock = CeilingClock(bench.clock, 0)
-    void = claimant(bench).claim(seen_then, clock, bench.uuid().bytes, b"", bench.boot() + 60)
+    void = claimant(bench).claim(seen_then, clock, bench.uuid().bytes, {}, bench.boot() + 60)
     assert void is None and 4 in bench.slots.content
     put(holder, b"five")
     report = check_slots(bench.slots)
@@ -185,9 +219,9 @@ def test_a_claim_of_a_former_self_is_not_taken_for_ones_own(bench: SlotBench) ->
     slot, holder = decode_slot(2, bench.slots.content[2]), b"h" * 16
     clock = CeilingClock(bench.clock, slot.header.ceiling)
     with pytest.raises(UnavailableError):
-        claimant(bench, way).claim(slot, clock, holder, b"", bench.boot())
+        claimant(bench, way).claim(slot, clock, holder, {}, bench.boot())
     way.deliver()
-    assert claimant(bench).claim(slot, clock, holder, b"", bench.boot() + 60) is None
+    assert claimant(bench).claim(slot, clock, holder, {}, bench.boot() + 60) is None
 
 
 def test_a_claim_without_an_answer_is_repeated_and_counts_from_the_first(bench: SlotBench) -> None:

@@ -228,8 +228,9 @@ def test_a_holder_beats_while_it_frees_the_log(bench: SlotBench) -> None:
 
 
 def test_about_tells_of_the_holder(bench: SlotBench) -> None:
-    bench.open(about=json.dumps({"at": "host"}).encode())
-    assert bytes(decode_slot(1, bench.slots.content[1]).payload) == b'{"at": "host"}'
+    bench.open(about={"at": "host"})
+    payload = bytes(decode_slot(1, bench.slots.content[1]).payload)
+    assert json.loads(payload) == {"at": "host", "ttl_seconds": 5.0}
 
 
 def test_timestamps_stay_below_the_ceiling(bench: SlotBench) -> None:
