@@ -18,6 +18,8 @@ from ...fs.filesystem import FileSystem, WritableFile, join
 from .piece import CachedPiece, content_bytes, pack_tail, sums_of, tail_bytes
 
 DIRECTORY = "pieces"
+OPEN_MOST = 256
+"""Files of pieces that stay open: those read last."""
 
 
 class Extents:
@@ -62,6 +64,8 @@ class PieceCache:
         self._extents: dict[str, Extents] | None = None
         self._used: OrderedDict[CachedPiece, Extents] = OrderedDict()
         self._used_bytes = 0
+        self._open: OrderedDict[CachedPiece, None] = OrderedDict()
+        """Those that were read last, of the used ones."""
         self._number = 0
 
     @property
@@ -101,6 +105,7 @@ class PieceCache:
             piece.pinned = False
             extents = self._loaded().get(path)
             if extents and piece in extents.pieces:
+                piece.shut()
                 self._use(piece, extents)
                 self._shrink()
 
@@ -122,6 +127,10 @@ class PieceCache:
         """Take note that a piece is read. The caller holds the lock."""
         if piece in self._used:
             self._used.move_to_end(piece)
+            self._open[piece] = None
+            self._open.move_to_end(piece)
+            if len(self._open) > OPEN_MOST:
+                self._open.popitem(last=False)[0].shut()
 
     def discard(self, extents: Extents, piece: CachedPiece) -> None:
         """Drop a piece that is not what was written, or may not be."""
@@ -167,6 +176,7 @@ class PieceCache:
     def _forget(self, piece: CachedPiece) -> None:
         if self._used.pop(piece, None) is not None:
             self._used_bytes -= piece.nbytes
+            self._open.pop(piece, None)
 
     def _shrink(self, goal: int | None = None) -> None:
         goal = self.capacity_bytes if goal is None else goal

@@ -131,9 +131,14 @@ class CachedPiece:
 
     def open(self) -> ReadableFile:
         """Return the open file, which stays readable when its name is gone."""
-        if self._file is None:
-            self._file = self._fs.open(self.name)
-        return self._file
+        file = self._file
+        if file is None:
+            file = self._file = self._fs.open(self.name)
+        return file
+
+    def shut(self) -> None:
+        """Let go of the open file, which those who read it may go on with."""
+        self._file = None
 
     def _read_sums(self, file: ReadableFile, key: bytes) -> tuple[int, ...] | None:
         tail = file.pread(self.length, tail_bytes(self.length) + 1)

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from nyala.engine.bucket.files import cache
 from nyala.engine.bucket.files.fetching import AT_ONCE
 from nyala.engine.bucket.files.piece import BLOCK_BYTES
 from nyala.engine.fs import MemoryFileSystem
@@ -137,6 +138,32 @@ def test_a_deleted_directory_is_made_again(opening: Opening, bucket: WatchedBuck
         file.sync()
     file.close()
     write(fs, "tablets/2/last", b"rows")
+
+
+def test_few_pieces_stay_open(opening: Opening, bucket: WatchedBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "OPEN_MOST", 5)
+    fs = opening()
+    for number in range(30):
+        write(fs, f"tablets/2/{number}", CONTENT[:1000])
+    file = fs.open(PATH)
+    for offset in range(0, len(CONTENT), 5_000):
+        file.pread(offset, 5_000)
+    bucket.reset()
+
+    def reads(seed: int) -> None:
+        random = Random(seed)
+        for _ in range(300):
+            offset, length = random.randrange(len(CONTENT)), random.randrange(20_000)
+            assert file.pread(offset, length) == CONTENT[offset : offset + length]
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(reads, seed) for seed in range(4)]:
+            each.result()
+    for number in range(30):
+        assert read(fs, f"tablets/2/{number}") == CONTENT[:1000]
+    assert not bucket.ranges
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 5
 
 
 def test_harm_while_many_read(opening: Opening, tmp_path: Path) -> None:
