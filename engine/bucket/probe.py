@@ -15,6 +15,7 @@ from ...schemas.errors import InvalidArgumentError
 from .bucket import Bucket
 
 _RACES, _RACERS = 4, 4
+_START_SECONDS = 10  # to start that many threads; where there can be no more of them, nobody waits for ever
 
 
 def probe(bucket: Bucket, token: str, beside: Sequence[Bucket] = ()) -> None:
@@ -70,7 +71,7 @@ def _probe_races(buckets: Sequence[Bucket], place: str) -> None:
             name, start = f"{place}race-{number}", Barrier(racers)
 
             def race(racer: int, name: str = name, start: Barrier = start) -> bool:
-                start.wait()
+                start.wait(_START_SECONDS)
                 return buckets[racer % len(buckets)].create(name, b"racer %d" % racer)
 
             won = [racer for racer, has_won in enumerate(pool.map(race, range(racers))) if has_won]

@@ -1,5 +1,6 @@
 """The probe passes stores that keep their word, and refuses those that lie."""
 
+import sys
 import threading
 import time
 
@@ -143,3 +144,17 @@ def test_a_server_that_plays_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_server() as address:
         probe(bucket_of(url_of(address)), "1", [bucket_of(url_of(address))])
         assert bucket_of(url_of(address)).list("") == []
+
+
+def test_racers_do_not_wait_for_threads_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("nyala-probe") and thread.name.endswith("_2"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(sys.modules["nyala.engine.bucket.probe"], "_START_SECONDS", 0.05)
+    with pytest.raises(RuntimeError, match="can't start"):
+        probe(MemoryBucket(), "1")
