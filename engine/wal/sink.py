@@ -89,3 +89,8 @@ def why_it_failed(error: BaseException) -> str:
 def outcome_unknown() -> UnavailableError:
     """Return the error for who has waited too long."""
     return UnavailableError("the log does not answer: whether the change is applied is unknown yet")
+
+
+def queue_stuck() -> UnavailableError:
+    """Return the error for who has waited too long for a place in the queue."""
+    return UnavailableError("the log does not answer, and what waits for it is too much; nothing was done")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Protocol
 
@@ -95,3 +97,14 @@ def link(turns: list[Turn]) -> None:
     """Make a chain of turns that have not come; the first one begins it."""
     for turn, following in pairwise(turns):
         turn._next = following
+
+
+@contextmanager
+def held_within(seconds: float, lock: threading.Lock, otherwise: Callable[[], Exception]) -> Iterator[None]:
+    """Have a lock during the body; raise what ``otherwise`` returns if it is not free in time."""
+    if not lock.acquire(timeout=max(seconds, 0.0)):
+        raise otherwise()
+    try:
+        yield
+    finally:
+        lock.release()

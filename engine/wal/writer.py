@@ -41,8 +41,8 @@ from .format import EncodedRecord, encode_record, footprint
 from .group import Stamp, WriterCounters, fitting
 from .interruption import is_interruption
 from .reader import CleanStop
-from .sink import AnyGroup, LogLostError, Sink, UnansweredError, outcome_unknown, why_it_failed
-from .turn import UNLOGGED, Awaited, Position, Turn, Turns
+from .sink import AnyGroup, LogLostError, Sink, UnansweredError, outcome_unknown, queue_stuck, why_it_failed
+from .turn import UNLOGGED, Awaited, Position, Turn, Turns, held_within
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
@@ -118,9 +118,10 @@ class LogWriter(Generic[AnyGroup]):
         claim = sum(map(footprint, sizes))
         if self._reserves_at_once(claim):
             return
-        with self._turn, self._mutex:
+        began, patience = elapsed_seconds(), self._patience_seconds
+        with self._turn if patience is None else held_within(patience, self._turn, queue_stuck), self._mutex:
             if not self._has_place(claim):
-                self._await_place(claim)
+                self._await_place(claim, began)
             self._check_open()
             self._admitted += claim
         self._claim_room(claim)
@@ -289,15 +290,14 @@ class LogWriter(Generic[AnyGroup]):
                 self._space.notify_all()
             raise
 
-    def _await_place(self, claim: int) -> None:
+    def _await_place(self, claim: int, began: float) -> None:
         """Wait until the queue has a place, under the mutex."""
-        began = elapsed_seconds()
         self._hasten()
         while not (self._refuses() or self._has_place(claim)):
             self._space.wait(_RECHECK_SECONDS)
             self._count_done()
             if self._patience_seconds is not None and elapsed_seconds() - began > self._patience_seconds:
-                raise UnavailableError("the log does not answer, and what waits for it is too much; nothing was done")
+                raise queue_stuck()
 
     def _make_room(self, claimed: int) -> None:
         try:

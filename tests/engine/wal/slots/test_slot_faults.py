@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.engine.wal.slots import SlotOptions
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import UnavailableError
@@ -109,6 +110,31 @@ def test_a_full_queue_that_does_not_move_refuses() -> None:
     way.fault = lambda call, number: None
     log.reserve(900)
     log.release()
+    bench.close()
+
+
+def test_writers_before_a_full_queue_wait_side_by_side() -> None:
+    bench = SlotBench()
+    way = FaultySlots(bench.slots)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.3, queue_bytes=1000), way)
+    way.fault = lambda call, number: "before"
+    appended(log, b"x" * 900)
+    refused: list[float] = []
+
+    def reserve() -> None:
+        began = elapsed_seconds()
+        with pytest.raises(UnavailableError, match="nothing was done"):
+            log.reserve(900)
+        refused.append(elapsed_seconds() - began)
+
+    threads = [threading.Thread(target=reserve) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 20
+    assert sum(refused) < 20 * 0.3 * 20 / 4, "one after the other they would wait twice as long together"
+    way.fault = lambda call, number: None
     bench.close()
 
 
