@@ -219,8 +219,11 @@ class SlotLog(StoreLog):
     def close(self) -> None:
         """Make all appended records durable, free the log, and release it: another process may claim it at once.
 
-        Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL.
+        Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL. In a process that
+        was forked from the holder it does nothing.
         """
+        if self._sink.is_forked:
+            return
         try:
             self._inner.close()
             if self.failed is None and not self._is_closed:

@@ -10,6 +10,7 @@ A slot without records is made on request: to name a new manifest, to show that 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -129,6 +130,7 @@ class SlotSink:
         self._boot_seconds = boot_seconds
         self._pause = pause
         self.in_doubt = False
+        self._process = os.getpid()
         self.newest = claimed.slot
         """The last slot that landed."""
         self.sent = claimed.sent
@@ -142,11 +144,22 @@ class SlotSink:
         self._is_closed = False
 
     @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked from the holder."""
+        return os.getpid() != self._process
+
+    def check_process(self) -> None:
+        """Raise LogLostError in a process that was forked from the holder: its slots would pass for the holder's."""
+        if self.is_forked:
+            raise LogLostError("the process that forked this one has the store: open it in one process only")
+
+    @property
     def has_request(self) -> bool:
         return bool(self._requests)
 
     def ask(self, request: SlotRequest) -> SlotRequest:
         """Have the next slot that is taken answer a request, which is to be waited for. Raises UnavailableError."""
+        self.check_process()
         with self._asking:
             if self._is_closed:
                 raise UnavailableError("the log is closed")
@@ -181,6 +194,7 @@ class SlotSink:
     def sync(self, group: SlotGroup) -> None:
         assert group.landing is not None, "a group is written before it is synced"
         number = group.landing.header.number
+        self.check_process()
         try:
             is_ours = self._slots.create(number, group.content)
         except UnavailableError as error:

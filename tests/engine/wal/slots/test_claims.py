@@ -1,11 +1,16 @@
 """Two processes and one log: who has it, who knows that, and what the other one can no longer do."""
 
+import os
 import threading
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from nyala.engine.wal.slots import check_slots
+from nyala.engine.bucket import DirectoryBucket
+from nyala.engine.fs.local import LocalFileSystem
+from nyala.engine.wal.slots import BucketSlots, check_slots
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant, Claimed
 from nyala.engine.wal.slots.reader import newest_slot
@@ -277,3 +282,29 @@ def test_a_claim_wins_the_race_for_the_next_slot(bench: SlotBench) -> None:
     way.deliver()
     assert claims and claims[0] is not None
     assert decode_slot(end + 1, bench.slots.content[end + 1]).header.kind is SlotKind.CLAIM
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_not_the_holder(tmp_path: Path) -> None:
+    bench = SlotBench()
+    bench.slots = BucketSlots(DirectoryBucket(LocalFileSystem(tmp_path)))
+    log, _ = bench.open()
+    put(log, b"one")
+    before = bench.slots.end()
+    if not (child := os.fork()):
+        outcome = 1
+        with suppress(BaseException):
+            try:
+                put(log, b"child")
+            except UnavailableError:
+                with pytest.raises(UnavailableError, match="forked"):
+                    log.commit_manifest("m", 1, 1)
+                log.close()
+                outcome = 0
+        os._exit(outcome)
+    assert os.waitpid(child, 0)[1] == 0
+    assert bench.slots.end() == before
+    put(log, b"two")
+    log.close()
+    assert bench.open()[1] == [b"one", b"two"]
+    bench.close()
