@@ -65,25 +65,36 @@ class PatientBucket:
     def create(self, name: str, content: bytes) -> bool:
         check_name(name)
         failure: OSError | None = None
+        is_refused = True  # every attempt: then none of them can still land
         for _ in self.patience.attempts():
             try:
                 self.objects.put_if_absent(name, content)
                 return True
             except OSError as error:
                 failure = error
+                is_refused = is_refused and isinstance(error, PermissionError)
             try:
                 return self.objects.get(name) == content
             except FileNotFoundError:
                 pass
             except OSError as error:
                 failure = error
+                if is_refused and isinstance(error, PermissionError):
+                    raise UnavailableError(f"{self!r} could not create {name}: {_told(error)}") from error
         raise UnavailableError(
             f"{self!r} did not say whether {name} was created: the outcome is unknown ({_told(failure)}); call again"
         ) from failure
 
     def put(self, name: str, content: BytesLike | ReadableFile) -> None:
         check_name(name)
-        self._repeat(f"put {name}", lambda: self.objects.put(name, content))
+        if not hasattr(content, "pread"):
+            self._repeat(f"put {name}", lambda: self.objects.put(name, content))
+            return
+        file = _Content(content)  # pyright: ignore[reportArgumentType]
+        try:
+            self._repeat(f"put {name}", lambda: file.put_by(self.objects, name))
+        except _UnreadableError as error:
+            raise error.why from None
 
     def get(self, name: str) -> bytes:
         check_name(name)
@@ -134,6 +145,39 @@ class PatientBucket:
             except OSError as error:
                 failure = error
         raise UnavailableError(f"{self!r} could not {what}: {_told(failure)}") from failure
+
+
+class _UnreadableError(Exception):
+    """The content of an object cannot be read, whatever the store says."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class _Content:
+    """A file whose bytes are put, as ``pieces_of`` reads it. It tells its own errors from those of the store."""
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self._failure: Exception | None = None
+        self.size = file.size
+
+    def pread(self, offset: int, length: int) -> bytes:
+        try:
+            return self._file.pread(offset, length)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def put_by(self, objects: Objects, name: str) -> None:
+        """Make one attempt. Raises _UnreadableError, and what the attempt does."""
+        try:
+            objects.put(name, self)  # pyright: ignore[reportArgumentType]
+        except Exception as error:
+            if self._failure is not None:
+                raise _UnreadableError(self._failure) from error
+            raise
 
 
 def _told(failure: OSError | None) -> str:

@@ -3,11 +3,17 @@
 import errno
 import itertools
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from nyala.engine.bucket import MemoryBucket, Patience, PatientBucket
+from nyala.engine.bucket.directory import DirectoryObjects
+from nyala.engine.bucket.memory import MemoryObjects
+from nyala.engine.bucket.objects import Objects
+from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.schemas.errors import UnavailableError
+from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.faulty_bucket import CHANGES, Fault, FaultyBucket, impatience
 
 UNANSWERED = [Fault.BEFORE, Fault.AFTER, Fault.TWICE, Fault.LATE, Fault.CONFLICT, Fault.FORBIDDEN]
@@ -24,7 +30,14 @@ def test_one_fault_at_every_call_is_overcome(fault: Fault) -> None:
         assert bucket.objects.inner.get("a") == b"mine"
 
 
-@pytest.mark.parametrize("faults", list(itertools.product(UNANSWERED, repeat=3)))
+@pytest.mark.parametrize(
+    "faults",
+    [
+        faults
+        for faults in itertools.product(UNANSWERED, repeat=3)
+        if faults[:2] != (Fault.FORBIDDEN, Fault.FORBIDDEN)  # which is told at once
+    ],
+)
 def test_three_faults_in_a_row_are_overcome(faults: tuple[Fault, ...]) -> None:
     bucket = FaultyBucket(faults=dict(enumerate(faults, 1)), attempts=9)
     assert bucket.create("a", b"mine")
@@ -112,6 +125,37 @@ def test_refused_credentials_are_told_at_once() -> None:
     with pytest.raises(UnavailableError, match="could not get a: forbidden"):
         bucket.get("a")
     assert len(bucket.objects.calls) == 2
+
+
+def test_a_creation_whose_credentials_are_refused_is_told_at_once() -> None:
+    bucket = FaultyBucket(faults=dict.fromkeys(range(1, 100), Fault.FORBIDDEN))
+    with pytest.raises(UnavailableError, match="could not create a: forbidden"):
+        bucket.create("a", b"mine")
+    assert [call.verb for call in bucket.objects.calls] == ["put_if_absent", "get"]
+
+
+@pytest.mark.parametrize("first", [Fault.BEFORE, Fault.LATE, Fault.AFTER])
+def test_an_attempt_without_an_answer_may_land_though_later_ones_are_refused(first: Fault) -> None:
+    faults = {1: first, **dict.fromkeys(range(2, 8), Fault.FORBIDDEN)}
+    bucket = FaultyBucket(faults=faults, late_by=7)
+    assert bucket.create("a", b"mine")
+    bucket = FaultyBucket(faults=faults | dict.fromkeys(range(8, 99), Fault.FORBIDDEN), late_by=100)
+    with pytest.raises(UnavailableError, match="outcome is unknown"):
+        bucket.create("a", b"mine")
+    bucket.objects.land_late_ones()
+
+
+@pytest.mark.parametrize("inner", [MemoryObjects, lambda: DirectoryObjects(MemoryFileSystem())])
+def test_a_content_that_cannot_be_read_is_not_the_buckets_fault(inner: Callable[[], Objects]) -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), [FaultRule(calls=frozenset({"pread"}), sticky=True)])
+    file = fs.create("cached")
+    file.append(b"x" * 100)
+    file.close()
+    bucket = FaultyBucket(inner())
+    with pytest.raises(OSError, match="cached") as raised:
+        bucket.put("a", fs.open("cached"))
+    assert raised.value.errno == errno.EIO
+    assert len(bucket.objects.calls) == 1
 
 
 def test_patience_ends_and_the_pauses_grow() -> None:

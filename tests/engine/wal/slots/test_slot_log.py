@@ -201,10 +201,11 @@ def test_a_lingering_log_waits_for_others(bench: SlotBench) -> None:
     assert log.stats().groups <= 2
 
 
-def test_a_closed_log_refuses(bench: SlotBench) -> None:
+def test_a_closed_log_refuses(bench: SlotBench, caplog: pytest.LogCaptureFixture) -> None:
     log, _ = bench.open()
     log.close()
     log.close()
+    assert not caplog.records
     for call in (lambda: appended(log, b"x"), lambda: log.commit_manifest("m", 1, 1), log.lease.check):
         with pytest.raises(UnavailableError):
             call()
