@@ -405,6 +405,7 @@ class Store:
         with self._maintenance.noted(f"{op} table {table}", op, table):
             done = list(work)
         self._after_flush()
+        self._home.remove_garbage()
         counts = "rows", "bytes_written", "bytes_freed"
         return {"op": op} | {name: sum(getattr(report, name) for report in done) for name in counts}
 

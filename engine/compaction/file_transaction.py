@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...schemas.errors import StorageFullError
+from ...schemas.errors import StorageFullError, UnavailableError
 from ..delta.file import DeltaFile
 from ..fs.failures import named
 from ..fs.together import sync_directories
@@ -128,14 +128,15 @@ def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]
 def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[TabletEntry], TabletEntry]]]) -> None:
     directories = dict.fromkeys(new.directory_id for new, _ in edits)
     sync_directories(environment.fs, [files.directory(directory_id) for directory_id in directories])
-    # After any error the manifest may name them.
+    # After an error the manifest may name them, unless it is known that nothing changed.
     named_now = [new.hand_over() for new, _ in edits]
     try:
         by_tablet = [(new.tablet_id, edit) for new, edit in edits]
         environment.manifest.commit(lambda manifest: manifest.with_tablets(by_tablet))
-    except StorageFullError:
-        for (new, _), paths in zip(edits, named_now, strict=True):
-            new.take_back(paths)
+    except (StorageFullError, UnavailableError):
+        if environment.manifest.is_writable:
+            for (new, _), paths in zip(edits, named_now, strict=True):
+                new.take_back(paths)
         raise
     for new, _ in edits:
         new.keep_slots()

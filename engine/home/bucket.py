@@ -31,6 +31,7 @@ from ..mvcc.leased import LeasedMvcc
 from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
 from ..wal.slots import BucketSlots, SlotLog, SlotOptions
+from ..wal.slots.slot import SlotKind
 from ..wal.slots.slot_log import pause
 from .cluster import make_cluster
 from .home import HeldHome, Home, Opening
@@ -151,6 +152,7 @@ class HeldBucket:
         self._unlinked: tuple[int, int] | None = None
         """A mark of the files that were unlinked, and the slot with which they may be deleted."""
         self.first_number = log.reign << REIGN_BITS
+        self._place = ManifestInBucket(home.bucket, home.prefix, log.reign, log.newest.manifest, log, self.fs.deletions)
 
     @property
     def clock(self) -> Clock:
@@ -159,9 +161,6 @@ class HeldBucket:
     def open_manifest(self) -> ManifestFile:
         """See HeldHome. A new store has no manifest before its first table."""
         newest, home = self._log.newest, self._home
-        place = ManifestInBucket(
-            home.bucket, home.prefix, self._log.reign, newest.manifest, self._log, self.fs.deletions
-        )
         if newest.manifest:
             manifest = read_manifest(home.bucket, home.prefix, newest.manifest, newest.manifest_crc)
             if manifest.store_uuid != self._uuid:
@@ -169,8 +168,8 @@ class HeldBucket:
                 raise CorruptionError(f"manifests/{newest.manifest}", 0, why)
         else:
             manifest = Manifest(store_uuid=self._uuid)
-        place.sweep()
-        return ManifestFile(place, manifest, self.first_number + 1)
+        self._place.sweep()
+        return ManifestFile(self._place, manifest, self.first_number + 1)
 
     def open_log(self) -> StoreLog:
         return self._log
@@ -192,6 +191,16 @@ class HeldBucket:
         self._log.lease.check()
 
     def has_garbage(self) -> bool:
+        return bool(self._place.replaced) or self._are_unlinked_free()
+
+    def remove_garbage(self) -> None:
+        """See HeldHome. Asks the bucket, so no thread calls it that others wait for."""
+        if self._are_unlinked_free() and self._unlinked:
+            (mark, _), self._unlinked = self._unlinked, None
+            self.fs.deletions.release(mark)
+        self._place.remove_replaced()
+
+    def _are_unlinked_free(self) -> bool:
         """Whether a slot has landed that was sent after files were unlinked: then this process still had the store."""
         deletions, landed = self.fs.deletions, self._log.newest.number
         if not deletions:
@@ -200,16 +209,14 @@ class HeldBucket:
             self._unlinked = deletions.mark(), landed + 2  # the next slot may have been sent before
         return self._unlinked is not None and landed >= self._unlinked[1]
 
-    def remove_garbage(self) -> None:
-        if self.has_garbage() and self._unlinked is not None:
-            (mark, _), self._unlinked = self._unlinked, None
-            self.fs.deletions.release(mark)
-
     def check_directory(self, what: str) -> None:
         raise InvalidArgumentError(f"{what} is not possible: this store is in a bucket (docs/failover.md says what is)")
 
     def close(self) -> None:
         self._log.close()
+        if self._log.newest.kind is SlotKind.RELEASE:  # whoever opens the store next needs nothing that was dropped
+            self.fs.deletions.release(self.fs.deletions.mark())
+            self._place.remove_replaced()
         self.fs.close()
         self._lock.close()
 

@@ -42,8 +42,8 @@ def read_manifest(bucket: Bucket, home: str, name: str, crc: int) -> Manifest:
 
 
 class ManifestInBucket:
-    """A ManifestPlace in a bucket, for one reign. What a manifest drops is deleted when the slot that names it has
-    landed, and never if nobody knows whether it has."""
+    """A ManifestPlace in a bucket, for one reign. What a manifest drops is never deleted if nobody knows whether the
+    slot that names it has landed."""
 
     def __init__(
         self, bucket: Bucket, home: str, reign: int, counting: str, log: NamingLog, deletions: Deletions
@@ -57,6 +57,8 @@ class ManifestInBucket:
         self._log = log
         self._number = 0
         self._written = "", 0
+        self.replaced: list[str] = []
+        """The manifests that counted, and that nobody needs any more."""
 
     def write(self, document: bytes) -> None:
         self._number += 1
@@ -65,20 +67,25 @@ class ManifestInBucket:
         self._written = name, zlib.crc32(document)
 
     def install(self, log_needed_from: int) -> None:
-        mark, (name, crc) = self._deletions.mark(), self._written
+        name, crc = self._written
         try:
             self._log.commit_manifest(name, crc, log_needed_from)
         except BaseException:
             self._deletions.abandon()
             raise
         replaced, self._counting = self._counting, name
-        self._deletions.release(mark)
         if replaced:
-            with suppress(UnavailableError):  # the next holder sweeps
-                self._bucket.delete([self._directory + replaced])
+            self.replaced.append(replaced)
 
     def copy(self, document: bytes) -> None:
         """Keep none: the bucket has copies of its own."""
+
+    def remove_replaced(self) -> None:
+        """Delete the manifests that were replaced. It asks the bucket, so no commit waits for it."""
+        replaced, self.replaced = self.replaced, []
+        if replaced:
+            with suppress(UnavailableError):  # the next holder sweeps
+                self._bucket.delete([self._directory + name for name in replaced])
 
     def sweep(self) -> None:
         """Delete the manifests that earlier reigns left, and that do not count. Raises UnavailableError."""

@@ -347,6 +347,11 @@ class ManifestFile:
             self._next_id += count
             return self._next_id - count
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether more may be committed: no earlier commit is in doubt."""
+        return not self._closed and not self.failed
+
     def close(self) -> None:
         """Forbid further writes: a late one must not overwrite what the next process writes."""
         with self._lock:
@@ -368,7 +373,7 @@ class ManifestFile:
         Raises:
             StorageFullError: the disk is full; nothing changed.
             UnavailableError: the disk failed; its content is unknown until the store is opened again, and the store is
-                read-only.
+                read-only. Or a bucket did not take the manifest: nothing changed, and the store ``is_writable``.
         """
         with self._lock:
             if self._closed:

@@ -12,6 +12,7 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.engine.home.bucket import BucketHome
+from nyala.engine.recovery.sweep_bucket import leftovers
 from nyala.engine.store import Store
 from nyala.engine.wal.slots import check_slots
 from nyala.engine.wal.slots.slot_sink import SlotRequest
@@ -226,6 +227,65 @@ def test_no_file_goes_before_the_slot_that_drops_it() -> None:
     names = [name for _, name in effects[:gone]]
     manifest = max(place for place, name in enumerate(names) if "/manifests/" in name)
     assert sum("/log/" in name for name in names[manifest:]) >= 3, "its own slot, and one that was sent later"
+
+
+def test_a_flush_deletes_nothing_while_others_wait_for_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    with made(machine) as store:
+        place: Any = store._environment.manifest._place
+        install, during = place.install, []
+
+        def noticed(log_needed_from: int) -> None:
+            before = len(machine.objects.calls)
+            install(log_needed_from)
+            during.extend(call.verb for call in machine.objects.calls[before:])
+
+        monkeypatch.setattr(place, "install", noticed)
+        for each in range(3):
+            put(store, each)
+            store.maintain("t", "flush")
+        store.maintain("t", "compact")
+        assert "put_if_absent" in during and "delete" not in during
+        assert len(machine.bucket.list("stores/a/manifests/")) == 1
+    named = {name for name, _ in machine.bucket.list("stores/a/tablets/")}
+    assert len(named) < 4 and not leftovers(machine.other().home()), "a clean stop leaves nothing"
+    with opened(machine.other()) as again:
+        assert rows(again) == {0: "x", 1: "x", 2: "x"}
+        assert named == {name for name, _ in machine.bucket.list("stores/a/tablets/")}
+
+
+def test_without_maintenance_a_flush_by_hand_frees_the_log() -> None:
+    with made(machine := Machine()) as store:
+        put(store, 1)
+        for _ in range(600):
+            beat(store)
+        assert len(machine.bucket.list("stores/a/log/")) > 600
+        store.maintain("t", "flush")
+        assert len(machine.bucket.list("stores/a/log/")) < 10
+
+
+def test_a_manifest_that_cannot_be_put_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        place: Any = store._environment.manifest._place
+
+        def unanswered(document: bytes) -> None:
+            raise UnavailableError("the bucket does not answer")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(place, "write", unanswered)
+            with pytest.raises(UnavailableError, match="the bucket does not answer"):
+                store.maintain("t", "flush")
+        tablet = f"tablets/{store._catalog.table('t').tablets[0].tablet_id}"
+        uploaded = {f"stores/a/{tablet}/{(1 << 40) + each}" for each in (1, 2)}
+        assert store._environment.fs.list(tablet) == [], "what was uploaded goes again"
+        put(store, 2)
+        store.maintain("t", "flush")
+        assert rows(store) == {1: "x", 2: "x"}
+    assert not uploaded.intersection(name.rsplit(".", 1)[0] for name, _ in machine.bucket.list("stores/a/tablets/"))
+    with opened(machine.other()) as again:
+        assert rows(again) == {1: "x", 2: "x"}
 
 
 def test_an_idle_store_keeps_few_slots() -> None:
