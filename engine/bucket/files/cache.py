@@ -84,6 +84,7 @@ class PieceCache:
             extents = self._loaded().pop(path, None)
             for piece in extents.pieces if extents else ():
                 if has_readers:
+                    piece.stays_open = True
                     with suppress(OSError):
                         piece.open()
                 self._unlink(piece)
@@ -127,6 +128,7 @@ class PieceCache:
         """Take note that a piece is read. The caller holds the lock."""
         if piece in self._used:
             self._used.move_to_end(piece)
+            piece.stays_open = True
             self._open[piece] = None
             self._open.move_to_end(piece)
             if len(self._open) > OPEN_MOST:

@@ -91,7 +91,7 @@ class CachedPiece:
     ``pinned`` ones are not in the bucket, or not surely: they must stay.
     """
 
-    __slots__ = ("_file", "_fs", "first", "length", "name", "pinned", "sums")
+    __slots__ = ("_file", "_fs", "first", "length", "name", "pinned", "stays_open", "sums")
 
     def __init__(self, fs: FileSystem, name: str, first: int, length: int, sums: tuple[int, ...] | None = None) -> None:
         self.name = name
@@ -99,6 +99,8 @@ class CachedPiece:
         self.first = first
         self.length = length
         self.pinned = False
+        self.stays_open = True
+        """Whether its file stays open after a read."""
         self._fs = fs
         self.sums = sums
         """The checksums of its blocks: None until the file's end was read, and while a new file is written."""
@@ -134,10 +136,13 @@ class CachedPiece:
         file = self._file
         if file is None:
             file = self._file = self._fs.open(self.name)
+            if not self.stays_open:
+                self._file = None
         return file
 
     def shut(self) -> None:
         """Let go of the open file, which those who read it may go on with."""
+        self.stays_open = False  # a concurrent open sees it after it has set the file
         self._file = None
 
     def _read_sums(self, file: ReadableFile, key: bytes) -> tuple[int, ...] | None:

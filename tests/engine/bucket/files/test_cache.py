@@ -303,7 +303,7 @@ def test_nobody_waits_for_ever_for_files_that_are_closed(opening: Opening, bucke
     assert 0 < len(errors) < 60 and {str(error.args[1]) for error in errors} == {"the files are closed"}
     files[0].fetch([(0, len(CONTENT))])
     with pytest.raises(OSError, match="the files are closed"):
-        fs.open("tablets/4/59").pread(500, 10)
+        fs.open(PATH).pread(500, 10)
 
 
 def test_all_is_fetched_once_though_no_thread_can_be_started(
