@@ -6,7 +6,7 @@ from enum import Enum
 class Bug(Enum):
     DELETES_CLAIMS = "claims are deleted with other slots"
     NO_LOOK_ABOVE = "a claim that landed is not looked above"
-    STALE_LIST = "what is above a claim is looked up in an old listing"
+    STALE_LIST = "a listing may show an older end of the log"
     ACKS_UNKNOWN = "a write is acknowledged though the outcome is unknown"
     SKIPS_SLOT = "a slot whose outcome is unknown is given up for the next one"
     REFUSAL_IS_MINE = "a refusal is taken for one's own success, without reading the slot back"

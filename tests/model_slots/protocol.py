@@ -18,7 +18,7 @@ may be planted. Sets of writes are bit masks; states are nested tuples of intege
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .bugs import Bug
@@ -275,7 +275,7 @@ class Protocol:
             after = process._replace(role=CLAIMING, sent=state.time, tries=0)
             yield f"{who} sends a claim of {process.number}", self._send(state, who, after)
         elif process.role == CHECKING:
-            yield self._check(state, who, process)
+            yield from self._check(state, who, process)
         elif process.role == HOLDING:
             yield from self._hold(state, who, process)
         else:
@@ -283,9 +283,9 @@ class Protocol:
 
     def _watch(self, state: State, who: int, process: Process) -> Iterator[Step]:
         """Look for the end of the log; plan to claim the slot after it when it has not moved for TTL."""
-        end = end_of(state.slots)
-        if process.seen != end:
-            yield f"{who} sees the end {end}", _with(state, who, process._replace(seen=end, seen_at=state.time))
+        for end in self._listed(state, process):
+            if process.seen != end:
+                yield f"{who} sees the end {end}", _with(state, who, process._replace(seen=end, seen_at=state.time))
         last = state.slots[process.seen]
         if not process.seen or process.seen >= self.size.slots or not last.kind:
             return
@@ -300,12 +300,21 @@ class Protocol:
                 _with(state, who, process._replace(role=PLANNED, number=number, content=claim)),
             )
 
-    def _check(self, state: State, who: int, process: Process) -> Step:
-        """The claim landed: it is void if a slot is above it, for then it fell into one that was freed."""
+    def _listed(self, state: State, process: Process) -> Sequence[int]:
+        """Return the ends of the log that a LIST may show: the true one, or any since the process looked last."""
         end = end_of(state.slots)
-        looks = self.bug not in (Bug.NO_LOOK_ABOVE, Bug.STALE_LIST)
-        if looks and end > process.number:
-            return f"{who} finds its claim void", _with(state, who, _watching(process))
+        return range(max(process.seen, 1), end + 1) if self.bug is Bug.STALE_LIST else (end,)
+
+    def _check(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """The claim landed: it is void if a slot is above it, for then it fell into one that was freed."""
+        listed = (0,) if self.bug is Bug.NO_LOOK_ABOVE else self._listed(state, process)
+        if max(listed) > process.number:
+            yield f"{who} finds its claim void", _with(state, who, _watching(process))
+        if min(listed) <= process.number:
+            yield self._begin(state, who, process)
+
+    def _begin(self, state: State, who: int, process: Process) -> Step:
+        """Hold the log."""
         claim = process.content
         before = state.slots[process.number - 1]
         found = recover(state, process.number - 1) if before.kind else -1
