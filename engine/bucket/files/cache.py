@@ -158,6 +158,7 @@ class PieceCache:
 
     def _write(self, piece: CachedPiece, content: bytes) -> bool:
         for _ in range(2):
+            file = None
             try:
                 file = self._create(piece)
                 try:
@@ -166,7 +167,8 @@ class PieceCache:
                     file.close()
                 return True
             except OSError as error:
-                self._unlink(piece)
+                if file:
+                    self._unlink(piece)
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.make_room(len(content)):
                     return False
         return False
@@ -201,10 +203,13 @@ class PieceCache:
         """Return the extents of all objects, at first those that an earlier process left."""
         if self._extents is None:
             self._extents = {}
-            with suppress(OSError):
+            try:
                 self.fs.make_directory(DIRECTORY)
-                for name in self.fs.list(DIRECTORY):
-                    self._find(join(DIRECTORY, name))
+                names = self.fs.list(DIRECTORY)
+            except OSError:  # what is there is found at the next start, and hardly has one of these numbers
+                names, self._number = [], 1 << 40
+            for name in names:
+                self._find(join(DIRECTORY, name))
             self._shrink()
         return self._extents
 
@@ -217,7 +222,10 @@ class PieceCache:
         if not (number.isdecimal() and first.isdecimal()):
             return  # not ours
         self._number = max(self._number, int(number))
-        piece = CachedPiece(self.fs, name, int(first), content_bytes(self.fs.size(name)))
+        length = -1
+        with suppress(OSError):
+            length = content_bytes(self.fs.size(name))
+        piece = CachedPiece(self.fs, name, int(first), length)
         extents = self._extents.setdefault(path, Extents())
         if piece.length <= 0 or not self._lasts(path) or extents.within(piece.first, piece.last):
             self._unlink(piece)

@@ -246,6 +246,34 @@ def test_a_disk_that_always_fails_keeps_nothing(opening: Opening, calls: str) ->
     assert read(fs, PATH) == CONTENT and read(opening(disk), PATH) == CONTENT
 
 
+@pytest.mark.parametrize("call", ["size", "list"])
+def test_a_disk_that_failed_once_at_the_start_is_used_on(opening: Opening, bucket: WatchedBucket, call: str) -> None:
+    """One piece is lost, or all; no name is given again, and no file of another is removed."""
+    disk = FaultyFileSystem(MemoryFileSystem())
+    fs = opening(disk)
+    for offset in range(0, len(CONTENT), 50_000):
+        fs.open(PATH).pread(offset, 50_000)
+    names = set(disk.inner.list("pieces"))
+    disk.rules.append(FaultRule(calls=frozenset({call}), path="pieces*"))
+    disk._matched.append(0)
+    bucket.reset()
+    fs = opening(disk)
+    assert read(fs, PATH) == CONTENT and bucket.got_bytes == (50_000 if call == "size" else len(CONTENT))
+    assert len(disk.inner.list("pieces")) == len(names) + (call == "list")
+    assert len(names.intersection(disk.inner.list("pieces"))) == len(names) - (call == "size")
+    write(fs, "tablets/2/new", CONTENT)
+    assert read(fs, "tablets/2/new") == read(opening("other"), "tablets/2/new") == CONTENT
+
+
+def test_a_file_of_another_is_not_removed(opening: Opening) -> None:
+    disk = MemoryFileSystem()
+    file = opening(disk).open(PATH)
+    assert file.pread(0, 10) == CONTENT[:10]
+    taken = "pieces/tablets%2F1%2Fx@100.2"
+    disk.create(taken).close()
+    assert file.pread(100, 10) == file.pread(100, 10) == CONTENT[100:110] and disk.exists(taken)
+
+
 def test_one_thread_fetches_for_all(opening: Opening, bucket: WatchedBucket) -> None:
     fs = opening()
     bucket.delay_seconds = 0.1
