@@ -141,6 +141,7 @@ class HeldBucket:
         self._log = log
         self._lock = lock
         self._uuid = log.store_uuid.hex()
+        self._patience_seconds = options.log_patience_seconds
         self.fs = BucketFileSystem(
             home.bucket,
             home.prefix,
@@ -175,7 +176,7 @@ class HeldBucket:
         return self._log
 
     def mvcc(self) -> MvccManager:
-        return LeasedMvcc(self._log.clock, self)
+        return LeasedMvcc(self._log.clock, self, self._patience_seconds)
 
     # For LeasedMvcc: how far this process may speak for the store.
 

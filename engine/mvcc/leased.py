@@ -34,11 +34,13 @@ class Tenure(Protocol):
 
 
 class LeasedMvcc(MvccManager):
-    """See the module's text. ``clock`` gives out nothing above the ceiling."""
+    """See the module's text. ``clock`` gives out nothing above the ceiling. Nobody waits longer than
+    ``patience_seconds`` for commits that are in flight: the log may be out of reach."""
 
-    def __init__(self, clock: Clock, tenure: Tenure) -> None:
+    def __init__(self, clock: Clock, tenure: Tenure, patience_seconds: float) -> None:
         super().__init__(clock)
         self._tenure = tenure
+        self._patience_seconds = patience_seconds
 
     def snapshot(self) -> int:
         """Do as MvccManager says. Raises UnavailableError if another process may have newer commits."""
@@ -51,7 +53,7 @@ class LeasedMvcc(MvccManager):
             self._tenure.check()
             if timestamp > self._tenure.ceiling:
                 raise UnavailableError(f"timestamp {timestamp} is ahead of what the log allows: try again", 0.5)
-        super().wait_for(timestamp, timeout)
+        super().wait_for(timestamp, self._patience_seconds if timeout is None else timeout)
 
     def check_now(self) -> None:
         self._tenure.check()
