@@ -37,7 +37,7 @@ def named(what: str) -> Iterator[None]:
     Raises:
         InvalidArgumentError: a file is where a directory should be.
         StorageFullError: the disk is full.
-        UnavailableError: the disk failed.
+        UnavailableError: the disk failed, or a bucket does not answer.
     """
     try:
         yield
@@ -48,7 +48,11 @@ def named(what: str) -> Iterator[None]:
             ) from error
         if is_full(error):
             raise StorageFullError(f"the disk is full: {what}") from error
-        raise UnavailableError(f"{what}: the disk failed ({error.strerror or error})") from error
+        why = error.strerror or str(error)
+        # A bucket that does not answer says so itself.
+        raise UnavailableError(
+            f"{what}: {why if error.errno == errno.EAGAIN else f'the disk failed ({why})'}"
+        ) from error
 
 
 @contextmanager

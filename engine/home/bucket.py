@@ -15,7 +15,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.errors import CorruptionError, InvalidArgumentError, UnavailableError
 from ..bucket import Bucket
 from ..bucket.files import BucketFileSystem
 from ..bucket.probe import probe
@@ -94,7 +94,7 @@ class BucketHome(Home):
         with named(f"the cache of {self.where} could not be used"):
             cache = self._cache_directory(options)
             cache.make_directory("")
-            lock = cache.lock(STORE_LOCK)
+            lock = self._lock(cache)
         try:
             if self._probes:
                 probe(self.bucket, opening.new_uuid().hex)
@@ -109,6 +109,15 @@ class BucketHome(Home):
         except BaseException:
             lock.close()
             raise
+
+    def _lock(self, cache: FileSystem) -> FileLock:
+        try:
+            return cache.lock(STORE_LOCK)
+        except UnavailableError as error:
+            where = getattr(cache, "root", "of this store")
+            raise UnavailableError(
+                f"the cache {where} is in use: close its store, or set another bucket_cache for {self.where}"
+            ) from error
 
     def _cache_directory(self, options: StoreOptions) -> FileSystem:
         if self._cache is not None:

@@ -93,7 +93,7 @@ def test_stores_of_one_bucket_have_names(tmp_path: Path) -> None:
         nyala.open(url, name="a", create=False, bucket_cache=cache)
     with nyala.open(url, name="a", bucket_cache=cache) as db:
         db.create_table("of_a", SCHEMA, ["id"])
-        with pytest.raises(StoreError, match="already has the store open"):
+        with pytest.raises(StoreError, match=f"the cache {cache} is in use: .*set another bucket_cache for file:.*b"):
             nyala.open(url, name="b", bucket_cache=cache)
     with nyala.open(url, name="b", bucket_cache=cache) as db:
         assert db.tables() == []

@@ -288,6 +288,18 @@ def test_a_manifest_that_cannot_be_put_changes_nothing(monkeypatch: pytest.Monke
         assert rows(again) == {1: "x", 2: "x"}
 
 
+def test_a_flush_that_a_bucket_does_not_answer_blames_no_disk() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        put(store, 1)
+        machine.objects.is_away = True
+        with pytest.raises(UnavailableError, match="the bucket") as raised:
+            store.maintain("t", "flush")
+        assert "disk" not in raised.value.message
+        machine.objects.is_away = False
+        store.maintain("t", "flush")
+
+
 def test_an_idle_store_keeps_few_slots() -> None:
     machine = Machine()
     with made(machine) as store:
