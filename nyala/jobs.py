@@ -60,11 +60,11 @@ def main() -> None:
     run(lambda: job.app(obj=_no_engine, prog_name="jobs.py"))
 
 
-def _no_engine(path: object, create: bool = False) -> None:
+def _no_engine(path: object, create: bool = False, name: str | None = None) -> None:
     """Raise an error for ``--data``: Spark's workers could not reach it."""
     from nyala.schemas.errors import InvalidArgumentError
 
-    raise InvalidArgumentError(f"tasks on Spark need a server: serve the directory {path} and give its --url")
+    raise InvalidArgumentError(f"tasks on Spark need a server: serve {path} and give its --url")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from .options import CsvRows, JsonRows, WhereText, moment, pair
-from .target import Data, Name, Target, Url, database, takes_target
+from .target import Data, Name, StoreName, Target, Url, database, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.write import WriteResult
@@ -89,6 +89,7 @@ def commits(
     ] = None,
     url: Url = None,
     data: Data = None,
+    store: StoreName = None,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
@@ -100,7 +101,7 @@ def commits(
 
     if json_output and csv_output:
         raise InvalidArgumentError("give one of --json and --csv")
-    with database(context, url, data) as db:
+    with database(context, url, data, store) as db:
         found = db.commits(name, moment(since))
     form = RowFormat.JSON if json_output else RowFormat.CSV if csv_output else RowFormat.TABLE
     print_rows(found, form, is_limited=True)

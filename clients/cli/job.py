@@ -23,7 +23,8 @@ app.command("load")(load)
 
 Root = Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/backups.")]
 OtherUrl = Annotated[str | None, typer.Option("--other-url", help="The other store's server.")]
-OtherData = Annotated[Path | None, typer.Option("--other-data", help="The other store's data directory.")]
+OtherData = Annotated[str | None, typer.Option("--other-data", help="The other store's data directory, or bucket.")]
+OtherName = Annotated[str | None, typer.Option("--other-name", help="The other store's name in its bucket.")]
 
 
 @app.command("checksum")
@@ -52,6 +53,7 @@ def verify_command(
     name: Name,
     other_url: OtherUrl = None,
     other_data: OtherData = None,
+    other_name: OtherName = None,
     other_table: Annotated[str | None, typer.Option(help="The table's name there.", show_default="the same")] = None,
     as_of: AsOf = None,
     other_as_of: AsOf = None,
@@ -60,7 +62,7 @@ def verify_command(
     """Compare two tables, in one store or two; exit with 1 if they differ."""
     from ..jobs.verify_job import verify
 
-    with job.database() as db, other_database(job.context, db, other_url, other_data) as other:
+    with job.database() as db, other_database(job.context, db, other_url, other_data, other_name) as other:
         found = verify(
             db,
             other,
@@ -191,13 +193,14 @@ def copy_command(
     name: Name,
     other_url: OtherUrl = None,
     other_data: OtherData = None,
+    other_name: OtherName = None,
     new_name: Annotated[str | None, typer.Option("--as", help="The copy's name.", show_default="the same")] = None,
     as_of: AsOf = None,
 ) -> None:
     """Copy a table to another store. Resumes an interrupted run."""
     from ..jobs.copy_job import copy_table
 
-    with job.database() as db, other_database(job.context, db, other_url, other_data, create=True) as other:
+    with job.database() as db, other_database(job.context, db, other_url, other_data, other_name, create=True) as other:
         made = copy_table(db, other, name, name=new_name, as_of=moment(as_of), **job.running)
     if not job.prints_json(made):
         typer.echo(f"copied {name} as of {made.snapshot} to {made.table}: {made.rows:,} rows")
@@ -296,7 +299,12 @@ def apply_command(
 
 
 def other_database(
-    context: typer.Context, db: Database, url: str | None, data: Path | None, create: bool = False
+    context: typer.Context,
+    db: Database,
+    url: str | None,
+    data: str | None,
+    name: str | None,
+    create: bool = False,
 ) -> AbstractContextManager[Database]:
     """Return the second database of a command; the first one if no other is named.
 
@@ -307,4 +315,4 @@ def other_database(
         return nullcontext(db)
     if url is not None and data is not None:
         raise InvalidArgumentError("give --other-url or --other-data, not both")
-    return database(context, url, data, create)
+    return database(context, url, data, name, create)

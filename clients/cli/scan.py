@@ -9,7 +9,7 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from .options import AsOf, Columns, CsvRows, JsonRows, Limit, Output, WhereText, moment, names
-from .target import Data, Name, Url, database
+from .target import Data, Name, StoreName, Url, database
 
 if TYPE_CHECKING:
     from ..api.scan import Scan
@@ -31,13 +31,14 @@ def scan(
     analyze: Annotated[bool, typer.Option("--analyze", help="Run the scan and print its cost.")] = False,
     url: Url = None,
     data: Data = None,
+    store: StoreName = None,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
     """Print rows, or write them to a file. A terminal shows the first 100 rows, a pipe or file gets all."""
     from .output import print_json
 
-    with database(context, url, data) as db:
+    with database(context, url, data, store) as db:
         chosen = names(columns) if columns else None
         wanted = db.table(name).scan(chosen, where, moment(as_of), ordered, limit, order_by, offset)
         if explain or analyze:
@@ -64,11 +65,12 @@ def changes(
     output: Output = None,
     url: Url = None,
     data: Data = None,
+    store: StoreName = None,
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
     """Print the changes between two times: _op, _timestamp and the columns of each row (docs/changes.md)."""
-    with database(context, url, data) as db:
+    with database(context, url, data, store) as db:
         chosen = names(columns) if columns else None
         start, end = moment(since), moment(until)
         assert start is not None

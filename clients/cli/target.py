@@ -1,4 +1,5 @@
-"""The database of a command: ``--url`` names a server, ``--data`` a directory that the command opens itself."""
+"""The database of a command: ``--url`` names a server, ``--data`` a store that the command opens itself, in a directory
+or with ``--name`` in a bucket."""
 
 import inspect
 import shlex
@@ -21,8 +22,10 @@ Url = Annotated[
     str | None, typer.Option("--url", envvar="NYALA_URL", help=f"The server's URL.  [default: {DEFAULT_URL}]")
 ]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="A data directory to open instead; no server may have it open.")
+    str | None,
+    typer.Option("--data", help="A data directory to open instead, or a bucket's URL; no server may have it open."),
 ]
+StoreName = Annotated[str | None, typer.Option("--name", help="The name of the store in the bucket of --data.")]
 Name = Annotated[str, typer.Argument(help="The table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Command = Callable[..., None]
@@ -35,17 +38,18 @@ class Target:
     context: typer.Context
     url: Url = None
     data: Data = None
+    store: StoreName = None
     json_output: Json = False
 
     def database(self, create: bool = False) -> "Database":
         """Return the database that ``--url`` or ``--data`` names. Raises as ``database``."""
-        return database(self.context, self.url, self.data, create)
+        return database(self.context, self.url, self.data, self.store, create)
 
     @property
     def given(self) -> str:
         """The option that names the database, to repeat it in a next step; empty if the default is used."""
         if self.data:
-            return f" --data {shlex.quote(str(self.data))}"
+            return f" --data {shlex.quote(self.data)}" + (f" --name {self.store}" if self.store else "")
         return f" --url {shlex.quote(self.url)}" if self.url else ""
 
     def prints_json(self, answer: Any) -> bool:
@@ -80,8 +84,11 @@ def takes_target(*without: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def database(context: typer.Context, url: str | None, data: Path | None, create: bool = False) -> "Database":
-    """Return the database that the options name; with ``create``, create a missing store.
+def database(
+    context: typer.Context, url: str | None, data: str | None, name: str | None = None, create: bool = False
+) -> "Database":
+    """Return the database that the options name, ``name`` being that of a store in a bucket; with ``create``, create a
+    missing store.
 
     ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories, since clients lack the
     engine.
@@ -90,6 +97,8 @@ def database(context: typer.Context, url: str | None, data: Path | None, create:
         StoreError: both options are given, the store does not exist, or the database cannot be opened.
     """
     if data is None:
+        if name is not None:
+            raise InvalidArgumentError("--name is for a store in a bucket: give --data with the bucket's URL, too")
         from ..api.connect import connect
 
         try:
@@ -102,11 +111,14 @@ def database(context: typer.Context, url: str | None, data: Path | None, create:
             ) from None
     if url is not None and not _is_from_environment(context, "url"):
         raise InvalidArgumentError("give --url or --data, not both")
-    if data.exists() and not data.is_dir():
-        raise InvalidArgumentError(f"{data} is a file; --data must name the directory of a store")
-    if not create and not data.is_dir():
-        raise NotFoundError(f"there is no directory {data}; --data must name the directory of a store")
-    return context.obj(data, create=create)
+    if "://" in data:
+        return context.obj(data, create=create, name=name)
+    directory = Path(data)
+    if directory.exists() and not directory.is_dir():
+        raise InvalidArgumentError(f"{directory} is a file; --data must name the directory of a store")
+    if not create and not directory.is_dir():
+        raise NotFoundError(f"there is no directory {directory}; --data must name the directory of a store")
+    return context.obj(directory, create=create, name=name)
 
 
 def _is_from_environment(context: typer.Context, option: str) -> bool:
