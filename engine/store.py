@@ -26,6 +26,7 @@ from .commit.memory_gate import MemoryGate
 from .commit.room import Room
 from .fs import FileSystem, LocalFileSystem
 from .fs.failures import named
+from .fs.far import FarFileSystem
 from .home.directory import DirectoryHome
 from .home.home import Home, Opening
 from .maintenance import upkeep
@@ -173,6 +174,7 @@ class Store:
             damage=self.damage,
             pool=self._pool,
             options=options,
+            is_far=isinstance(self._environment.fs, FarFileSystem),
         )
         self._statements = Statements(
             table=self._catalog.table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +75,8 @@ class ScanRequest:
     """If given, replaces rows by aggregates; ``columns`` are those that it reads."""
     is_split: bool = False
     """Whether ``keys`` separate it from other scans: then rows outside are always skipped, not only where cheap."""
+    is_far: bool = False
+    """Whether files are far away, so that it helps to fetch what is read next."""
     counts: PruneCount = field(default_factory=PruneCount)
     """Adds up what it reads and skips."""
 
@@ -160,12 +162,7 @@ def fetched(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
     """Return chunks. What they read for sure is fetched while those before them are read, if the store's files are far
     away; a scan that may end early fetches nothing ahead."""
     chunks = iter(wanted)
-    first = next(chunks, None)
-    if first is None:
-        return chunks
-    is_near = isinstance(first.rowset, DiskRowSet) and not first.rowset.is_far
-    every = chain([first], chunks)
-    return every if is_near or request.limit is not None else _fetched(every, request)
+    return _fetched(chunks, request) if request.is_far and request.limit is None else chunks
 
 
 def _fetched(wanted: Iterator[Chunk], request: ScanRequest) -> Iterator[Chunk]:
@@ -183,7 +180,7 @@ def _fetch(gathered: Sequence[Chunk], request: ScanRequest) -> None:
     spans: dict[tuple[DiskRowSet, bool], list[tuple[int, int]]] = {}
     for chunk in gathered:
         rowset = chunk.rowset
-        if isinstance(rowset, DiskRowSet) and rowset.is_far and chunk.rows is None and not chunk.touched_only:
+        if isinstance(rowset, DiskRowSet) and chunk.rows is None and not chunk.touched_only:
             whole = request.where is None or chunk.all_match
             spans.setdefault((rowset, whole), []).append((chunk.first, chunk.last))
     for (rowset, whole), of_rowset in spans.items():

@@ -43,8 +43,9 @@ class Reads:
         damage: DamageRegistry,
         pool: ScanPool,
         options: StoreOptions,
+        is_far: bool,
     ) -> None:
-        """``table`` finds a table by name; ``pool`` reads chunks."""
+        """``table`` finds a table by name; ``pool`` reads chunks, of files that may be far away (`FarFileSystem`)."""
         self._table = table
         self._mvcc = mvcc
         self._snapshots = snapshots
@@ -52,6 +53,7 @@ class Reads:
         self._damage = damage
         self._pool = pool
         self._options = options
+        self._is_far = is_far
         self.counts = RunningCounts()
         """What all scans have read and skipped, but for those of rows by their keys."""
         self._filters = FilterCache(options.limits)
@@ -187,7 +189,9 @@ class Reads:
         self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
     ) -> ScanRequest:
         chunk_bytes = self._options.scan_batch_bytes
-        return scanning.resolve_ticket(spec, table, version, snapshot, changes, self._filters, chunk_bytes)
+        return scanning.resolve_ticket(
+            spec, table, version, snapshot, changes, self._filters, chunk_bytes, self._is_far
+        )
 
 
 def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch, source: tuple[int, TableSchema]) -> ScanStream:

@@ -62,6 +62,7 @@ def resolve(
     changes: ChangeRange | None,
     filters: FilterCache,
     chunk_bytes: int,
+    is_far: bool = False,
 ) -> ScanRequest:
     """Resolve a scan against a version of its table.
 
@@ -88,6 +89,7 @@ def resolve(
         few=where.few,
         aggregate=plan,
         is_split=part is not None,
+        is_far=is_far,
     )
 
 
@@ -110,6 +112,7 @@ def resolve_ticket(
     changes: ChangeRange | None,
     filters: FilterCache,
     chunk_bytes: int,
+    is_far: bool = False,
 ) -> ScanRequest:
     """Resolve a scan as ``resolve`` does; a planned one must still have the columns of its plan.
 
@@ -122,7 +125,7 @@ def resolve_ticket(
         f"(schema version {version.schema.version} now): plan the scan again, with GetFlightInfo"
     )
     try:
-        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes)
+        request = resolve(spec, version, snapshot, changes, filters, chunk_bytes, is_far)
     except (InvalidArgumentError, NotFoundError) as error:
         if spec.planned is not None:
             raise ConflictError(why) from error

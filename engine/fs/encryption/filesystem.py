@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -27,6 +28,8 @@ class EncryptedFileSystem(DirectoryFileSystem):
     def __init__(self, fs: FileSystem, keyring: Keyring) -> None:
         super().__init__(fs, "")
         self._keyring = keyring
+        if isinstance(fs, FarFileSystem):  # and so is this one
+            self.fetch_ends = partial(_fetch_ends, fs)
 
     @property
     def root(self) -> str:
@@ -82,13 +85,6 @@ class EncryptedFileSystem(DirectoryFileSystem):
             inner.close()
             raise
 
-    def fetch_ends(self, paths: Iterable[str], head_bytes: int, tail_bytes: int) -> None:
-        """See FarFileSystem; nothing happens if the files are near."""
-        if isinstance(self._inner, FarFileSystem):
-            stride = BLOCK_BYTES + TAG_BYTES
-            head = HEADER_BYTES + -(-head_bytes // BLOCK_BYTES) * stride
-            self._inner.fetch_ends(paths, head, (tail_bytes // BLOCK_BYTES + 2) * stride)
-
     def size(self, path: str) -> int:
         if path in (PATH, COPY_PATH):
             return super().size(path)
@@ -132,3 +128,10 @@ class _NothingYet:
 
     def close(self) -> None:
         self._inner.close()
+
+
+def _fetch_ends(fs: FarFileSystem, paths: Iterable[str], head_bytes: int, tail_bytes: int) -> None:
+    """See FarFileSystem."""
+    stride = BLOCK_BYTES + TAG_BYTES
+    head = HEADER_BYTES + -(-head_bytes // BLOCK_BYTES) * stride
+    fs.fetch_ends(paths, head, (tail_bytes // BLOCK_BYTES + 2) * stride)

@@ -14,13 +14,16 @@ import pytest
 from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.bucket.memory import MemoryBucket
 from nyala.engine.cfile.format import StreamKey
-from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.rowset.diskrowset import DiskRowSet
+from nyala.engine.scan import chunk
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
+from tests.doubles.encrypted import encrypted
 from tests.doubles.far_tablets import far_tablets
 from tests.doubles.watched_bucket import WatchedBucket
 
@@ -160,6 +163,23 @@ def test_far_files_answer_as_near_ones_do(
     assert table(far, **spec) == wanted
     fetched = bucket.got_bytes
     assert table(far, **spec) == wanted and bucket.got_bytes == fetched
+
+
+@pytest.mark.parametrize("disk", [MemoryFileSystem, lambda: encrypted(MemoryFileSystem())])
+def test_scans_of_near_files_ask_for_none_ahead(
+    disk: Callable[[], FileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first rows that are read are in memory."""
+    store = Store.open(disk(), options())
+    store.create_table(TableDefinition.from_arrow("t", rows().schema, ["k"]))
+    store.write(WriteCommand(table="t"), rows().slice(0, 1_000))
+    for module, name in ((chunk, "_fetched"), (DiskRowSet, "fetch")):
+        monkeypatch.setattr(module, name, None)
+    for _ in range(2):
+        for spec in ({}, {"ordered": True}, {"where": "c0 < 3"}, {"aggregate": {"n": ("c1", "sum")}}):
+            assert table(store, **spec).num_rows > 0
+        store.maintain("t", "flush")
+    store.close()
 
 
 def test_many_cold_files_open_with_one_request_each(bucket_of_many: tuple[WatchedBucket, MemoryFileSystem]) -> None:
