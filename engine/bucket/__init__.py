@@ -4,7 +4,7 @@ from .bucket import Bucket, check_name, check_prefix
 from .directory import DirectoryBucket
 from .memory import MemoryBucket, MemoryObjects
 from .opening import bucket_of
-from .patient import Patience, PatientBucket
+from .patient import Patience, PatientBucket, hurried
 from .probe import probe
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "bucket_of",
     "check_name",
     "check_prefix",
+    "hurried",
     "probe",
 ]

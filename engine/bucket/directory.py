@@ -47,6 +47,9 @@ class DirectoryObjects:
     def __repr__(self) -> str:
         return f"{self._fs!r}"
 
+    def within(self, seconds: float) -> DirectoryObjects:
+        return self
+
     def put_if_absent(self, name: str, content: bytes) -> None:
         with self._temporary(content) as temporary:
             self._make_directory(parent_of(name))

@@ -25,6 +25,9 @@ class MemoryObjects:
     def __repr__(self) -> str:
         return "memory"
 
+    def within(self, seconds: float) -> MemoryObjects:
+        return self
+
     def put_if_absent(self, name: str, content: bytes) -> None:
         with self._mutex:
             if name in self._contents:

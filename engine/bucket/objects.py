@@ -20,6 +20,11 @@ _PIECE_BYTES = 8 << 20
 class Objects(Protocol):
     """One attempt of each verb of ``Bucket``."""
 
+    def within(self, seconds: float) -> Objects:
+        """Return the same objects for who repeats a request that takes longer than so many seconds, and what its bytes
+        take."""
+        ...
+
     def put_if_absent(self, name: str, content: bytes) -> None:
         """Put an object; FileExistsError if the store says that the name is taken, or that somebody is taking it."""
         ...

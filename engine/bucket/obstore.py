@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _PART_BYTES = 8 << 20
 _SINGLE_BYTES_MAX = 64 << 20
 """Larger contents are put in parts."""
-_SMALL_BYTES = 1 << 20
-_SMALL_SECONDS, _LARGE_SECONDS = 5, 120
-"""How long one request may take, by what it carries: a small one that hangs is worth giving up soon."""
+_UNKNOWN_BYTES = 64 << 20
+_SECONDS = 5.0
+"""How long one request may take: a small one that hangs is worth giving up soon. Each MiB may take some more."""
 _STATUS = re.compile(r"status code: (\d{3})([A-Za-z -]*)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
@@ -42,10 +42,14 @@ _processes: list[int] = []
 
 class ObstoreObjects:
     """The objects at ``url``, as in ``s3://bucket/root``. ``config`` are options of obstore, none of them secret;
-    credentials come from the environment. Raises InvalidArgumentError if the package or the URL is no good."""
+    credentials come from the environment. ``seconds`` bounds a request, beside what its bytes take.
 
-    def __init__(self, url: str, config: Mapping[str, str] | None = None) -> None:
+    Raises InvalidArgumentError if the package or the URL is no good.
+    """
+
+    def __init__(self, url: str, config: Mapping[str, str] | None = None, seconds: float = _SECONDS) -> None:
         self._url = url
+        self._seconds = seconds
         self._config = dict(config or {})
         try:
             import obstore
@@ -54,10 +58,14 @@ class ObstoreObjects:
                 f"{url}: the package obstore is missing; install it: pip install 'nyala[bucket]'"
             ) from error
         self._obstore: Any = obstore
-        self._small, self._large = self._connect(_SMALL_SECONDS), self._connect(_LARGE_SECONDS)
+        self._clients = {(0, False): self._connect(0, False)}
+        """By the seconds that bytes may take, and whether they are read."""
 
     def __repr__(self) -> str:
         return self._url
+
+    def within(self, seconds: float) -> ObstoreObjects:
+        return ObstoreObjects(self._url, self._config, seconds)
 
     def put_if_absent(self, name: str, content: bytes) -> None:
         with self._errors(name):  # in parts the condition would not count
@@ -76,14 +84,14 @@ class ObstoreObjects:
 
     def get(self, name: str) -> bytes:
         with self._errors(name):
-            return self._obstore.get(self._client(_SMALL_BYTES), name).bytes().to_bytes()
+            return self._obstore.get(self._client(_UNKNOWN_BYTES, is_read=True), name).bytes().to_bytes()
 
     def get_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         merged = _merged(ranges)
         starts, lengths = [start for start, _ in merged], [end - start for start, end in merged]
         try:
             with self._errors(name):
-                client = self._client(_SMALL_BYTES)
+                client = self._client(_UNKNOWN_BYTES, is_read=True)
                 found = self._obstore.get_ranges(client, name, starts=starts, lengths=lengths, coalesce=0)
         except OSError as error:
             if error.errno != errno.ERANGE:
@@ -113,7 +121,7 @@ class ObstoreObjects:
 
     def copy(self, source: str, target: str) -> None:
         with self._errors(source):
-            self._obstore.copy(self._client(_SMALL_BYTES), source, target)
+            self._obstore.copy(self._client(_UNKNOWN_BYTES), source, target)
 
     def _clipped(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return what there is of ranges of which some lie past the object's end."""
@@ -122,21 +130,27 @@ class ObstoreObjects:
             name, [(min(offset, size), min(length, max(size - offset, 0))) for offset, length in ranges]
         )
 
-    def _client(self, size: int = 0) -> Any:
-        """Return the client for requests that carry ``size`` bytes."""
+    def _client(self, size: int = 0, is_read: bool = False) -> Any:
+        """Return the client for requests that carry ``size`` bytes; one that reads also gives up when nothing comes."""
         _check_threads()
-        return self._small if size < _SMALL_BYTES else self._large
+        mebibytes = min(size, _UNKNOWN_BYTES) >> 20
+        seconds = 1 << mebibytes.bit_length() if mebibytes else 0  # each client has connections of its own: few of them
+        if (seconds, is_read) not in self._clients:
+            self._clients[seconds, is_read] = self._connect(seconds, is_read)
+        return self._clients[seconds, is_read]
 
-    def _connect(self, seconds: int) -> Any:
+    def _connect(self, seconds: int, is_read: bool) -> Any:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
 
-        limit = timedelta(seconds=seconds)
+        limit = timedelta(seconds=self._seconds + seconds)
         client: Any = {
-            "allow_http": True,
-            "connect_timeout": timedelta(seconds=2),
+            "allow_http": True,  # if a URL says so
+            "connect_timeout": timedelta(seconds=min(self._seconds, 2)),
             "timeout": limit,
-        }  # if a URL says so
+        }
+        if is_read:
+            client["read_timeout"] = timedelta(seconds=self._seconds)
         config: Any = self._config
         try:
             return from_url(

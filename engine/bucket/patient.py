@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ...schemas.errors import UnavailableError
 from ..mvcc.clock import elapsed_seconds
-from .bucket import check_name, check_prefix
+from .bucket import Bucket, check_name, check_prefix
 from .objects import Objects
 
 if TYPE_CHECKING:
@@ -178,6 +178,13 @@ class _Content:
             if self._failure is not None:
                 raise _UnreadableError(self._failure) from error
             raise
+
+
+def hurried(bucket: Bucket, seconds: float) -> Bucket:
+    """Return a bucket for who repeats its calls: each is one attempt, of some ``seconds`` and what its bytes take."""
+    if not isinstance(bucket, PatientBucket):
+        return bucket
+    return PatientBucket(bucket.objects.within(seconds), replace(bucket.patience, seconds=0.0))
 
 
 def _told(failure: OSError | None) -> str:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _BEATS = 10 / 3
 """Beats in the time of a lease: one may be late, and another lost."""
+_ATTEMPTS = 4
+"""Attempts to put a slot in the time of a lease, if the bucket does not answer: one request may get lost."""
 REIGN_BITS = 40
 """A file's number has that of the reign above so many bits."""
 
@@ -66,7 +68,7 @@ class BucketHome(Home):
             raise InvalidArgumentError(f"{name!r} cannot name a store: use up to 64 letters, digits and '._-'")
         self.bucket = bucket
         self.prefix = f"stores/{name}/"
-        self.slots = BucketSlots(bucket, f"{self.prefix}log/")
+        self.slots = self._slots()
         self._name = name
         self._url = url
         self._cache = cache
@@ -100,7 +102,8 @@ class BucketHome(Home):
                 probe(self.bucket, opening.new_uuid().hex)
             make_cluster(self.bucket, "", opening.new_uuid)
             time = {"boot": self._boot, "pause": self._pause}
-            log = SlotLog.open(self.slots, opening.clock, opening.new_uuid, _slot_options(options), **time)
+            slots = self._slots(options.lease_seconds / _ATTEMPTS)
+            log = SlotLog.open(slots, opening.clock, opening.new_uuid, _slot_options(options), **time)
             try:
                 return HeldBucket(self, log, cache, lock, options)
             except BaseException:
@@ -118,6 +121,9 @@ class BucketHome(Home):
             raise UnavailableError(
                 f"the cache {where} is in use: close its store, or set another bucket_cache for {self.where}"
             ) from error
+
+    def _slots(self, attempt_seconds: float | None = None) -> BucketSlots:
+        return BucketSlots(self.bucket, f"{self.prefix}log/", attempt_seconds)
 
     def _cache_directory(self, options: StoreOptions) -> FileSystem:
         if self._cache is not None:

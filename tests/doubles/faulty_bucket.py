@@ -70,6 +70,9 @@ class FaultyObjects:
     def __repr__(self) -> str:
         return f"faulty {self.inner!r}"
 
+    def within(self, seconds: float) -> FaultyObjects:
+        return self
+
     def put_if_absent(self, name: str, content: bytes) -> None:
         self._call("put_if_absent", name, lambda: self.inner.put_if_absent(name, content))
 

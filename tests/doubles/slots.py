@@ -20,7 +20,7 @@ class MemorySlots:
             self.calls.append(("create", (number,)))
             return self.content.setdefault(number, content) == content
 
-    def read(self, number: int) -> bytes | None:
+    def read(self, number: int, is_patient: bool = True) -> bytes | None:
         with self._mutex:
             self.calls.append(("read", (number,)))
             return self.content.get(number)
@@ -64,9 +64,9 @@ class FaultySlots:
                 raise UnavailableError("no answer, and it is on its way")
             return self.inner.create(number, content)
 
-    def read(self, number: int) -> bytes | None:
+    def read(self, number: int, is_patient: bool = True) -> bytes | None:
         with self._failing("read"):
-            return self.inner.read(number)
+            return self.inner.read(number, is_patient)
 
     def numbers(self) -> list[int]:
         with self._failing("numbers"):

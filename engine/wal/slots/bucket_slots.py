@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...bucket import Bucket
+from ...bucket import Bucket, hurried
 
 _NAME = re.compile(r"\d{20}")
 
@@ -13,8 +13,10 @@ _NAME = re.compile(r"\d{20}")
 class BucketSlots:
     """See ``SlotStore``. Objects with other names are ignored."""
 
-    def __init__(self, bucket: Bucket, prefix: str = "log/") -> None:
+    def __init__(self, bucket: Bucket, prefix: str = "log/", attempt_seconds: float | None = None) -> None:
+        """``attempt_seconds``: one attempt to make a slot takes not much longer; whoever makes slots repeats it."""
         self._bucket = bucket
+        self._hurried = bucket if attempt_seconds is None else hurried(bucket, attempt_seconds)
         self._prefix = prefix
 
     def name(self, number: int) -> str:
@@ -22,11 +24,11 @@ class BucketSlots:
         return f"{self._prefix}{number:020d}"
 
     def create(self, number: int, content: bytes) -> bool:
-        return self._bucket.create(self.name(number), content)
+        return self._hurried.create(self.name(number), content)
 
-    def read(self, number: int) -> bytes | None:
+    def read(self, number: int, is_patient: bool = True) -> bytes | None:
         try:
-            return self._bucket.get(self.name(number))
+            return (self._bucket if is_patient else self._hurried).get(self.name(number))
         except FileNotFoundError:
             return None
 

@@ -29,7 +29,7 @@ from .options import SlotOptions
 from .slot import NO_NONCE, Slot, SlotHeader, SlotKind, decode_slot, encode_slot, path_of, payload_of
 from .slot_store import SlotStore
 
-_PAUSE_SECONDS = 0.05  # between two attempts, of which each takes its own time
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 0.5  # between two attempts, of which each takes its own time; ever longer
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +54,7 @@ class SlotGroup(TakenGroup):
     sent: float = 0.0
     content: bytes = b""
     landing: Slot | None = None
+    failures: int = 0
 
 
 @dataclass(slots=True)
@@ -198,7 +199,8 @@ class SlotSink:
         try:
             is_ours = self._slots.create(number, group.content)
         except UnavailableError as error:
-            self._pause(_PAUSE_SECONDS)
+            self._pause(min(_PAUSE_SECONDS * 2**group.failures, _PAUSE_SECONDS_MAX))
+            group.failures += 1
             raise UnansweredError(f"{path_of(number)} is tried again: {error.message}") from error
         if not is_ours:
             # Nobody can have claimed the log after this slot, replayed and freed it, while a lease from it would hold.
@@ -255,7 +257,7 @@ class SlotSink:
     def _who(self, number: int) -> str:
         """Say who has the log, as far as can be learned."""
         try:
-            content = self._slots.read(number)
+            content = self._slots.read(number, is_patient=False)  # those who wait have not heard yet
             holder = UUID(bytes=decode_slot(number, content or b"").header.holder)
         except (UnavailableError, CorruptionError):
             return f"another process has the store: slot {number} of its log is not ours"

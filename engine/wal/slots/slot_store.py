@@ -17,8 +17,8 @@ class SlotStore(Protocol):
         earlier one. After UnavailableError it may still appear: only another ``create`` with the same bytes tells."""
         ...
 
-    def read(self, number: int) -> bytes | None:
-        """Return what a slot holds; None if there is none."""
+    def read(self, number: int, is_patient: bool = True) -> bytes | None:
+        """Return what a slot holds; None if there is none. Unless ``is_patient``, try once only."""
         ...
 
     def numbers(self) -> list[int]:

@@ -1,5 +1,6 @@
 """Which buckets URLs name; what obstore is asked, and what of its errors is told."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nyala.engine.bucket import Bucket, Patience, bucket_of, probe
+from nyala.engine.bucket import Bucket, Patience, bucket_of, hurried, probe
+from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from tests.doubles.s3_server import KEYS, s3_server, url_of
 
@@ -191,3 +193,14 @@ def test_threads_do_not_survive_a_fork(address: str, when: str) -> None:
     child, parent = subprocess.check_output(command, text=True, timeout=60).splitlines()
     assert parent == "[('a', 1)]"
     assert child == parent if when == "soon" else "this process was forked from one that uses" in child
+
+
+def test_a_store_that_says_nothing_is_given_up_soon() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"s3://bucket/root?endpoint=http://127.0.0.1:{server.getsockname()[1]}&region=us-east-1"
+        bucket = hurried(bucket_of(url), 0.2)
+        began = elapsed_seconds()
+        for call in (lambda: bucket.get("a"), lambda: bucket.create("a", b"x"), lambda: bucket.size("a")):
+            with pytest.raises(UnavailableError):
+                call()
+        assert elapsed_seconds() - began < 20, "a large object may take longer than two minutes"

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
+from nyala.engine.bucket import Patience, PatientBucket
 from nyala.engine.home.bucket import BucketHome
+from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.engine.recovery.sweep_bucket import leftovers
 from nyala.engine.store import Store
 from nyala.engine.wal.slots import check_slots
@@ -161,6 +163,18 @@ def test_a_silent_holder_does_not_answer_about_now() -> None:
         machine.objects.is_away = False
         put(store, 2)
         assert sorted(rows(store)) == [1, 2], "nobody took it over meanwhile"
+
+
+def test_a_writer_waits_no_longer_than_its_own_patience() -> None:
+    machine = Machine()
+    machine.bucket = PatientBucket(machine.objects, Patience(20.0, 0.001, 0.01))
+    with made(machine) as store:
+        machine.objects.is_away = True
+        began = elapsed_seconds()
+        with pytest.raises(UnavailableError, match="unknown yet"):
+            put(store, 1)
+        assert elapsed_seconds() - began < 10, "that of the bucket is another"
+        machine.objects.is_away = False
 
 
 def test_a_snapshot_stays_what_it_is_though_the_next_clock_is_behind() -> None:

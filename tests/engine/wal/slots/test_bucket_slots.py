@@ -1,13 +1,15 @@
 """A log of slots in a bucket: its objects, and every call of the bucket that fails."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from nyala.engine.bucket import DirectoryBucket, MemoryBucket, MemoryObjects
+from nyala.engine.bucket import DirectoryBucket, MemoryBucket, MemoryObjects, Patience, PatientBucket
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.wal.slots import BucketSlots, SlotStore
-from tests.doubles.faulty_bucket import Fault, FaultyBucket
+from nyala.schemas.errors import UnavailableError
+from tests.doubles.faulty_bucket import Fault, FaultyBucket, FaultyObjects
 from tests.engine.wal.slots.slot_bench import SlotBench, put
 from tests.engine.wal.slots.slot_workload import Journal, check, workload
 
@@ -70,3 +72,17 @@ def test_every_call_of_the_bucket_fails_in_turn(fault: Fault, attempts: int, cal
         assert check(bench, journal) == journal.tried, f"call {number}"
         assert len(journal.acked) >= 4
         bench.close()
+
+
+def test_a_slot_is_tried_once_at_a_time_and_read_with_patience() -> None:
+    objects = FaultyObjects()
+    slots = BucketSlots(PatientBucket(objects, Patience(60.0, 0.001, 0.01)), attempt_seconds=1.0)
+    objects.faults[1] = objects.faults[2] = Fault.BEFORE
+    with pytest.raises(UnavailableError, match="unknown"):
+        slots.create(1, b"x")
+    assert [call.verb for call in objects.calls] == ["put_if_absent", "get"]
+    assert slots.create(1, b"x")
+    for is_patient in (True, False):
+        objects.faults[len(objects.calls) + 1] = Fault.BEFORE
+        with nullcontext() if is_patient else pytest.raises(UnavailableError):
+            assert slots.read(1, is_patient) == b"x"
