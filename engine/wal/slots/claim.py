@@ -65,13 +65,15 @@ class Claimant:
             number = seen.header.number + 1
             if (content := self.slots.read(number)) is not None:
                 seen, since = decode_slot(number, content), self.boot_seconds()
-                continue
+                if seen.header.kind is SlotKind.RELEASE:
+                    return seen
             now = self.boot_seconds()
             if now - since > ttl:
                 return seen
             if now >= (began + 2 * ttl if until is None else until):
                 raise UnavailableError(f"another process has the store: {_holder(seen)}; stop it first")
-            self.pause(self.options.poll_seconds)
+            if content is None:
+                self.pause(self.options.poll_seconds)
         return seen
 
     def claim(

@@ -95,6 +95,22 @@ def test_a_log_that_lives_is_not_claimed(bench: SlotBench) -> None:
     assert bench.kinds().count(SlotKind.CLAIM) == 1
 
 
+def test_who_waits_gives_up_though_each_look_finds_another_slot(bench: SlotBench) -> None:
+    log, _ = bench.open()
+
+    class Far(FaultySlots):
+        def read(self, number: int, is_patient: bool = True) -> bytes | None:
+            if self.count < 500:
+                put(log, b"x")
+            bench.boot.wait(0.05)
+            return super().read(number, is_patient)
+
+    began = bench.boot()
+    with pytest.raises(UnavailableError, match="another process has the store"):
+        bench.open(way=Far(bench.slots), wait_seconds=1.0)
+    assert bench.boot() - began < 2
+
+
 def test_silence_is_counted_from_the_last_slot_seen(bench: SlotBench) -> None:
     log, _ = bench.open()
     last_written = bench.boot()
