@@ -54,7 +54,8 @@ class SlotGroup(TakenGroup):
     sent: float = 0.0
     content: bytes = b""
     landing: Slot | None = None
-    failures: int = 0
+    pause_seconds: float = _PAUSE_SECONDS
+    """Before it is tried again."""
 
 
 @dataclass(slots=True)
@@ -199,8 +200,8 @@ class SlotSink:
         try:
             is_ours = self._slots.create(number, group.content)
         except UnavailableError as error:
-            self._pause(min(_PAUSE_SECONDS * 2**group.failures, _PAUSE_SECONDS_MAX))
-            group.failures += 1
+            self._pause(group.pause_seconds)
+            group.pause_seconds = min(2 * group.pause_seconds, _PAUSE_SECONDS_MAX)
             raise UnansweredError(f"{path_of(number)} is tried again: {error.message}") from error
         if not is_ours:
             # Nobody can have claimed the log after this slot, replayed and freed it, while a lease from it would hold.
