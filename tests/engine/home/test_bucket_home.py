@@ -92,7 +92,8 @@ def test_a_store_that_was_closed_is_opened_at_once() -> None:
 def test_nobody_opens_a_store_whose_holder_lives() -> None:
     first = Machine()
     first.boot.pause = lambda seconds: None  # nobody leaps over the beats
-    with made(first) as store:
+    with opened(first, lease_seconds=1) as store:
+        Database(store).create_table("t", SCHEMA, ["id"])
         second = first.other()
         second.boot.pause = lambda seconds: put(store, 1)
         with pytest.raises(UnavailableError, match="another process has the store"):
