@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model kill9 stops full-disk filters race decay leases moves jobs pairs attack churn streaming stalled clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,17 @@ filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (C
 slots-model: .venv/.installed-dev  ## every order of events of the log of slots in a bucket (SIZES=study or larger; ONLY="three processes")
 	@$(BIN)/python tests/model_slots/campaign.py --sizes $(or $(SIZES),study) $(if $(ONLY),--only "$(ONLY)")
 
+bucket-faults: .venv/.installed-dev  ## every fault at every call of a store in a bucket, in a random order (MINUTES=5 SEED=0; all take some 40)
+	@$(BIN)/python tests/engine/home/bucket_faults_campaign.py --minutes $(MINUTES) --seed $(SEED)
+
+failover: MINUTES = 10
+failover: .venv/.installed-dev  ## servers of a store in a bucket fail in every way under load (MINUTES=10 SEED=0 WAY=directory or moto LEASE=5)
+	@$(BIN)/python tests/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5)
+
+ceph: MINUTES = 10
+ceph: .venv/.installed-dev  ## the same over a Ceph with two gateways, whose OSD is killed, out of Debian's packages (MINUTES=10 SEED=0 LEASE=5)
+	@$(BIN)/python tests/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way ceph --lease $(or $(LEASE),5)
+
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server)
 	@$(BIN)/python tests/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
 
@@ -115,6 +126,10 @@ attack: .venv/.installed-dev  ## misbehaving clients beside an honest one (SECON
 
 stalled: .venv/.installed-dev  ## the rate of a fast reader beside stalled ones (READERS="100 1000")
 	@$(BIN)/python tests/attack/stalled_readers.py --counts $(or $(READERS),100 1000)
+
+soak: MINUTES = 60
+soak: .venv/.installed-bench  ## sixteen mixed clients for an hour: memory, files and latencies stay flat (MINUTES=60 CLIENTS=16 SEED=0 OUT=build/soak)
+	@$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) --clients $(or $(CLIENTS),16) --seed $(SEED) --out $(or $(OUT),build/soak)
 
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)

@@ -6,6 +6,8 @@
 # passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+# The tests start some hundred processes, each of which would compile the sources anew, and each worker all tests.
+unset PYTHONDONTWRITEBYTECODE
 workers=$1
 shift
 none=5 # pytest's exit code when no test was selected

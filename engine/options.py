@@ -94,7 +94,7 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     staging_bytes: PositiveInt = 64 * 1024 * MIB
     """The most bytes on disk of all uncommitted transactions."""
     pinned_bytes: PositiveInt = 64 * 1024 * MIB
-    """The most bytes of files that only pins keep. Beyond it, the oldest pin is released."""
+    """The most bytes of files that only pins keep. Beyond it, the oldest pin is released; not in a bucket."""
     peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
     """One other machine's share of ``unfinished_max`` and ``staging_bytes``; local clients may use all of both."""
     disk_reserve_bytes: NonNegativeInt = 512 * MIB

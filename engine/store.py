@@ -33,6 +33,7 @@ from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp, TabletOp, kind_of
+from .manifest import pin_note
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry
 from .monitoring.store_metrics import StoreMetrics
@@ -101,7 +102,7 @@ class Store:
         self._home = home.take(Opening(options, self.damage.note, uuid.uuid4, clock))
         self._fs, self._clock = self._home.fs, self._home.clock
         try:
-            with named("the store could not be opened"), recovery.saying_what_to_do():
+            with named("the store could not be opened"), recovery.saying_what_to_do(self._home.check_held):
                 self._open()
             if damage := self._environment.manifest.damage:
                 self.damage.note(damage)
@@ -129,9 +130,9 @@ class Store:
         store_uuid = manifest_file.current.store_uuid
         self._identity = self.options.server, store_uuid
         self._described = partial(described, store_uuid=store_uuid, server=self.options.server)
-        self._import_storage = Storage.of(self._fs, self.options.import_storage, store_uuid)
+        self._import_storage = Storage.of(self._fs, self.options.import_storage, store_uuid, self._home.place)
         self._import_storage.sweep()
-        pins.sweep(self._fs)
+        pin_note.sweep(self._fs)
         compactions.sweep(self._fs)
         found = recovered(self._home, manifest_file, self.options, self.damage)
         self._environment, self._catalog = found.environment, found.catalog
@@ -224,15 +225,8 @@ class Store:
             new_timestamp=self._clock.now,
             notify=notify,
         )
-        self._pins = pins.Pins(
-            catalog=self._catalog,
-            environment=self._environment,
-            snapshots=self._snapshots,
-            limits=self.options.limits,
-            room=self._room,
-            now=now,
-            new_timestamp=self._clock.now,
-        )
+        shared = self._catalog, self._environment, self._snapshots, self.options.limits, self._room
+        self._pins = pins.kind_for(self._home.pinned)(*shared, now, self._clock.now)
         self._compactions = compactions.Compactions(
             catalog=self._catalog,
             environment=self._environment,
@@ -242,6 +236,7 @@ class Store:
             new_timestamp=self._clock.now,
             flushed=self._after_flush,
             notify=notify,
+            bucket=self._home.place,
         )
         self._mover = Mover(
             catalog=self._catalog,
@@ -351,13 +346,17 @@ class Store:
 
     # Work that other processes do, and moves of tablets
 
-    import_begin = _of(lambda store: store._in_directory("a bulk import")._imports.begin)
+    import_begin = _of(lambda store: store._imports.begin)
     import_commit = _of(lambda store: store._imports.commit)
     import_abort = _of(lambda store: store._imports.abort)
-    pin_snapshot = _of(lambda store: store._in_directory("a pin")._pins.pin)
+    pin_snapshot = _of(lambda store: store._pins.pin)
     renew_pin = _of(lambda store: store._pins.renew)
     release_pin = _of(lambda store: store._pins.release)
-    compaction_begin = _of(lambda store: store._in_directory("a compaction by another process")._compactions.begin)
+    create_pin = _of(lambda store: store._pins.create)
+    pins = _of(lambda store: store._pins.kept)
+    open_pin = _of(lambda store: store._pins.open)
+    drop_pin = _of(lambda store: store._pins.drop)
+    compaction_begin = _of(lambda store: store._compactions.begin)
     compaction_commit = _of(lambda store: store._compactions.commit)
     compaction_renew = _of(lambda store: store._compactions.renew)
     compaction_abort = _of(lambda store: store._compactions.abort)

@@ -51,6 +51,7 @@ _TOO_LONG = (
     "was ended; begin another"
 )
 _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
+_ELSEWHERE = "UNAVAILABLE: this process no longer has the store; ask again, and it tells which one has"
 
 
 class Call:
@@ -369,6 +370,17 @@ class Calls:
         """End all running calls: the server stops."""
         for call in self._all():
             call.end(_STOPPED)
+
+    def end_earlier(self, seconds: float) -> None:
+        """Let the calls that run end by themselves for some seconds, sessions apart; then end those that are left: the
+        process no longer has its store."""
+        earlier, until = self._all(), time.monotonic() + seconds
+        while any(call.began is not None and call.kind is not Kind.EXCHANGE for call in earlier):
+            if time.monotonic() >= until:
+                break
+            time.sleep(_LOOK_SECONDS)
+        for call in earlier:
+            call.end(_ELSEWHERE)
 
     def failed(self, request_id: str, verb: str, code: str) -> None:
         """Count and log an error that a client gets, on the thread of its request."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +16,7 @@ from ..schemas.collector import collector_paused
 from ..schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
 from ..schemas.placement import ServerIdentity
 from .location import DEFAULT_LOCATION
+from .opening import key_source, open_warm
 
 if TYPE_CHECKING:
     from ..clients.flight.credentials import Credentials
@@ -25,13 +24,20 @@ if TYPE_CHECKING:
     from ..engine.recovery.verify import VerifyReport
     from ..engine.repair import RepairReport
     from ..schemas.service import StoreService
+    from .failover.name_server import NameServer
     from .http.port import HttpPort
     from .security.security import Security
     from .settings import ServeOptions, Settings
     from .traces import Traces
 
-_SILENT_SECONDS = 3.0
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Listen = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Where to listen; port 0 picks a free one. With several names, of each, or of the first: then ports are "
+        f"counted up.  [default: {DEFAULT_LOCATION}, or from the placement]"
+    ),
+]
 Processes = Annotated[
     int | None,
     typer.Option(
@@ -53,6 +59,24 @@ KeyFile = Annotated[
 KeyCommand = Annotated[
     str | None, typer.Option(help="A shell command that prints this key.  [env var: NYALA_KEY_COMMAND]")
 ]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="This server's name in the placement file; in a bucket, its store's name, or several: the one to have "
+        "first, then those to stand by for."
+    ),
+]
+WaitsForStore = Annotated[
+    bool | None,
+    typer.Option("--standby/--no-standby", help="Wait while another process has the store, which is in a bucket."),
+]
+Replica = Annotated[
+    bool | None, typer.Option("--replica", help="While it waits for the store, answer reads that may be behind.")
+]
+Advertised = Annotated[
+    list[str] | None,
+    typer.Option(help="Where clients reach this server, as others tell them: grpc://host:port; as --listen."),
+]
 Tokens = Annotated[Path | None, typer.Option(help="The token file; clients then need a token.")]
 
 
@@ -60,12 +84,7 @@ def serve(
     data: Annotated[
         str | None, typer.Option(help="The data directory, or the URL of a bucket; created if missing.")
     ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Where to listen; port 0 picks a free one.  [default: {DEFAULT_LOCATION}, or from the placement]"
-        ),
-    ] = None,
+    listen: Listen = None,
     json_output: Annotated[bool | None, typer.Option("--json", help="Print and log JSON.")] = None,
     http_port: WebPort = None,
     insecure: Annotated[
@@ -83,10 +102,11 @@ def serve(
     placement: Annotated[
         Path | None, typer.Option(help="The placement file of the servers that share their tables.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="This server's name in the placement file; in a bucket, its store's name.")
-    ] = None,
+    name: Names = None,
     processes: Processes = None,
+    standby: WaitsForStore = None,
+    replica: Replica = None,
+    advertise: Advertised = None,
     key_file: KeyFile = None,
     key_command: KeyCommand = None,
     tls_cert: TlsCert = None,
@@ -115,6 +135,10 @@ def serve(
     Options also come from environment variables NYALA_<NAME> and from a file; flags win, then the environment.
     """
     settings = settings_of(dict(locals()))
+    if len(settings.serve.names) > 1:
+        from .failover.several_names import serve_names
+
+        return serve_names(settings)
     from .processes.serving import serve_processes
 
     if not serve_processes(settings, _run):
@@ -127,6 +151,7 @@ def settings_of(flags: Mapping[str, Any]) -> Settings:
     from .settings import read_settings
 
     values = {name: value for name, value in flags.items() if name not in ("assignments", "config")}
+    values = {name: ",".join(each) or None if isinstance(each, list) else each for name, each in values.items()}
     return read_settings(values, flags["assignments"] or [], os.environ, flags["config"])
 
 
@@ -137,7 +162,16 @@ def serve_one(settings: Settings) -> None:
     name = options.name if isinstance(data, str) else None
     here = _here(options.placement, options.name) if options.placement or not name else None
     shown = _credentials(options) if here else None
-    _run(settings, lambda: open_warm(data, settings.store, here, shown, name), here)
+    if options.replica and not (name and options.standby):
+        raise InvalidArgumentError(
+            "a replica is of a store in a bucket, for which the process waits: see docs/failover.md"
+        )
+    if name and options.standby:
+        from .failover.serving import serve_name
+
+        serve_name(settings, partial(_run, settings, here=here), here, shown)
+    else:
+        _run(settings, lambda: open_warm(data, settings.store, here, shown, name), here)
 
 
 def _credentials(options: ServeOptions) -> Credentials:
@@ -163,8 +197,9 @@ def _run(
     open_store: Callable[[], StoreService],
     here: ServerIdentity | None = None,
     exit_code: Callable[[], int] = int,
+    process: NameServer | None = None,
 ) -> None:
-    """Serve the store that ``open_store`` returns."""
+    """Serve the store that ``open_store`` returns; see ``run_server``."""
     with collector_paused():
         from .lifecycle import run_server
         from .location import check_free, check_location, check_reach, with_tls
@@ -188,11 +223,11 @@ def _run(
     also = {"http": http.url} if http else {}
 
     def announce(location: str) -> None:
-        line = {"location": location, **also, "pid": os.getpid()}
+        line = {"location": location, **also, "pid": os.getpid(), **({"name": options.name} if options.name else {})}
         text = f"listening on {' and '.join((location, *also.values()))}"
         typer.echo(json.dumps(line) if options.json_output else text)
 
-    run_server(open_store, listen, config, announce, security, exit_code, http, traces)
+    run_server(open_store, listen, config, announce, security, exit_code, http, traces, process)
 
 
 def _http(options: ServeOptions, security: Security | None, private_paths: tuple[str, ...]) -> HttpPort | None:
@@ -246,72 +281,6 @@ def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
     return ServerIdentity(found, name)
 
 
-@contextmanager
-def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
-    """Log ``text`` if the body takes longer than ``seconds``, so that users know what they wait for."""
-    timer = threading.Timer(seconds, logging.getLogger("nyala.flight_server").info, [text])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def open_warm(
-    data: Path | str,
-    options: dict[str, Any],
-    here: ServerIdentity | None = None,
-    credentials: Credentials | None = None,
-    name: str | None = None,
-) -> StoreService:
-    """Open a store with compiled kernels, so that no request waits for the compiler. ``credentials`` are for the other
-    servers of its placement; ``name`` is that of a store in a bucket, whose URL ``data`` is.
-
-    Raises:
-        StoreError: the store cannot be opened.
-    """
-    from ..engine.fs.store_lock import check_free
-    from ..engine.kernels.ahead.making import ensure_library
-
-    if isinstance(data, Path):
-        check_free(data)
-        options = _with_key(data, options)
-    with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
-        ensure_library()
-        from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
-
-        warm_up()
-    with collector_paused():
-        from ..engine.home.opening import home_at
-        from ..engine.options import StoreOptions
-        from ..engine.store import Store
-
-    shared = {"placement": here.placement, "server": here.server} if here else {}
-    store = Store.open(home_at(data, name) if isinstance(data, str) else data, StoreOptions(**options, **shared))
-    if here is None:
-        return store
-    from .gateway import Gateway
-
-    return Gateway(store, here, credentials)
-
-
-def _with_key(data: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with the key, which is asked for once, and before long preparations.
-
-    Raises:
-        InvalidArgumentError: it is not the key of the store in ``data``.
-    """
-    from ..engine.fs.failures import named
-    from ..engine.fs.local import LocalFileSystem
-    from ..engine.fs.opening import check_key
-
-    source = _key_source(options.get("key_file"), options.get("key_command"))
-    with named(f"the store in {data} could not be read"):
-        check_key(LocalFileSystem(data), key := source.read())
-    return {**options, "key_file": None, "key_command": None, "key": key}
-
-
 def warmup(json_output: Json = False) -> None:
     """Compile all kernels ahead of their first use, unless they are compiled; say for which level of processors."""
     from rich.console import Console
@@ -356,16 +325,10 @@ def verify(
 
         sound = [verified(directory, name, json_output)]
     else:
-        key = _key_source(key_file, key_command)
+        key = key_source(key_file, key_command)
         sound = [_verified(part, from_backup, key, json_output) for part in _parts(Path(directory))]
     if not all(sound):
         raise typer.Exit(1)
-
-
-def _key_source(file: str | None, command: str | None) -> KeySource:
-    from ..engine.fs.encryption.key_source import KeySource
-
-    return KeySource(file, command)
 
 
 def _verified(directory: Path, from_backup: str | None, key: KeySource, json_output: bool) -> bool:
@@ -423,7 +386,7 @@ def repair(
     """
     is_needed = False
     for part in _parts(directory):
-        report = _repaired(part, apply, from_backup, _key_source(key_file, key_command))
+        report = _repaired(part, apply, from_backup, key_source(key_file, key_command))
         is_needed |= report.is_needed and not report.is_applied
         if json_output:
             typer.echo(json.dumps(asdict(report)))
@@ -476,7 +439,7 @@ def dump(
     """Print the contents of a store's file as JSON."""
     from ..engine.recovery.dump import dump_file
 
-    typer.echo(json.dumps(dump_file(_existing(file), _key_source(key_file, key_command)), indent=2, default=str))
+    typer.echo(json.dumps(dump_file(_existing(file), key_source(key_file, key_command)), indent=2, default=str))
 
 
 def _existing(path: Path) -> Path:

@@ -1,11 +1,18 @@
 """The configuration of a Flight server."""
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..schemas.limits import Limits
 from ..schemas.message import Message
 
 MIB = 1 << 20
+
+
+def listed(given: Any) -> Any:
+    """Return what is separated by commas in a text."""
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
 
 
 class ServerConfig(Message, frozen=True, extra="forbid"):
@@ -68,5 +75,8 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     """A request that the server works for as long is logged, without what it asks for; 0 logs none."""
     drain_seconds: NonNegativeFloat = 10.0
     """How long a stop may take after SIGTERM; running requests may continue for most of it."""
+    advertise: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
+    """Where clients reach the server, as others tell them, separated by commas: such as ``grpc://m1:8815``. By default
+    where it listens, with the machine's name for 0.0.0.0, if its store is in a bucket."""
     private_paths: tuple[str, ...] = ()
     """Directories that error messages must not name."""

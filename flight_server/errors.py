@@ -1,7 +1,8 @@
 """Errors as clients see them, and what is kept from clients.
 
 A ``StoreError`` becomes the closest Flight error, with the text ``CODE: message`` and the JSON ``{"code", "message"}``
-as ``extra_info``, plus ``retry_after_seconds`` if the store knows it, and ``request_id``, which the log names too.
+as ``extra_info``, plus ``retry_after_seconds`` if the store knows it, the ``locations`` of the process that has it if
+that is another one, and ``request_id``, which the log names too.
 Anything else is our bug: the client gets only this id, and the log has the traceback under it.
 
 | code | Flight error | gRPC status |
@@ -40,7 +41,7 @@ from ..schemas.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from ..schemas.verbs import VERBS
+from ..schemas.server_verbs import ACTIONS
 from .client_gone import ClientGoneError
 from .request_log import request_id_of
 
@@ -122,7 +123,7 @@ class Translator:
         if message == error.message:
             return error
         if isinstance(error, UnavailableError):
-            return UnavailableError(message, error.retry_after_seconds)
+            return UnavailableError(message, error.retry_after_seconds, error.locations)
         shown = StoreError(message)
         shown.code = error.code
         return shown
@@ -154,14 +155,17 @@ def _logged(error: BaseException, where: str) -> str:
 def told(known: StoreError) -> dict[str, Any]:
     """Return the JSON of an error that is fit for clients."""
     extra: dict[str, Any] = {"code": known.code, "message": known.message}
-    if isinstance(known, UnavailableError) and known.retry_after_seconds is not None:
-        extra["retry_after_seconds"] = known.retry_after_seconds
+    if isinstance(known, UnavailableError):
+        if known.retry_after_seconds is not None:
+            extra["retry_after_seconds"] = known.retry_after_seconds
+        if known.locations is not None:
+            extra["locations"] = known.locations
     return {**extra, "request_id": known.request_id} if known.request_id else extra
 
 
 def verb(method: Verb) -> Verb:
     """Make a verb of the server raise Flight errors only, as translated by its ``translator``, and check its caller
-    first."""
+    first. ``refused`` is told of each error, too."""
 
     @functools.wraps(method)
     def guarded(self: Any, context: Any, *arguments: Any) -> Any:
@@ -169,7 +173,9 @@ def verb(method: Verb) -> Verb:
             self.check_caller(context, method.__name__)
             return method(self, context, *arguments)
         except BaseException as error:
-            raise self.translator.flight(error, _name(method, arguments)) from None
+            name = _name(method, arguments)
+            self.refused(name, error)
+            raise self.translator.flight(error, name) from None
 
     return guarded  # pyright: ignore[reportReturnType]
 
@@ -177,7 +183,7 @@ def verb(method: Verb) -> Verb:
 def _name(method: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """Return the name of a call: that of its action, if there is one of that name."""
     name = getattr(arguments[0], "type", "") if arguments and isinstance(arguments[0], fl.Action) else ""
-    return name if name in VERBS else method.__name__
+    return name if name in ACTIONS else method.__name__
 
 
 class Guarded(Iterator[Item]):

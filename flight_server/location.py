@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import os
 import socket
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from ..schemas.errors import InvalidArgumentError, UnavailableError
@@ -13,6 +14,7 @@ from ..schemas.errors import InvalidArgumentError, UnavailableError
 _TCP = ("grpc", "grpc+tcp")
 _TLS = "grpc+tls"
 _UNIX = "grpc+unix"
+_ANY = ("0.0.0.0", "::")
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 
 
@@ -119,6 +121,31 @@ def bound_location(location: str, port: int) -> str:
         return location
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{host}:{port}"
+
+
+def reachable(location: str) -> str:
+    """Return a bound location as other machines may call it: with this machine's name in place of any address."""
+    parts = urlsplit(location)
+    if parts.hostname not in _ANY:
+        return location
+    return f"{parts.scheme}://{socket.gethostname()}:{parts.port}"
+
+
+def counted_up(given: Sequence[str], count: int, option: str) -> list[str]:
+    """Return an address for each of ``count`` processes: those that ``option`` gave, or if it is one, that one and the
+    ports after its; port 0 stays 0.
+
+    Raises:
+        InvalidArgumentError: it gave another number, or there are no such ports.
+    """
+    if len(given) == count:
+        return [*given]
+    if len(given) != 1:
+        raise InvalidArgumentError(f"give {option} once for each --name, or once: then ports are counted up from it")
+    port = _host_and_port(given[0])[1]
+    if port is None or port + count > 65536:
+        raise InvalidArgumentError(f"ports cannot be counted up from {given[0]}: give {option} once for each --name")
+    return [bound_location(given[0], port and port + at) for at in range(count)]
 
 
 def _host_and_port(location: str) -> tuple[str | None, int | None]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
 from ..clients.flight import transport
-from ..schemas.errors import UnavailableError
+from ..schemas.errors import PermissionDeniedError, StoreError, UnavailableError
 from ..schemas.metrics import Metrics
+from ..schemas.server_verbs import ServerVerbs
 from ..schemas.service import StoreService
 from ..schemas.verb import Kind
 from . import actions, exchange, get, info, put
 from .calls import Calls
 from .config import ServerConfig
 from .errors import Translator, hide_tracebacks, verb
+from .failover.absent_store import AbsentStore
 from .native import message_hook
+from .own_store import OwnStore
+from .recent_requests import RecentRequests
 
 if TYPE_CHECKING:
+    from .security.guard import Guard
     from .security.identity import Identity
     from .security.security import Security
     from .traces import Traces
@@ -38,19 +44,20 @@ class FlightServer(fl.FlightServerBase):
         config: ServerConfig | None = None,
         security: Security | None = None,
         traces: Traces | None = None,
+        process: ServerVerbs | None = None,
     ) -> None:
         """Listen; without ``security``, without TLS and to anyone. ``traces`` get a span of each call, and are closed
-        with this server.
+        with this server. ``process`` knows whether another process may have the store.
 
         Raises:
             UnavailableError: it cannot listen at ``location``.
         """
         # Create what requests use before the first one can arrive.
-        self.store = store
         self.config = config or ServerConfig()
+        self.process = process or OwnStore()
         self._security = security
         self._authentication = security.authentication if security else None
-        self._guard = security.guard(store) if security else None
+        self._served = self._guarded(store)
         self.calls = Calls(self.config, self._authentication, traces)
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths, self.calls.failed)
@@ -68,6 +75,23 @@ class FlightServer(fl.FlightServerBase):
                 f"cannot listen on {location}: the port is in use, or the address does not belong to this machine; "
                 "choose another"
             ) from None
+
+    @property
+    def store(self) -> StoreService:
+        """What it serves."""
+        return self._served[0]
+
+    def serve_store(self, store: StoreService) -> None:
+        """Serve another store from now on. Calls that run go on with the former one. What was asked of a store is
+        forgotten when it is elsewhere."""
+        self._served = self._guarded(store)
+        if isinstance(store, AbsentStore):
+            self.calls.recent = RecentRequests()
+
+    def _guarded(self, store: StoreService) -> tuple[StoreService, Guard | None]:
+        """Return a store with what guards it. The grants of one that is elsewhere are not known, and not needed."""
+        is_here = self._security is not None and not isinstance(store, AbsentStore)
+        return store, self._security.guard(store) if self._security and is_here else None
 
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
@@ -88,6 +112,7 @@ class FlightServer(fl.FlightServerBase):
             with self.calls.begin(context, "get_schema", Kind.PLAN, _size(descriptor)) as call, call.working():
                 return fl.SchemaResult(info.schema(self._callers_store, descriptor, self.config))
         except BaseException as error:
+            self.refused("get_schema", error)
             raise self.translator.for_get_schema(error, "get_schema") from None
 
     @verb
@@ -132,7 +157,15 @@ class FlightServer(fl.FlightServerBase):
         is_anyone = self._authentication is not None and self._authentication.caller is None
         if self._authentication and is_anyone and action.type != actions.FOR_ANYONE:
             self._authentication.require()
-        return actions.run(self._callers_store, context, action, self.calls, self.translator, is_anyone)
+        if action.type in actions.FOR_PROCESS_ADMINS:
+            with self._administering(action):
+                return self._run_action(context, action)
+        return self._run_action(context, action, is_anyone)
+
+    def _run_action(
+        self, context: fl.ServerCallContext, action: fl.Action, is_anyone: bool = False
+    ) -> Iterator[fl.Result]:
+        return actions.run(self._callers_store, self.process, context, action, self.calls, self.translator, is_anyone)
 
     @property
     def _callers_store(self) -> StoreService:
@@ -141,7 +174,38 @@ class FlightServer(fl.FlightServerBase):
 
     def store_of(self, caller: Identity | None) -> StoreService:
         """Return the store as far as a caller may use it; ``caller`` is not asked for without authentication."""
-        return self._guard.store_of(caller) if self._guard else self.store
+        store, guard = self._served
+        if guard:
+            return guard.store_of(caller)
+        if isinstance(store, AbsentStore) and self._security and self._authentication:
+            return store if caller and self._security.is_admin(caller) else store.for_others()
+        return store
+
+    @contextmanager
+    def _administering(self, action: fl.Action) -> Iterator[None]:
+        """Check that the caller may administer the process, and note in the audit log what becomes of the body."""
+        outcome = "INTERNAL"
+        try:
+            self._check_admin(action.type)
+            yield
+            outcome = "ok"
+        except StoreError as error:
+            outcome = "denied" if isinstance(error, PermissionDeniedError) else error.code
+            raise
+        finally:
+            caller = self._authentication.caller if self._authentication else None
+            if self._security and caller:
+                self._security.note(caller, action.type, outcome, **actions.told(action))
+
+    def _check_admin(self, action: str) -> None:
+        """Raise PermissionDeniedError unless the caller may do everything, by its roles or by the grants that are
+        known."""
+        caller = self._authentication.caller if self._authentication else None
+        if self._security is None or self._authentication is None or (caller and self._security.is_admin(caller)):
+            return
+        guard = self._served[1]
+        if caller is None or guard is None or not guard.is_admin(caller):
+            raise PermissionDeniedError(f"{action} is for administrators only")
 
     def check_caller(self, context: fl.ServerCallContext, verb: str) -> None:
         """Check who makes a call, before anything else is done for it.
@@ -154,6 +218,11 @@ class FlightServer(fl.FlightServerBase):
             self._authentication.enter(context)
             if verb != "do_action":
                 self._authentication.require()
+
+    def refused(self, verb: str, error: BaseException) -> None:
+        """Trace a call that failed before it was admitted, on the thread of its handler."""
+        if self.calls.traces:
+            self.calls.traces.refused(verb, error)
 
     def metrics(self, caller: Identity | None) -> Metrics:
         """Return what the server and its store have counted; ``caller`` is not asked for without authentication.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..schemas.metrics import Histogram, MetricFamily, Metrics, counter, each_of, gauge, histogram, merged, one
@@ -28,6 +29,8 @@ class ServerMetrics:
         self.ended: dict[str, int] = {"stalled": 0, "displaced": 0, "too_old": 0}
         """The streams that the server ended, by the reason."""
         self.received_bytes = self.sent_bytes = self.written_rows = 0
+        self.more: Callable[[], list[MetricFamily]] = list
+        """Numbers of the process that serves."""
 
     def of(self, verb: str) -> Histogram:
         """Return the durations of the requests of a verb."""
@@ -79,4 +82,4 @@ class ServerMetrics:
                 *each_of("reason", authentication.failures if authentication else {}),
             ),
         ]
-        return merged(store.metrics(), [*families, *process_families()])
+        return merged(store.metrics(), [*families, *self.more(), *process_families()])

@@ -27,7 +27,7 @@ from ..engine.options import StoreOptions
 from ..schemas.errors import InvalidArgumentError, NotFoundError
 from ..schemas.limits import Limits
 from ..schemas.message import Message
-from .config import ServerConfig
+from .config import ServerConfig, listed
 
 ENVIRONMENT = "NYALA_"
 LIMITS = "limits_"
@@ -52,12 +52,12 @@ _NEAR = 0.8
 JwtAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
-def _listed(given: Any) -> Any:
-    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
-
-
 def _located(given: Any) -> Any:
     return given if not isinstance(given, str) or "://" in given else Path(given)
+
+
+def _joined(given: Any) -> Any:
+    return (",".join(given) or None) if isinstance(given, list | tuple) else given
 
 
 class ServeOptions(Message, frozen=True, extra="forbid"):
@@ -65,8 +65,9 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
 
     data: Annotated[Path | str | None, BeforeValidator(_located)] = None
     """The data directory, or the URL of a bucket such as s3://bucket/root; created if missing."""
-    listen: str | None = None
-    """Where to listen; port 0 picks a free one. By default grpc://127.0.0.1:8815, or from the placement."""
+    listen: Annotated[str | None, BeforeValidator(_joined)] = None
+    """Where to listen; port 0 picks a free one. By default grpc://127.0.0.1:8815, or from the placement. With several
+    names, an address of each, separated by commas, or one from which ports are counted up."""
     insecure: bool = False
     """Listen on an address that other machines reach, without TLS or login."""
     http_port: int | None = Field(default=None, ge=0, le=65535)
@@ -82,8 +83,16 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """Memory for the store, on top of about 300 MB for the process: ``budget_bytes`` in MiB."""
     placement: Path | None = None
     """The placement file of the servers that share their tables."""
-    name: str | None = None
-    """This server's name in the placement file; in a bucket, the name of its store."""
+    name: Annotated[str | None, BeforeValidator(_joined)] = None
+    """This server's name in the placement file; in a bucket, the name of its store, or several, separated by commas:
+    the one to have first, then those to stand by for."""
+    standby: bool = True
+    """Wait while another process has the store, which is in a bucket, and take over from it; else it is an error."""
+    prefer: bool = True
+    """Take a store over as soon as nobody has it; else let other processes that wait be first."""
+    replica: bool = False
+    """While it waits for a store in a bucket, answer reads that may be behind: scans with ``max_staleness``, and those
+    at an earlier time. It then opens the store's files, and keeps new rows in memory, like the process that has it."""
     processes: int | None = Field(default=None, ge=1, le=64)
     """How many processes share the tablets of the store, for as many processors: see docs/servers.md. By default as
     many as the store has."""
@@ -104,12 +113,12 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The issuer (iss) of JWTs."""
     jwt_audience: str | None = None
     """The audience (aud) of JWTs: this server's name at the provider."""
-    jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_listed)] = ("RS256", "ES256", "EdDSA")
+    jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(listed)] = ("RS256", "ES256", "EdDSA")
     """The algorithms of JWTs that are accepted, separated by commas."""
     handshake_seconds: int = Field(default=0, ge=0, le=86_400)
     """How long tokens are valid that the handshake of Flight gives for a user and a token as the password: for drivers
     that know nothing else. 0: there is no handshake."""
-    admins: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    admins: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
     """Users who may do everything without any grant, separated by commas; so may tokens with the role admin."""
     audit_log: Path | None = None
     """A file for JSON lines of changes to tables and grants, administration, and denials."""
@@ -124,6 +133,11 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """A file with the token that this server shows the others of its placement."""
     cluster_tls_roots: Path | None = None
     """The roots of their certificates; default: the system's."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names, one after the other."""
+        return listed(self.name) if self.name else []
 
     @property
     def has_tls(self) -> bool:

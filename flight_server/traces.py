@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from ..schemas.errors import UnauthenticatedError
 from .request_log import code_of, request_id_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ class Traces:
     def of_call(self, verb: str) -> Span:
         """Begin the span of the call whose handler has just been called on this thread."""
         return self.of_request(verb, self.headers.of_threads.pop(threading.get_ident(), None))
+
+    def refused(self, verb: str, error: BaseException) -> None:
+        """Give the call whose handler ran on this thread a span, if it failed before it had one. One without a valid
+        token gets none: strangers could fill the queue, and others' traces."""
+        if threading.get_ident() not in self.headers.of_threads:
+            return
+        if isinstance(error, UnauthenticatedError):
+            del self.headers.of_threads[threading.get_ident()]
+        else:
+            self.of_call(verb).fail(verb, error)
 
     def of_request(self, verb: str, traceparent: str | None) -> Span:
         """Begin a span in the trace of a header; in one of its own if that is None or invalid."""
@@ -112,19 +123,18 @@ class Span:
 
 
 class _TraceHeaders(fl.ServerMiddlewareFactory):
-    """Keeps the header of the call whose handler is called next on this thread: see ``authentication._Headers``."""
+    """Keeps the header of the call whose handler is called next on this thread, until that call has a span: see
+    ``authentication._Headers``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.of_threads: dict[int, str] = {}
+        self.of_threads: dict[int, str | None] = {}
 
     def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> None:
         """Called by pyarrow for each call, before anything else."""
         given = headers.get(HEADER, ())
-        if len(given) == 1 and isinstance(given[0], str):
-            self.of_threads[threading.get_ident()] = given[0]
-        else:
-            self.of_threads.pop(threading.get_ident(), None)
+        is_one = len(given) == 1 and isinstance(given[0], str)
+        self.of_threads[threading.get_ident()] = str(given[0]) if is_one else None
 
 
 class _Exporter(SpanExporter):

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from nyala.schemas.partition import hash as hash
     from nyala.schemas.partition import range as range
     from nyala.schemas.partition_schema import TabletPartition as TabletPartition
+    from nyala.schemas.pins import KeptPin as KeptPin
     from nyala.schemas.placement import Placement as Placement
     from nyala.schemas.table import TableDefinition as TableDefinition
     from nyala.schemas.table import TableOptionsDict as TableOptionsDict
@@ -98,6 +99,7 @@ _LAZY = {
     ".schemas.order": "OrderTerm",
     ".schemas.partition": "HashLevel RangeBound RangeLevel hash range",
     ".schemas.partition_schema": "TabletPartition",
+    ".schemas.pins": "KeptPin",
     ".schemas.placement": "Placement",
     ".schemas.table": "TableDefinition TableOptionsDict",
     ".schemas.transaction": "StageResult StagedRowError TransactionResult",

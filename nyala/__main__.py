@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from nyala.clients.cli import grant, job, perf, spark, table, tablet
+from nyala.clients.cli import cluster, grant, job, perf, pin, spark, table, tablet
 from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.clients.cli.top import top
-from nyala.flight_server import bucket_commands, commands, config_commands
+from nyala.flight_server import bucket_commands, commands, config_commands, server_commands
 from nyala.flight_server.security import key_commands, token_commands
 
 
@@ -45,10 +45,13 @@ def make_app() -> typer.Typer:
         app.command(name, rich_help_panel="Tables (short forms)")(verb)
     app.add_typer(table.app, name="table")
     app.add_typer(tablet.app, name="tablet")
+    app.add_typer(cluster.app, name="cluster")
     app.add_typer(job.app, name="job")
     app.add_typer(perf.app, name="perf")
+    app.add_typer(pin.app, name="pin")
     app.add_typer(spark.app, name="spark")
     app.add_typer(config_commands.app, name="config")
+    app.add_typer(server_commands.app, name="server")
     app.add_typer(token_commands.app, name="token")
     app.add_typer(key_commands.app, name="key")
     app.add_typer(grant.app, name="grant")

@@ -8,24 +8,32 @@ python -m nyala.jobs verify flights --url grpc://a:8815 --other-url grpc://b:881
 
 import os
 
+from nyala.clients.cluster.balance_report import BalancePlan
 from nyala.clients.executors.executor import Executor, LocalExecutor
 from nyala.clients.executors.spark_executor import SparkExecutor
 from nyala.clients.jobs.apply_job import ApplyResult, apply_changes
 from nyala.clients.jobs.backup_job import BackupResult, backup
+from nyala.clients.jobs.balance_job import SkippedMove, apply_balance, plan_balance
 from nyala.clients.jobs.chain import Backup, list_backups
+from nyala.clients.jobs.check_job import ClusterCheck, check_cluster
 from nyala.clients.jobs.copy_job import CopyResult, copy_table
+from nyala.clients.jobs.copy_store_job import copy_store
 from nyala.clients.jobs.export_job import ExportResult, export
 from nyala.clients.jobs.file_format import ReadOptions
 from nyala.clients.jobs.load_job import LoadResult, load
 from nyala.clients.jobs.load_part import RefusedRow
 from nyala.clients.jobs.restore_job import RestoreResult, restore
+from nyala.clients.jobs.restore_pin_job import RestorePinResult, restore_pin
 from nyala.clients.jobs.verification import KeyDifference, TableChecksum, TabletChecksum, Verification
 from nyala.clients.jobs.verify_job import checksum, verify
+from nyala.schemas.checkpoint import StoreCopied
 
 __all__ = [
     "ApplyResult",
     "Backup",
     "BackupResult",
+    "BalancePlan",
+    "ClusterCheck",
     "CopyResult",
     "Executor",
     "ExportResult",
@@ -34,19 +42,27 @@ __all__ = [
     "LocalExecutor",
     "ReadOptions",
     "RefusedRow",
+    "RestorePinResult",
     "RestoreResult",
+    "SkippedMove",
     "SparkExecutor",
+    "StoreCopied",
     "TableChecksum",
     "TabletChecksum",
     "Verification",
+    "apply_balance",
     "apply_changes",
     "backup",
+    "check_cluster",
     "checksum",
+    "copy_store",
     "copy_table",
     "export",
     "list_backups",
     "load",
+    "plan_balance",
     "restore",
+    "restore_pin",
     "verify",
 ]
 

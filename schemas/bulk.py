@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from .bucket_place import InBucket
 from .limits import Limits
 from .message import Message
 from .partition_schema import PartitionSchema, TabletPartition
@@ -47,7 +48,7 @@ class ImportTablet(Message, frozen=True, extra="forbid"):
     """The server that has it; None: the one that made the plan."""
 
 
-class ImportPlan(Message, frozen=True, extra="forbid"):
+class ImportPlan(InBucket, frozen=True, extra="forbid"):
     """The answer of ``import_begin``: everything needed to build files that the table accepts."""
 
     import_id: str
@@ -58,7 +59,8 @@ class ImportPlan(Message, frozen=True, extra="forbid"):
     tablets: tuple[ImportTablet, ...]
     limits: Limits
     storage: str | None = None
-    """Where ``staging`` is, as a URI; None: in the store's directory, which builders must reach by their own path."""
+    """Where ``staging`` is, as a URI; None: in the store's ``bucket``, or in its directory, which builders must reach
+    by their own path."""
     staging: str
     """The directory for the files."""
     first_file_id: PositiveInt

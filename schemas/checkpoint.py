@@ -34,3 +34,19 @@ class Checkpoint(Message, frozen=True):
     """The size of the copied ones."""
     log_bytes: int
     """The size of its log, which is written anew each time."""
+
+
+class StoreCopied(Message, frozen=True):
+    """A copy of a store in a bucket that was made."""
+
+    url: str
+    name: str
+    timestamp: int
+    """It has every commit up to this one, and may have later ones."""
+    store_uuid: str
+    """The identity of the copy."""
+    files_copied: int
+    """How many column files were new there."""
+    bytes_copied: int
+    objects_deleted: int
+    """How many of an earlier copy are gone."""

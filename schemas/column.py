@@ -34,8 +34,9 @@ class ColumnOptions(Message, frozen=True, extra="forbid"):
     encoding: str | None = None
     compression: str | None = None
     block_rows: int | None = None
-    """Rows of a page, the unit that is read, checked and decompressed: a power of two from 1,024 to 65,536 (default).
-    Fewer make reads of single rows cheaper where cells are long or compressed, and scans and files a little larger."""
+    """Rows of a page, the unit that is read, checked and decompressed: a power of two from 1,024 to 65,536.
+    Fewer make reads of single rows cheaper where cells are long or compressed, and scans and files a little larger. By
+    default 65,536, or as many as make some 256 KiB where that many would take more than 1.5 MiB."""
     read_default: Any = None
     write_default: Any = None
     comment: str = ""

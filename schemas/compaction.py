@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from .bucket_place import InBucket
 from .message import Message, new_list
 from .table import TableSchema
 
@@ -44,14 +45,15 @@ class CompactionTask(Message, frozen=True, extra="forbid"):
     history_mark: NonNegativeInt
     """Leave out what no snapshot from here on sees."""
     directory: str
-    """Within the store's directory; the files are in ``inputs`` below it."""
+    """Within the store's directory; the files are in ``inputs`` below it. In a bucket rowsets have their own names, and
+    only files of attempts are below it."""
     first_file_id: PositiveInt
     """The first of ``TASK_FILES_MAX`` numbers for the outputs' files. Two attempts may share them."""
     rows: NonNegativeInt
     bytes: NonNegativeInt
 
 
-class CompactionPlan(Message, frozen=True, extra="forbid"):
+class CompactionPlan(InBucket, frozen=True, extra="forbid"):
     """The answer of ``compaction_begin``."""
 
     compaction_id: str

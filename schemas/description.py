@@ -135,6 +135,11 @@ class TabletStats(Message):
     """Its partition of the table."""
     layout: list[RowsetStats] = Field(default_factory=new_list)
     """Its rowsets on disk, in no order."""
+    rows_read: int = 0
+    """About how many rows scans and look-ups have read since the server opened the tablet. Those that a scan reads in
+    several tablets are divided by the sizes of these."""
+    rows_written: int = 0
+    """How many rows writes have changed since then."""
     quarantine: str | None = None
     """Why its rows can be neither read nor written: a file is damaged. The counts above are then 0."""
 
@@ -255,6 +260,10 @@ class Health(Message):
     """How far timestamps are ahead of this server's wall clock, if the clock was set back: see docs/servers.md."""
     processes: dict[str, str] = Field(default_factory=new_dict)
     """The processes behind this address, by their names in the placement, each with its ``store_uuid``. Empty: one."""
+    name: str | None = None
+    """The name of a store in a bucket, if the server waits for it when another process has it."""
+    state: Literal["holder", "standby"] | None = None
+    """Whether the server has that store, or stands by."""
 
     @property
     def takes_writes(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from .bucket_place import BucketPlace, InBucket
 from .limits import Limits
 from .message import Message
 from .partition_schema import PartitionSchema
@@ -31,7 +32,17 @@ class PinName(Message, frozen=True, extra="forbid"):
     pin_id: str = Field(max_length=PIN_ID_LENGTH_MAX)
 
 
-class PinnedTable(Message, frozen=True, extra="forbid"):
+class PinnedIn(BucketPlace, frozen=True, extra="forbid"):
+    """Where the files of a pinned table are, if its store is in a bucket."""
+
+    manifest: str
+    """The object, after the prefix, that is there as long as the pin."""
+    store_uuid: str
+    sizes: dict[str, NonNegativeInt]
+    """The bytes in each file, by its name after the prefix: ``tablets/<directory>/<file>``."""
+
+
+class PinnedTable(InBucket, frozen=True, extra="forbid"):
     """The answer of ``pin_snapshot``: everything needed to read the files."""
 
     pin_id: str
@@ -45,5 +56,7 @@ class PinnedTable(Message, frozen=True, extra="forbid"):
     """The entries of the manifest, as in docs/format/manifest.md, with the files of each rowset."""
     limits: Limits
     directory: str
-    """Within the store's directory; the files are ``tablets/<directory>/<file>`` below it."""
-    ttl_seconds: PositiveInt
+    """Within the store's directory; the files are ``tablets/<directory>/<file>`` below it. Empty in a bucket."""
+    ttl_seconds: PositiveInt | None
+    """None: until the pin is dropped."""
+    bucket: PinnedIn | None = None

@@ -23,6 +23,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .write import WriteResult
 
 
@@ -89,14 +91,19 @@ class PermissionDeniedError(StoreError):
 class UnavailableError(StoreError):
     """The store cannot do this now; the same request may succeed later.
 
-    ``retry_after_seconds`` says when, if the store knows; then nothing of the request was applied.
+    ``retry_after_seconds`` says when, if the store knows; then nothing of the request was applied. ``locations`` says
+    where else: this process does not have the store, and the one that does is there, as far as is known. Nothing is
+    known of it if they are empty; None: this is the process to ask.
     """
 
     code = "UNAVAILABLE"
 
-    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after_seconds: float | None = None, locations: Sequence[str] | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.locations = None if locations is None else [*locations]
 
 
 class UnreadableFileError(UnavailableError):
@@ -182,17 +189,23 @@ class RemoteCorruptionError(CorruptionError):
 
 
 def error_of(
-    code: str, message: str, retry_after_seconds: float | None = None, request_id: str | None = None
+    code: str,
+    message: str,
+    retry_after_seconds: float | None = None,
+    request_id: str | None = None,
+    locations: Sequence[str] | None = None,
 ) -> StoreError:
     """Return the exception for ``code``. An unknown code becomes an InternalError that names it."""
-    error = _error_of(code, message, retry_after_seconds)
+    error = _error_of(code, message, retry_after_seconds, locations)
     error.request_id = request_id
     return error
 
 
-def _error_of(code: str, message: str, retry_after_seconds: float | None) -> StoreError:
+def _error_of(
+    code: str, message: str, retry_after_seconds: float | None, locations: Sequence[str] | None
+) -> StoreError:
     if code == UnavailableError.code:
-        return UnavailableError(message, retry_after_seconds)
+        return UnavailableError(message, retry_after_seconds, locations)
     if code == CorruptionError.code:
         return RemoteCorruptionError(message)
     leaf = _BY_CODE.get(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BeforeValidator, PositiveInt, StrictInt
+from pydantic import BeforeValidator, Field, PositiveInt, StrictInt
 
 from .aggregate import aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
@@ -36,6 +36,9 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
     where: str | dict[str, Any] | None = None
     as_of: int | str | None = None
     changes: ChangeSpec | None = None
+    max_staleness: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """A replica may answer if it has every write that was acknowledged more than so many seconds before. None: only as
+    of an earlier time."""
     ordered: bool = False
     limit: WholeNumber | None = None
     offset: WholeNumber = 0

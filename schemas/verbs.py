@@ -23,7 +23,6 @@ from .description import (
     TableStats,
     TabletMap,
 )
-from .direct import PinName, PinnedTable, PinSnapshot
 from .grant_verbs import GrantVerbs
 from .maintenance_verbs import MaintenanceVerbs
 from .metrics import Metrics
@@ -39,6 +38,7 @@ from .moving import (
     Moves,
     MoveStatus,
 )
+from .pin_verbs import PinVerbs
 from .placement import Placement
 from .scan import ScanSpec
 from .statement import Statement
@@ -48,11 +48,10 @@ from .verb import ANSWER, Kind, Pieces, Verb, verb
 from .write import WriteResult
 
 _IMPORTED = "files cannot be imported"
-_READ = "files cannot be read directly"
 _MERGED = "files cannot be merged outside"
 
 
-class Verbs(GrantVerbs, MaintenanceVerbs, Protocol):
+class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
     """The verbs of a store. A class that inherits them implements ``perform(verb, *arguments)``, which they call.
 
     Every method may raise ``StoreError``; all may be called from many threads at once.
@@ -250,27 +249,6 @@ class Verbs(GrantVerbs, MaintenanceVerbs, Protocol):
     @verb('Drop an import and its files: {"import_id"}. Answers {}.', ImportAbort, alone=_IMPORTED)
     def import_abort(self, import_id: str) -> None:
         """Drop an import and its files."""
-        return ANSWER
-
-    @verb(
-        'Keep the files of a snapshot for readers outside: {"table","as_of","ttl_seconds"}. Answers where they are.',
-        PinSnapshot,
-        PinnedTable,
-        kind=Kind.TASK,
-        alone=_READ,
-    )
-    def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
-        """Flush a table up to a snapshot and keep its files for readers outside, for a renewable time."""
-        return ANSWER
-
-    @verb('Keep them for as long again: {"pin_id"}. Answers {}.', PinName, alone=_READ)
-    def renew_pin(self, pin_id: str) -> None:
-        """Keep the files of a pin for the same time again."""
-        return ANSWER
-
-    @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ)
-    def release_pin(self, pin_id: str) -> None:
-        """Release the files of a pin. NOT_FOUND if they are gone already, as a repeated call may find."""
         return ANSWER
 
     @verb(
@@ -474,7 +452,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, Protocol):
 
 VERBS: dict[str, Verb] = {
     method.verb.name: method.verb
-    for kind in (Verbs, GrantVerbs, MaintenanceVerbs)
+    for kind in (Verbs, GrantVerbs, MaintenanceVerbs, PinVerbs)
     for method in vars(kind).values()
     if hasattr(method, "verb")
 }

@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Any
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
-from ..flight.credentials import ClientCert, Credentials, Token
-from ..flight.store import FlightStore
+from ..flight.credentials import TLS, ClientCert, Credentials, Token
+from ..flight.holder_client import Noted
+from ..flight.server_wait import RefusedError
+from ..flight.store import FlightStore, Given
 from .database import Database
 
 if TYPE_CHECKING:
     from ..cluster.store import PlacedStore
 
+_NOTE_SECONDS = 1.0
+"""How long to wait for a bucket while others may say who has the store."""
+
 
 def connect(
-    uri: str | None = None,
+    uri: Given | None = None,
     *,
     placement: Placement | Mapping[str, Any] | str | Path | None = None,
     retries: bool = True,
@@ -29,16 +34,24 @@ def connect(
     tls_roots: str | Path | None = None,
     client_cert: ClientCert | None = None,
     traces: bool = False,
-    url: str | None = None,
+    url: Given | None = None,
+    name: str | None = None,
 ) -> Database:
     """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815``.
+
+    Several locations, as in ``grpc://m1:8815,m2:8815`` or as a list, are those of processes of which one has the store.
+    The client finds it, and follows the store to the next one: see docs/failover.md.
 
     If the server shares its tables with others, the database covers them all: the client asks the server for the
     placement. ``placement`` gives it directly, as the path of its file or as its content: see docs/servers.md. If the
     server consists of several processes, the client asks each of them directly where it can.
 
-    With ``retries``, a write whose answer is lost because the server restarted is sent again for some seconds. Its
-    batches are numbered, so that none is applied twice.
+    The URL of a bucket, as in ``connect("s3://bucket/root", name="a")``, and the ``name`` of a store there lead to the
+    process that has it now, and to the next ones. This needs the extra ``bucket`` and credentials for the bucket.
+    Whoever may write the bucket says where that is: with a token, ``tls_roots`` must certify the servers.
+
+    With ``retries``, a write whose answer is lost because the server restarted is sent again for some seconds, to
+    whichever process has the store then. Its batches are numbered, so that none is applied twice.
 
     ``token`` shows a server that asks for it who calls; a function is called for every call, and returns the current
     token. ``grpc+tls://`` encrypts: ``tls_roots`` is the PEM file of the roots that certify the server, by default the
@@ -54,8 +67,8 @@ def connect(
     Raises:
         UnauthenticatedError: the server does not accept the token.
         UnavailableError: no server answers there.
-        InvalidArgumentError: ``uri`` or the placement is invalid, or neither or both are given; or ``traces`` lacks its
-            package.
+        InvalidArgumentError: another store than ``name`` is there; ``uri`` or the placement is invalid, or neither or
+            both are given; or ``traces`` lacks its package.
     """
     uri = url if uri is None else uri
     if (uri is None) == (placement is None):
@@ -63,7 +76,45 @@ def connect(
     credentials = Credentials.of(token, tls_roots, client_cert, traces)
     if uri is None:
         return Database(store_at_placement(_read(placement), retries, credentials))
-    return Database(store_of(FlightStore(uri, retries, credentials=credentials), retries))
+    if name is None:
+        return Database(store_of(_server_at(uri, retries, credentials), retries))
+    return Database(store_of(_server_of_bucket(uri, name, retries, credentials), retries))
+
+
+def _server_of_bucket(uri: Given, name: str, retries: bool, credentials: Credentials) -> FlightStore:
+    """Return the connection to the process that has the store ``name`` in a bucket.
+
+    Who writes the bucket is not who may see tokens: roots that the user gave must certify a server that it names.
+    """
+    if not isinstance(uri, str) or uri.startswith("grpc"):
+        raise InvalidArgumentError("name is that of a store in a bucket: give its URL, such as s3://bucket/root, too")
+    if credentials.is_secret and credentials.tls_roots is None:
+        raise InvalidArgumentError(
+            "a bucket may name any server: give tls_roots, which certify yours, or the locations of the servers "
+            "instead, or no token and no client certificate"
+        )
+    from ..offload.noted import noted_locations
+
+    def noted(seconds: float | None = _NOTE_SECONDS) -> list[str]:
+        found = noted_locations(uri, name, seconds)
+        return [each for each in found if not credentials.is_secret or each.startswith(TLS)]
+
+    if not (locations := noted(None)):
+        over = " with TLS" if credentials.is_secret else ""
+        raise UnavailableError(f"no process has noted in {uri} where the store {name} is reached{over}: start one")
+    return _server_at(locations, retries, credentials, noted, name)
+
+
+def _server_at(
+    uri: Given, retries: bool, credentials: Credentials, noted: Noted | None = None, name: str | None = None
+) -> FlightStore:
+    """Return the connection to a server. If nobody has the store, but somebody waits to have it, wait as well."""
+    try:
+        return FlightStore(uri, retries, credentials=credentials, noted=noted, name=name)
+    except UnavailableError as error:
+        if retries and error.locations is not None:
+            return FlightStore(uri, retries, patient=True, credentials=credentials, noted=noted, name=name)
+        raise (error.refusal if isinstance(error, RefusedError) else error) from None
 
 
 def store_of(server: FlightStore, retries: bool = True) -> StoreService:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -21,13 +21,19 @@ from ...schemas.grants import Grant, GrantChange
 from ...schemas.metrics import Metrics
 from ...schemas.moving import MoveProgress
 from ...schemas.partition import HashLevel, RangeLevel
+from ...schemas.pins import CreatePin, KeptPin
 from ...schemas.service import StoreService
 from ...schemas.table import TableDefinition, TableOptions, TableOptionsDict
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import RowError
 from ..convert.new_schema import NewSchema, Options, read_new, schema_for
+from ..convert.where import Where
+from .pins import pin_id_of
 from .table import Table
 from .transaction import Transaction
+
+if TYPE_CHECKING:
+    from ..offload.direct_scan import DirectScan
 
 
 class Database:
@@ -262,6 +268,58 @@ class Database:
             StorageFullError: the disk is full; an earlier checkpoint in the directory is as it was.
         """
         return self._store.checkpoint(MakeCheckpoint(directory=str(directory)))
+
+    def create_pin(
+        self, name: str, table: str | Table | None = None, as_of: int | str | dt.datetime | None = None
+    ) -> KeptPin:
+        """Keep a table, or all tables, as of now or ``as_of``, until the pin is dropped: a backup that copies nothing.
+
+        The files stay as they are, whatever becomes of the table, also when it is dropped, and through restarts. All
+        tables can be kept by a store in a bucket. See docs/operations.md.
+
+        Raises:
+            AlreadyPresentError: a pin has this name.
+            InvalidArgumentError: the name is not made of up to 64 letters, digits and '._-'.
+            NotFoundError: there is no such table.
+            SnapshotTooOldError: ``as_of`` is older than the history that the table keeps.
+            UnavailableError: this disk has no hard links, or another process has the store.
+        """
+        moment = None if as_of is None else parse_moment(as_of)
+        of = table.name if isinstance(table, Table) else table
+        return self._store.create_pin(built(CreatePin, "the pin", name=name, table=of, as_of=moment))
+
+    def pins(self) -> list[KeptPin]:
+        """Return the pins that are kept, oldest first: ``name``, ``pin_id``, ``table`` and ``snapshot``."""
+        return self._store.pins()
+
+    def drop_pin(self, pin: str) -> None:
+        """Drop a kept pin, by its name or id. Raises NotFoundError: there is none."""
+        self._store.drop_pin(pin_id_of(self._store, pin))
+
+    def pinned_scan(
+        self,
+        pin: str,
+        table: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        *,
+        directory: Any = None,
+        split_bytes: int | None = None,
+    ) -> DirectScan:
+        """Return a scan of a table as a kept pin has it, whatever became of the table since.
+
+        ``table`` is its name then, and may be left out if the pin has one. The scan reads the files here, outside the
+        server, as ``Table.direct_scan`` does, which explains the rest. ``nyala.jobs.restore_pin`` makes a table of it.
+
+        Raises:
+            NotFoundError: there is no such pin, or it does not have the table.
+            InvalidArgumentError: an argument has the wrong form, or the pin has several tables.
+        """
+        from ..offload.direct_scan import pinned_scan  # needs the engine, which clients of a server may lack
+
+        pin_id = pin_id_of(self._store, pin)
+        where_to = {"directory": directory, "split_bytes": split_bytes}
+        return pinned_scan(self._store, pin_id, table, columns, where, **where_to)
 
     def now(self) -> int:
         """Return the latest timestamp at which every acknowledged write is visible."""

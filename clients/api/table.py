@@ -313,9 +313,9 @@ class Table:
 
         ``source`` is a Parquet file, a directory of Parquet files, a list of files, or data in a form that ``write``
         takes. The rows do not pass through the store: ``directory`` is its directory as this process sees it (an
-        embedded store knows it), ``executor`` runs the tasks: "local" (threads of this process), "spark", an executor
-        of jobs or one of ``concurrent.futures``. ``scratch`` is a directory for the data between the two stages, by
-        default in the store's.
+        embedded store knows it, and one in a bucket tells its URL), ``executor`` runs the tasks: "local" (threads of
+        this process), "spark", an executor of jobs or one of ``concurrent.futures``. ``scratch`` is a directory for the
+        data between the two stages, by default in the store's.
 
         With the ``mode`` "insert_only" every key must be new; with "upsert" existing rows are changed. The import is
         applied as a whole or not at all. See docs/bulk.md.
@@ -349,6 +349,7 @@ class Table:
         limit: int | None = None,
         order_by: str | Sequence[str | OrderTerm] | None = None,
         offset: int = 0,
+        max_staleness: float | None = None,
     ) -> Scan:
         """Return a scan, which reads when it is consumed.
 
@@ -359,6 +360,9 @@ class Table:
         ``order_by`` sorts by any columns, as in "price DESC NULLS FIRST, id" or a list of such terms; NULLs come last,
         and ties are sorted by the primary key. The store sorts in memory; with a ``limit`` it holds only the rows
         within it. ``offset`` skips this many rows first, in one of these orders.
+
+        ``max_staleness`` lets a replica answer, if it has every write that was acknowledged more than so many seconds
+        before: see docs/failover.md. A store without replicas answers as ever.
 
         Raises:
             InvalidArgumentError: an argument has the wrong form. Errors that depend on the table (an unknown column,
@@ -376,6 +380,7 @@ class Table:
             limit=limit,
             order_by=order_terms(order_by),
             offset=offset,
+            max_staleness=max_staleness,
         )
         return Scan(self._store, spec.checked())
 
@@ -392,9 +397,9 @@ class Table:
         """Return a scan (``DirectScan``) that reads the table's files here, outside the server; close it.
 
         The server flushes the table's memory and keeps the files for ``ttl_seconds``, which ``renew`` starts again.
-        ``directory`` is the store's directory as this process sees it; an embedded store knows it. Any process that
-        sees the directory can read the scan's ``splits``, one for each tablet or of about ``split_bytes``. The rows are
-        those of ``scan`` at the same snapshot. See docs/bulk.md.
+        ``directory`` is the store's directory as this process sees it; an embedded store knows it, and one in a bucket
+        tells its URL. Any process that sees the files can read the scan's ``splits``, one for each tablet or of about
+        ``split_bytes``. The rows are those of ``scan`` at the same snapshot. See docs/bulk.md.
 
         Raises:
             NotFoundError: the files are gone: the time expired, or the server was restarted.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from ..executors.progress import counted
 from .job_options import JobOptions
 from .load import load
 from .options import AsOf, moment
@@ -206,6 +207,27 @@ def copy_command(
         typer.echo(f"copied {name} as of {made.snapshot} to {made.table}: {made.rows:,} rows")
 
 
+@app.command("copy-store")
+@takes_target("executor")
+def copy_store_command(
+    job: JobOptions,
+    bucket: Annotated[str, typer.Argument(metavar="URL", help="The bucket to copy to, such as s3://bucket/root.")],
+    new_name: Annotated[str, typer.Option("--as", help="The copy's name there.")],
+    source_url: Annotated[
+        str | None, typer.Option(help="The source's bucket as this machine reaches it.", show_default="the server's")
+    ] = None,
+) -> None:
+    """Copy a store in a bucket, while it is in use; run again to add what is new. The copy can be opened as a store."""
+    from ..jobs.copy_store_job import copy_store
+
+    with job.database() as db:
+        made = copy_store(db, bucket, new_name, source_url=source_url, workers=job.workers, show="lines")
+    if not job.prints_json(made):
+        typer.echo(f"{made.name} in {made.url} has the store as of {made.timestamp}")
+        new = f"{counted(made.files_copied, 'file')} of {made.bytes_copied:,} bytes copied"
+        typer.echo(f"{new}, {counted(made.objects_deleted, 'object')} of an earlier copy deleted")
+
+
 @app.command("export")
 @takes_target()
 def export_command(
@@ -269,8 +291,8 @@ def compact_command(
     if not job.prints_json(made):
         for line in made.conflicts:
             typer.secho(line, fg=typer.colors.RED, err=True)
-        into = f"{made.rowsets_before} rowsets into {made.rowsets}, {made.rows:,} rows"
-        typer.echo(f"merged {into} in {made.tasks - len(made.conflicts)} tasks")
+        into = f"{counted(made.rowsets_before, 'rowset')} into {made.rowsets}, {counted(made.rows, 'row')}"
+        typer.echo(f"merged {into} in {counted(made.tasks - len(made.conflicts), 'task')}")
     if made.conflicts:
         raise typer.Exit(FINDINGS)
 

@@ -25,6 +25,9 @@ def scan(
     order_by: Annotated[str | None, typer.Option(help='Sort by any columns: "price desc nulls first, city".')] = None,
     limit: Limit = None,
     offset: Annotated[int, typer.Option(min=0, help="Skip this many rows first.")] = 0,
+    max_staleness: Annotated[
+        float | None, typer.Option(min=0, help="Let a replica answer that is at most so many seconds behind.")
+    ] = None,
     output: Output = None,
     count: Annotated[bool, typer.Option("--count", help="Only print the number of rows.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Only print how the scan would run.")] = False,
@@ -40,7 +43,7 @@ def scan(
 
     with database(context, url, data, store) as db:
         chosen = names(columns) if columns else None
-        wanted = db.table(name).scan(chosen, where, moment(as_of), ordered, limit, order_by, offset)
+        wanted = db.table(name).scan(chosen, where, moment(as_of), ordered, limit, order_by, offset, max_staleness)
         if explain or analyze:
             plan = wanted.explain(analyze)
             print_json(plan) if json_output else typer.echo(str(plan))

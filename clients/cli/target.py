@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 DEFAULT_URL = "grpc://127.0.0.1:8815"
 
 Url = Annotated[
-    str | None, typer.Option("--url", envvar="NYALA_URL", help=f"The server's URL.  [default: {DEFAULT_URL}]")
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="NYALA_URL",
+        help=f"The server's URL, or several of one store with commas.  [default: {DEFAULT_URL}]",
+    ),
 ]
 Data = Annotated[
     str | None,

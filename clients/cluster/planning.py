@@ -116,7 +116,7 @@ def planned(servers: Servers, spec: ScanSpec) -> ServersPlan:
     patient = False
     for pause in (*_PAUSES, None):
         snapshot, asked = _snapshot(servers, spec, patient)
-        pinned = spec.pinned(snapshot)
+        pinned = spec.pinned(snapshot).model_copy(update={"max_staleness": None})  # replicas lack the newest snapshot
         plans, away = _plans(servers, pinned.model_copy(update={"here": True}), patient)
         if len({plan.schema_version for plan in plans.values()}) > 1:
             raise half_altered(spec.table, {name: plan.schema_version for name, plan in plans.items()})

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...schemas.locations import joined
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight.credentials import Credentials
@@ -43,7 +44,7 @@ class Servers:
         self._pool = ThreadPoolExecutor(max(len(self.names), 2, threads), thread_name_prefix="nyala-servers")
 
     def store(self, name: str, patient: bool = True) -> StoreService:
-        """Return the store of a server, by the first of its locations that answers.
+        """Return the store of a server, by that of its locations which has it.
 
         Raises:
             InvalidArgumentError: there is no such server.
@@ -177,6 +178,15 @@ class Servers:
                 found[name] = error
         return found
 
+    def outcomes_now(self, act: Callable[[StoreService], Answer]) -> dict[str, Answer | StoreError]:
+        """Ask all servers at the same time, without waiting for those that are down; return what each answered, or the
+        error that it raised, in the order of the placement."""
+        answers, errors = self._answers(lambda _, store: act(store), None, patient=False)
+        if strange := [error for error in errors.values() if not isinstance(error, StoreError)]:
+            raise strange[0]
+        found: dict[str, Any] = {**answers, **errors}
+        return {name: found[name] for name in self.names}
+
     def close(self) -> None:
         """Close the connections that were opened here."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -192,7 +202,8 @@ class Servers:
         except UnavailableError as error:
             if repr(name) in error.message:
                 raise
-            raise UnavailableError(f"the server {name!r}: {error.message}", error.retry_after_seconds) from None
+            said = f"the server {name!r}: {error.message}"
+            raise UnavailableError(said, error.retry_after_seconds, error.locations) from None
         except StoreError as error:
             error.add_note(f"from the server {name!r}")
             raise
@@ -212,13 +223,12 @@ class Servers:
         return found[0]
 
     def _connected_at_once(self, name: str) -> StoreService:
-        reasons: list[str] = []
-        for location in self.placement.servers[name]:
-            try:
-                return FlightStore(location, self._retries, credentials=self.credentials)
-            except UnavailableError as error:
-                reasons.append(f"{location}: {error.message}")
-        raise UnavailableError(f"the server {name!r} cannot be reached; {'; '.join(reasons)}")
+        locations = self.placement.servers[name]
+        try:
+            return FlightStore(locations, self._retries, credentials=self.credentials)
+        except UnavailableError as error:
+            why = error.message if len(locations) > 1 else f"{joined(locations)}: {error.message}"
+            raise UnavailableError(f"the server {name!r} cannot be reached; {why}", locations=error.locations) from None
 
 
 def _or_not_found(act: Callable[[StoreService], Answer]) -> Callable[[StoreService], Answer | NotFoundError]:

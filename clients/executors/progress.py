@@ -46,7 +46,7 @@ class JobProgress:
             progress.update(task, completed=self._done, rows=f"{self._rows:,} rows" if self._rows else "")
         elif self._lines and time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + LINE_SECONDS
-            self._line(f"{self._done} of {self._tasks} tasks, {self._rows:,} rows")
+            self._line(f"{self._done} of {counted(self._tasks, 'task')}, {counted(self._rows, 'row')}")
 
     def advance(self, rows: int) -> None:
         """Count rows of running tasks. Thread safe."""
@@ -73,7 +73,7 @@ class JobProgress:
         if self._bar:
             self._bar[0].stop()
         elif self._lines and error is None and self._tasks:
-            self._line(f"all {self._tasks} tasks, {self._rows:,} rows")
+            self._line(f"all done: {counted(self._tasks, 'task')}, {counted(self._rows, 'row')}")
 
 
 def run_tasks(
@@ -89,6 +89,11 @@ def run_tasks(
         for index, result in executor.run(function, tasks, progress.ended):
             progress.add(rows(result))
             yield index, result
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words, such as ``1 task`` or ``4 tasks``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _bar(what: str, tasks: int) -> tuple[Progress, TaskID]:

@@ -19,7 +19,7 @@ opened, so it should remember its answer; other processes get it pickled."""
 ClientCert = tuple[str | Path, str | Path] | str | Path
 """The PEM files of a client certificate and its key; or one file with both."""
 
-_TLS = "grpc+tls"
+TLS = "grpc+tls"
 _HERE = ("localhost", "127.0.0.1", "::1")
 _SIZE_MAX = 8000
 """Characters of a token: servers take 8 KiB of headers."""
@@ -52,6 +52,11 @@ class Credentials:
     traces: bool = False
     """Whether requests take the caller's trace of OpenTelemetry along."""
 
+    @property
+    def is_secret(self) -> bool:
+        """Whether there is something to show that others must not see."""
+        return self.token is not None or self.client_cert is not None
+
     @classmethod
     def of(
         cls,
@@ -81,11 +86,11 @@ class Credentials:
             ArrowException, ValueError, TypeError: the URL is invalid.
         """
         scheme = str(url).partition("://")[0]
-        more = self._tls() if scheme == _TLS else {}
+        more = self._tls() if scheme == TLS else {}
         transport.prepare()
         client = fl.connect(url, generic_options=options, **more)
         try:
-            if self.token is not None or self.client_cert is not None:
+            if self.is_secret:
                 self._check_hidden(url, scheme)
             return self._with_headers(client)
         except InvalidArgumentError:
@@ -95,12 +100,12 @@ class Credentials:
     def _check_hidden(self, url: str, scheme: str) -> None:
         from urllib.parse import urlsplit
 
-        if scheme in (_TLS, "grpc+unix") or urlsplit(url).hostname in _HERE:
+        if scheme in (TLS, "grpc+unix") or urlsplit(url).hostname in _HERE:
             return
         wrong, what = "not show the client certificate, and encrypt nothing", "certificate"
         if self.token is not None:
             wrong, what = "show the token to the network", "token"
-        raise InvalidArgumentError(f"the connection to {url} would {wrong}: use {_TLS}://, or give no {what}")
+        raise InvalidArgumentError(f"the connection to {url} would {wrong}: use {TLS}://, or give no {what}")
 
     def _with_headers(self, client: fl.FlightClient) -> fl.FlightClient:
         if self.token is None and not self.traces:

@@ -78,7 +78,13 @@ def _sent(error: Exception) -> StoreError | None:
     """Return the error that a Nyala server sent, or None if no server sent it."""
     try:
         extra = json.loads(getattr(error, "extra_info", None) or b"null")
-        return error_of(extra["code"], extra["message"], extra.get("retry_after_seconds"), extra.get("request_id"))
+        return error_of(
+            extra["code"],
+            extra["message"],
+            extra.get("retry_after_seconds"),
+            extra.get("request_id"),
+            extra.get("locations"),
+        )
     except (ValueError, TypeError, KeyError):
         match = _CODE.search(str(error)) if not isinstance(error, fl.FlightError) else None
         return error_of(match[1], match[2]) if match else None

@@ -11,10 +11,12 @@ import pyarrow.flight as fl
 from ...schemas.command import RowCount, TableName
 from ...schemas.errors import StoreError
 from .errors import as_store_errors
+from .holder_client import Client, HolderClient
 from .idle_streams import IdleStreams
 
 
 class _Kind(NamedTuple):
+    client: Client
     table: str
     keys: pa.Schema
 
@@ -22,11 +24,11 @@ class _Kind(NamedTuple):
 class _Stream:
     """One open DoExchange. For one thread at a time."""
 
-    def __init__(self, client: fl.FlightClient, kind: _Kind) -> None:
+    def __init__(self, kind: _Kind) -> None:
         self.kind = kind
         self.idle_since = 0.0
         descriptor = fl.FlightDescriptor.for_command(TableName(table=kind.table).model_dump_json())
-        self._writer, self._reader = client.do_exchange(descriptor)
+        self._writer, self._reader = kind.client.do_exchange(descriptor)
         self._writer.begin(kind.keys)
 
     def ask(self, keys: pa.RecordBatch) -> pa.Table:
@@ -52,7 +54,7 @@ class _Stream:
 class PointReads:
     """Lends a stream to each call; idle ones stay open for a moment. Thread safe."""
 
-    def __init__(self, client: fl.FlightClient) -> None:
+    def __init__(self, client: HolderClient) -> None:
         self._client = client
         self._idle = IdleStreams[_Stream]()
 
@@ -62,13 +64,13 @@ class PointReads:
         Raises:
             StoreError: the server rejected the keys, or cannot be reached.
         """
-        kind = _Kind(table, keys.schema)
+        kind = _Kind(self._client.here, table, keys.schema)
         idle = self._idle.borrow(kind)
         if idle:
             with suppress(StoreError):  # its connection may be broken, or the table altered
                 return self._ask(idle, keys)
         with as_store_errors():
-            stream = _Stream(self._client, kind)
+            stream = _Stream(kind)
         return self._ask(stream, keys)
 
     def close(self) -> None:

@@ -34,8 +34,8 @@ class ScanReader:
         self._wait = wait
         self._rest = ticket if ticket.aggregate is not None else ticket.model_copy(update={"marks": True})
         self._reader: fl.FlightStreamReader | None = None
-        self._is_cut = False
-        """Whether rows past the last mark were yielded."""
+        self._unmarked_rows = 0
+        """How many rows past the last mark were yielded."""
 
     @property
     def rest(self) -> ScanSpec:
@@ -71,7 +71,7 @@ class ScanReader:
                 return
             except UnavailableError as error:
                 self._reader = None
-                if self._is_cut:
+                if self._unmarked_rows:
                     raise
                 self._wait.wait(error)
             finally:
@@ -90,17 +90,17 @@ class ScanReader:
             elif held_bytes <= _HELD_BYTES_MAX:
                 continue
             else:
-                self._is_cut = True
+                self._unmarked_rows += _rows(held)
             given, held, held_bytes = held, [], 0
             yield from given
         yield from held
 
     def _go_on_at(self, mark: ScanMark, given: list[pa.RecordBatch]) -> None:
         limit = self._rest.limit
-        left = None if limit is None else limit - sum(batch.num_rows for batch in given)
+        left = None if limit is None else limit - self._unmarked_rows - _rows(given)
         rest = {"key_lower": mark.below, "limit": left, "offset": 0}
         self._rest = self._rest.pinned(mark.snapshot).model_copy(update=rest)
-        self._is_cut = False
+        self._unmarked_rows = 0
         self._wait.reset()
 
     def _messages(self) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
@@ -113,3 +113,7 @@ class ScanReader:
                     self._reader = None
                     return
             yield chunk.data, chunk.app_metadata.to_pybytes() if chunk.app_metadata else None
+
+
+def _rows(batches: list[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)

@@ -10,7 +10,7 @@ import pyarrow.flight as fl
 from ...schemas.errors import InternalError, InvalidArgumentError, UnauthenticatedError, UnavailableError
 from ...schemas.session import traced
 from .errors import as_store_errors, store_error
-from .header_client import HeaderClient
+from .holder_client import Client, HolderClient
 from .idle_streams import IdleStreams
 
 _SESSION = b'{"session":1}'
@@ -24,9 +24,8 @@ _ENDED = (UnavailableError, UnauthenticatedError, *_REFUSALS)
 class _Session:
     """One open session. For one thread at a time."""
 
-    kind = None
-
-    def __init__(self, client: fl.FlightClient | HeaderClient) -> None:
+    def __init__(self, client: Client) -> None:
+        self.kind = client
         self.idle_since = 0.0
         self._writer, self._reader = client.do_exchange(fl.FlightDescriptor.for_command(_SESSION))
         self._writer.begin(_NO_COLUMNS)
@@ -48,9 +47,9 @@ class _Session:
 class Sessions:
     """Lends a session to each call; idle ones stay open for a moment. Thread safe."""
 
-    def __init__(self, client: fl.FlightClient | HeaderClient) -> None:
+    def __init__(self, client: HolderClient) -> None:
         self._client = client
-        self._traceparent = client.traceparent if isinstance(client, HeaderClient) else None
+        self._traceparent = client.traceparent
         self._idle = IdleStreams[_Session]()
         self._is_known_here = True
         self.have_answered = False
@@ -62,6 +61,7 @@ class Sessions:
         If a session that was idle breaks, use a new one, once.
 
         Raises:
+            InvalidArgumentError: another store is there by now.
             UnavailableError: the server cannot be reached, or refuses a session where it took others: something between
                 may have broken it, after the request was carried out.
         """
@@ -69,14 +69,14 @@ class Sessions:
             return None
         if self._traceparent is not None and (trace := self._traceparent()):
             request = traced(request, trace)
-        if (idle := self._idle.borrow(None)) is not None:
+        if (idle := self._idle.borrow(self._client.here)) is not None:
             try:
                 return self._answer(idle, request)
             except _ENDED:
-                pass
+                self._client.confirm()  # it may have been carried out, and must not be again by another store
         try:
             with as_store_errors():
-                session = _Session(self._client)
+                session = _Session(self._client.here)
             answer = self._answer(session, request)
         except _REFUSALS as error:
             if self.have_answered:

@@ -161,7 +161,13 @@ def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
 
 
 def _raise(error: dict[str, Any]) -> NoReturn:
-    raise error_of(error["code"], error["message"], error.get("retry_after_seconds"), error.get("request_id"))
+    raise error_of(
+        error["code"],
+        error["message"],
+        error.get("retry_after_seconds"),
+        error.get("request_id"),
+        error.get("locations"),
+    )
 
 
 def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:

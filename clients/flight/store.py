@@ -13,24 +13,29 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
-from ...schemas.description import TableDescription
+from ...schemas.description import Health, TableDescription
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...schemas.locations import joined, locations_of
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
+from ...schemas.server_verbs import ServerVerbs
 from ...schemas.service import UNDECIDED, ScanStream, Undecided
 from ...schemas.statement import Statement
 from ...schemas.timestamp import parse_moment
 from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
+from ...schemas.whereabouts import Whereabouts
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from .credentials import Credentials
 from .deadline import seconds_left
 from .errors import as_store_errors
-from .header_client import HeaderClient
+from .heartbeat import LOST_AFTER
+from .holder_client import HolderClient, Noted
 from .numbered import NumberedPut, Writer, Writers
 from .point_reads import PointReads
 from .put_stream import PutStream
+from .replicas import Replicas
 from .scan_parts import ScanPart, ScanParts
 from .scan_reader import ScanReader
 from .server_wait import ServerWait
@@ -40,6 +45,8 @@ from .staging_put import StagingPut
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
+Given = str | Sequence[str]
+"""One location, or several: as text with commas, or as a list."""
 
 _PLANS_MAX = 8
 """Attempts to plan a scan of a table that is altered before each reading."""
@@ -63,44 +70,86 @@ class Answered:
         return self.answer
 
 
-class FlightStore(Verbs):
-    """A client of one server: see ``schemas.service.StoreService``. Thread safe.
+class FlightStore(Verbs, ServerVerbs):
+    """A client of one store: of its server, or of the one among several processes that has it. Thread safe.
+
+    See ``schemas.service.StoreService``.
 
     Create the first one after forking, not before: gRPC does not survive a fork.
     """
 
     def __init__(
-        self, url: str, retries: bool = True, patient: bool = False, credentials: Credentials | None = None
+        self,
+        url: Given,
+        retries: bool = True,
+        patient: bool = False,
+        credentials: Credentials | None = None,
+        noted: Noted | None = None,
+        name: str | None = None,
     ) -> None:
-        """Connect, with these credentials, or the environment's. With ``retries``, wait for a server that goes down and
-        repeat what it did not answer: a write is applied once, a scan resumes where it was. With ``patient``, wait for
-        it now as well.
+        """Connect, with these credentials, or the environment's, to a server, or to that one of several locations that
+        has the store: see ``schemas.locations``. With ``retries``, wait for a server that goes down, or for the next
+        process to have the store, and repeat what was not answered: a write is applied once, a scan resumes where it
+        was; without, one location given is that of the process that is meant, and asked alone. With
+        ``patient``, wait for it now as well. ``noted`` returns more locations, for when nobody at those that are known
+        has the store; then ``name`` is that of the store.
 
         Raises:
             UnavailableError: no server answers.
-            InvalidArgumentError: ``url`` is invalid, or the credentials are.
+            InvalidArgumentError: ``url`` is invalid, or the credentials are, or another store is there.
             UnauthenticatedError: the server does not accept them.
         """
-        self.url = url
+        given = locations_of(url)
         self.credentials = Credentials.of() if credentials is None else credentials
         self._retries = retries
         self._waits_for_gone = True
         self._writers = Writers()
         try:
-            self._client = self.credentials.connect(url, _RECONNECT)
+            may_follow = retries or len(given) > 1 or noted is not None
+            options = [*_RECONNECT, *LOST_AFTER] if may_follow else _RECONNECT
+            self._client = HolderClient(
+                given, lambda location: self.credentials.connect(location, options), noted, name
+            )
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(
-                f"invalid URL {url!r}, expected one such as grpc://127.0.0.1:8815: {error}; "
+                f"invalid URL {joined(given)!r}, expected one such as grpc://127.0.0.1:8815: {error}; "
                 "use nyala.open for a directory, connect(placement=...) for several servers"
             ) from None
+        self._follower = self._client if retries or not self._client.is_alone else None
+        self._replicas = Replicas(self._client)
         self._point_reads = PointReads(self._client)
         self._sessions = Sessions(self._client)
         self._small = SmallRequests(self._sessions, self.describe_table)
         try:
-            self._patiently(self.health) if patient else self.health()
+            self._patiently(self._begin) if patient else self._begin()
         except StoreError:
             self._client.close()  # it would try to connect for ever
             raise
+
+    @property
+    def url(self) -> str:
+        """The locations of all processes that are known, as one URL."""
+        return joined(self._client.locations)
+
+    def _begin(self) -> None:
+        """Find out who has the store. Raises UnavailableError: nobody says so."""
+        if self._client.is_alone:
+            about = self.health()
+            if about.state != "standby" or not self._follower:
+                self._client.check(about)
+                return
+        self._client.follow()
+
+    def _checked(self) -> Health:
+        """Return the health of the server; what was sent before may be sent again only to the same store."""
+        about = self.health()
+        self._client.check(about)
+        return about
+
+    def processes(self) -> dict[str, Whereabouts | StoreError]:
+        """Ask all processes that are known to be able to have the store; return what each says of itself, or its error,
+        by location."""
+        return self._client.told()
 
     def at_once(self) -> FlightStore:
         """Return a copy whose reads do not wait for a server that is down. Close only the original."""
@@ -184,12 +233,13 @@ class FlightStore(Verbs):
         return NumberedPut(self._open_put, writer, self._write_wait(), self._small.write)
 
     def _write_wait(self) -> ServerWait:
-        return ServerWait(lambda: self.health().takes_writes, self._retries, f"the server at {self.url}")
+        name = f"the server at {self.url}"
+        return ServerWait(lambda: self._checked().takes_writes, self._retries, name, follower=self._follower)
 
     def _read_wait(self) -> ServerWait:
         """Return the wait for reads: a server that rejects writes may still be read."""
         name, retries = f"the server at {self.url}", self._retries and seconds_left() is None
-        return ServerWait(lambda: bool(self.health()), retries, name, self._waits_for_gone)
+        return ServerWait(lambda: bool(self._checked()), retries, name, self._waits_for_gone, self._follower)
 
     def _patiently(self, ask: Callable[Asked, Answer], *of: Asked.args, **named: Asked.kwargs) -> Answer:
         """Return the answer to a repeatable request, waiting for a server that is down as reads do."""
@@ -198,6 +248,19 @@ class FlightStore(Verbs):
             try:
                 return ask(*of, **named)
             except UnavailableError as error:
+                wait = wait or self._read_wait()
+                wait.wait(error)
+
+    def _unless_applied(self, ask: Callable[[], Answer]) -> Answer:
+        """Return the answer to a request that must not be repeated, from the process that has the store: one that has
+        not applies nothing."""
+        wait: ServerWait | None = None
+        while True:
+            try:
+                return ask()
+            except UnavailableError as error:
+                if error.locations is None:
+                    raise
                 wait = wait or self._read_wait()
                 wait.wait(error)
 
@@ -241,9 +304,11 @@ class FlightStore(Verbs):
                 return result
 
     def scan(self, spec: ScanSpec) -> ScanStream:
-        """See StoreService. A short scan, an aggregate or a single tablet takes one call, without tickets."""
+        """See StoreService. A short scan, an aggregate or a single tablet takes one call, without tickets. One that may
+        be behind is read from a replica, if there is one."""
         is_part = spec.tablet is not None or spec.partition is not None or spec.here
-        if not is_part and (found := self._patiently(self._small.scan, spec)) is not UNDECIDED:
+        is_small = not is_part and spec.max_staleness is None
+        if is_small and (found := self._patiently(self._small.scan, spec)) is not UNDECIDED:
             return found
         if spec.aggregate is not None:
             return self._patiently(self._aggregated, spec)
@@ -263,8 +328,7 @@ class FlightStore(Verbs):
         raise AssertionError("the last attempt returns or raises")
 
     def _aggregated(self, spec: ScanSpec) -> ScanStream:
-        with as_store_errors():
-            answer = self._client.do_get(fl.Ticket(_json(spec))).read_all()
+        answer = self._replicas.ask(spec, lambda client: client.do_get(fl.Ticket(_json(spec))).read_all())
         return ScanStream(answer.schema, _pinned_to(spec), iter(answer.to_batches()))
 
     def _read(self, first: ScanReader, parts: ScanParts) -> Iterator[pa.RecordBatch]:
@@ -283,15 +347,18 @@ class FlightStore(Verbs):
         return self._patiently(self._parts, spec)
 
     def _parts(self, spec: ScanSpec) -> ScanParts:
-        with as_store_errors():
-            return ScanParts.of(self._client.get_flight_info(fl.FlightDescriptor.for_command(_json(spec))))
+        wanted = fl.FlightDescriptor.for_command(_json(spec))
+        return ScanParts.of(self._replicas.ask(spec, lambda client: client.get_flight_info(wanted)))
 
     def read_part(self, part: ScanPart) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a part, whichever server of the store planned it."""
         yield from self._scan_reader(_ticket(part)).batches()
 
     def _scan_reader(self, ticket: ScanSpec) -> ScanReader:
-        return ScanReader(lambda rest: self._client.do_get(fl.Ticket(_json(rest))), self._read_wait(), ticket)
+        def opened(rest: ScanSpec) -> fl.FlightStreamReader:
+            return self._replicas.ask(rest, lambda client: _begun(client.do_get(fl.Ticket(_json(rest)))))
+
+        return ScanReader(opened, self._read_wait(), ticket)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
@@ -321,19 +388,13 @@ class FlightStore(Verbs):
         def ask() -> Any:
             return verb.value(self._results(verb.name, body))
 
-        return self._patiently(ask) if verb.is_read else ask()
+        return self._patiently(ask) if verb.is_read else self._unless_applied(ask)
 
     def _results(self, name: str, body: bytes) -> Iterator[bytes]:
         with as_store_errors():
             left, action = seconds_left(), fl.Action(name, body)
-            for answer in self._client.do_action(action, *([] if left is None else [self._within(left)])):
+            for answer in self._client.do_action(action, *([] if left is None else [self._client.within(left)])):
                 yield answer.body.to_pybytes()
-
-    def _within(self, seconds: float) -> fl.FlightCallOptions:
-        client = self._client
-        if isinstance(client, HeaderClient):
-            return client.within(seconds)
-        return fl.FlightCallOptions(timeout=seconds)
 
     def close(self) -> None:
         """Close the connection; the server keeps running."""
@@ -347,6 +408,12 @@ class FlightStore(Verbs):
 
 def _json(model: BaseModel) -> bytes:
     return model.model_dump_json(exclude_none=True).encode()
+
+
+def _begun(reader: fl.FlightStreamReader) -> fl.FlightStreamReader:
+    """Wait until the server has accepted the ticket."""
+    reader.schema  # noqa: B018
+    return reader
 
 
 def _pinned_to(spec: ScanSpec) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.locations import joined
 from ...schemas.placement import Placement
 from ...schemas.service import ScanStream, StoreService
 from ..api.database import Database
@@ -67,7 +68,7 @@ class StoreLink:
     @property
     def location(self) -> str | None:
         """A URL by which other processes reach the store: that of one of its servers. None if it has none."""
-        return next(iter(self.placement.servers.values()))[0] if self.placement else self.url
+        return joined(next(iter(self.placement.servers.values()))) if self.placement else self.url
 
     @property
     def database(self) -> Database:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engine.offload.merge.run import merge_task
+from ...schemas.bucket_place import BucketPlace
 from ...schemas.compaction import (
     CompactionBegin,
     CompactionCommit,
@@ -23,26 +24,27 @@ from ...schemas.compaction import (
     CompactionTask,
     MergedTask,
 )
-from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError
+from ...schemas.errors import ConflictError, StoreError
 from ...schemas.service import StoreService
 from ..executors.choice import executor_of
 from ..executors.progress import Show, run_tasks
-from ..offload.bulk_import import Directory, file_system
+from ..offload.bulk_import import Directory, shared_place, store_files_at
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """A task for ``merge``; any process that sees the directory can run it."""
+    """A task for ``merge``; any process that sees the store's files can run it."""
 
     plan: CompactionPlan
     """Without the other tasks."""
     task: CompactionTask
-    directory: Directory
+    where: Directory | BucketPlace
 
 
 def merge(task: MergeTask) -> MergedTask:
     """Merge the rowsets of a task: the function for executors. Raises as ``engine.offload.merge.run.merge_task``."""
-    return merge_task(task.plan, task.task, file_system(task.directory), uuid.uuid4().hex)
+    with store_files_at(task.where) as files:
+        return merge_task(task.plan, task.task, files, uuid.uuid4().hex)
 
 
 def bulk_compact(
@@ -59,19 +61,13 @@ def bulk_compact(
 ) -> CompactionSummary:
     """Compact a table with the tasks of an executor: see ``Table.bulk_compact``."""
     runs_on = executor_of("local" if executor is None else executor, workers)
-    where = directory or getattr(store, "directory", None)
-    if where is None:
-        raise InvalidArgumentError(
-            "give the store's directory, as this process and its executors see it, by --directory or "
-            "directory=: files are merged there"
-        )
     wanted = None if tablets is None else tuple(tablets)
     asked = CompactionBegin(table=table, tablets=wanted, replace=replace, ttl_seconds=ttl_seconds)
     plan = store.compaction_begin(asked)
     if not plan.tasks:
         return _summary(plan, [], [])
     try:
-        _check_shared(where, plan)
+        where = shared_place(store, directory, plan.bucket, plan.tasks[0].directory, "files are merged there")
         done: list[CompactionDone] = []
         conflicts: list[str] = []
         shared = plan.model_copy(update={"tasks": ()})
@@ -110,11 +106,6 @@ def _renewed(store: StoreService, plan: CompactionPlan) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def _check_shared(where: Directory, plan: CompactionPlan) -> None:
-    if not file_system(where).exists(plan.tasks[0].directory):
-        raise InvalidArgumentError(f"{where} is not the directory of this store: {plan.tasks[0].directory} is missing")
 
 
 def _summary(plan: CompactionPlan, done: Sequence[CompactionDone], conflicts: list[str]) -> CompactionSummary:

@@ -3,30 +3,35 @@
 It has two stages, each a plain function over tasks that can be sent to other processes: ``write_scratch`` reads some of
 the input and writes its rows by tablet into scratch files; ``build`` sorts and encodes the rows of one tablet. The
 server then attaches the files at one timestamp. Tasks need only the store's directory, or the storage of its imports,
-at the path ``directory``.
+at the path ``directory``, or the bucket of the store.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...engine.bucket.files import BucketFileSystem
+from ...engine.bucket.opening import bucket_of
 from ...engine.fs.arrow import ArrowFileSystem
 from ...engine.fs.filesystem import FileSystem
+from ...engine.fs.local import LocalFileSystem
 from ...engine.fs.opening import store_files
 from ...engine.fs.subdirectory import DirectoryFileSystem
 from ...engine.fs.tree import remove_tree
 from ...engine.offload.bulk.build import build_tablet, number_files
 from ...engine.offload.bulk.runs import ScratchRun, write_runs
 from ...engine.offload.bulk.target import Target
+from ...schemas.bucket_place import BucketPlace
 from ...schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.service import StoreService
@@ -41,6 +46,8 @@ Directory = str | Path | FileSystem
 """A directory as the processes that run tasks see it, or a URI; in this process also a file system of the engine."""
 
 _RUNS = "runs"
+_CACHE_BYTES = 256 << 20
+"""What a task keeps of the bucket on its disk, beside what it writes."""
 _BATCH_ROWS = 1 << 17
 _TASK_BYTES = 256 << 20
 """Uncompressed bytes of a Parquet file for one task; row groups are not divided."""
@@ -62,14 +69,16 @@ class ParquetPart:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A directory within a directory."""
+    """A directory within a directory, or within a store in a bucket."""
 
-    where: Directory
+    where: Directory | BucketPlace
     path: str
 
-    @property
-    def fs(self) -> FileSystem:
-        return DirectoryFileSystem(file_system(self.where), self.path)
+    @contextmanager
+    def opened(self) -> Iterator[FileSystem]:
+        """Yield the files; what is written into a bucket is on this machine's disk until it is there."""
+        with store_files_at(self.where) as files:
+            yield DirectoryFileSystem(files, self.path)
 
 
 @dataclass(frozen=True)
@@ -97,13 +106,19 @@ def write_scratch(task: ScratchTask) -> list[ScratchRun]:
     """The first stage: check rows and write them by tablet; raises as ``engine.offload.bulk.runs.write_runs``."""
     source = task.source.reader() if isinstance(task.source, ParquetPart) else task.source
     batches = WriteData(source, task.plan.schema_.columns)
-    return write_runs(Target(task.plan), batches, task.scratch.fs, uuid.uuid4().hex)
+    with task.scratch.opened() as scratch:
+        runs = write_runs(Target(task.plan), batches, scratch, uuid.uuid4().hex)
+        if isinstance(task.scratch.where, BucketPlace):
+            for run in runs:
+                scratch.sync_file(run.path)  # else it is not there for others
+        return runs
 
 
 def build(task: BuildTask) -> list[ImportFile]:
     """The second stage: write a tablet's rowset files; raises as ``engine.offload.bulk.build.build_tablet``."""
     target, token = Target(task.plan), uuid.uuid4().hex
-    return build_tablet(target, task.first_file_id, task.runs, task.scratch.fs, task.staging.fs, token)
+    with task.scratch.opened() as scratch, task.staging.opened() as staging:
+        return build_tablet(target, task.first_file_id, task.runs, scratch, staging, token)
 
 
 def bulk_import(
@@ -122,7 +137,7 @@ def bulk_import(
     parts = _parts(source)
     plan = store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
     try:
-        where = _shared(store, directory, plan)
+        where = plan.storage or shared_place(store, directory, plan.bucket, plan.staging, "files are built there")
         files = _built(plan, parts, where, scratch, executor)
         return store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files), mode=asked))
     except BaseException:
@@ -134,12 +149,13 @@ def bulk_import(
 def _built(
     plan: ImportPlan,
     parts: Sequence[Any],
-    where: Directory,
+    where: Directory | BucketPlace,
     scratch: Directory | None,
     executor: Any,
 ) -> list[ImportFile]:
     runs_in = _Place(where, f"{plan.staging}/{_RUNS}") if scratch is None else _Place(scratch, plan.import_id)
-    runs_in.fs.make_directory("")
+    with runs_in.opened() as made:
+        made.make_directory("")
     try:
         scratches = [ScratchTask(plan, part, runs_in) for part in parts]
         runs = list(chain.from_iterable(ran(executor, write_scratch, scratches)))
@@ -204,19 +220,35 @@ def _row_groups(path: Path) -> list[Any]:
     return parts
 
 
-def _shared(store: StoreService, directory: Directory | None, plan: ImportPlan) -> Directory:
-    """Return the store's directory, recognised by the staging directory just made for the import."""
-    if plan.storage is not None:
-        return plan.storage
+def shared_place(
+    store: StoreService, directory: Directory | None, bucket: BucketPlace | None, made: str, why: str
+) -> Directory | BucketPlace:
+    """Return the store's directory, recognised by ``made``, which it has just made there; or its bucket, which
+    ``directory`` may call by another URL. ``why`` tells users what for."""
+    if bucket is not None:
+        return bucket.model_copy(update={"url": str(directory)} if directory else {})
     where = directory or getattr(store, "directory", None)
     if where is None:
         raise InvalidArgumentError(
-            "give the store's directory, as this process and its executors see it, by --directory or "
-            "directory=: files are built there"
+            f"give the store's directory, as this process and its executors see it, by --directory or directory=: {why}"
         )
-    if not file_system(where).exists(plan.staging):
-        raise InvalidArgumentError(f"{where} is not the directory of this store: {plan.staging} is missing")
+    if not file_system(where).exists(made):
+        raise InvalidArgumentError(f"{where} is not the directory of this store: {made} is missing")
     return where
+
+
+@contextmanager
+def store_files_at(where: Directory | BucketPlace) -> Iterator[FileSystem]:
+    """Yield the files of a store, to build others beside them."""
+    if not isinstance(where, BucketPlace):
+        yield file_system(where)
+        return
+    with TemporaryDirectory(prefix="nyala-task-") as cache:
+        files = BucketFileSystem(bucket_of(where.url), where.prefix, LocalFileSystem(cache), _CACHE_BYTES, "", own=())
+        try:
+            yield files
+        finally:
+            files.close()
 
 
 def file_system(where: Directory) -> FileSystem:

@@ -1,7 +1,8 @@
 """Direct read: scans a table's files outside the server, in any number of processes.
 
-The server flushes the table up to a snapshot and keeps the files for a time; any process that sees its directory reads
-them with the engine. So bytes are decoded where they are used, and the server does no work.
+The server flushes the table up to a snapshot and keeps the files for a time; any process that sees its directory, or
+the bucket of its store, reads them with the engine. So bytes are decoded where they are used, and the server does no
+work.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...engine.offload.direct.reader import PinnedReader
+from ...engine.bucket.opening import bucket_of
+from ...engine.fs.filesystem import FileSystem
+from ...engine.offload.direct.reader import PinnedReader, files_in_bucket
 from ...engine.scan.pool import ScanPool
 from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.pins import OpenPin
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from ..convert.where import Where, where_json
@@ -26,7 +30,7 @@ from ..offload.bulk_import import Directory, file_system, ran
 
 @dataclass(frozen=True)
 class DirectSplit:
-    """A part of a direct scan that any process that sees the directory can read. Can be pickled."""
+    """A part of a direct scan that any process that sees the files can read. Can be pickled."""
 
     _pinned: PinnedTable
     _spec: ScanSpec
@@ -52,15 +56,29 @@ def read(split: DirectSplit) -> pa.Table:
 @contextmanager
 def _reader(pinned: PinnedTable, directory: Directory, spec: ScanSpec) -> Iterator[PinnedReader]:
     tablets = None if spec.tablet is None else [spec.tablet]
-    reader = PinnedReader(pinned, file_system(directory), tablets)
+    with _files(pinned, directory) as files:
+        reader = PinnedReader(pinned, files, tablets)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+@contextmanager
+def _files(pinned: PinnedTable, directory: Directory) -> Iterator[FileSystem]:
+    if pinned.bucket is None:
+        yield file_system(directory)
+        return
+    files = files_in_bucket(pinned.bucket, bucket_of(str(directory)))
     try:
-        yield reader
+        yield files
     finally:
-        reader.close()
+        files.close()
 
 
 class DirectScan:
-    """A scan of files that are kept until ``close`` or the end of a ``with``; see ``Table.direct_scan``."""
+    """A scan of files that are kept until ``close`` or the end of a ``with``; see ``Table.direct_scan``. Those of a
+    kept pin stay; see ``Database.pinned_scan``."""
 
     def __init__(self, store: StoreService, pinned: PinnedTable, spec: ScanSpec, directory: Directory) -> None:
         self._store = store
@@ -96,11 +114,15 @@ class DirectScan:
             yield from split.batches()
 
     def renew(self) -> None:
-        """Keep the files for another ``ttl_seconds``. Raises NotFoundError if they are gone."""
-        self._store.renew_pin(self._pinned.pin_id)
+        """Keep the files for another ``ttl_seconds``; those of a kept pin stay anyway. Raises NotFoundError if they are
+        gone."""
+        if self._pinned.ttl_seconds is not None:
+            self._store.renew_pin(self._pinned.pin_id)
 
     def close(self) -> None:
         """Let the server release the files, unless it has. Splits being read finish; no other can start."""
+        if self._pinned.ttl_seconds is None:
+            return
         with suppress(NotFoundError):
             self._store.release_pin(self._pinned.pin_id)
 
@@ -125,16 +147,38 @@ def direct_scan(
     ttl_seconds: int = 3600,
 ) -> DirectScan:
     """Pin a snapshot of a table and plan a scan of its files: see ``Table.direct_scan``."""
-    place = directory or getattr(store, "directory", None)
-    if place is None:
-        raise InvalidArgumentError(
-            "give the store's directory, as this process and its executors see it, as directory="
-        )
     wanted = None if columns is None else list(columns)
     spec = ScanSpec(table=table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()
     pinned = store.pin_snapshot(PinSnapshot(table=table, as_of=as_of, ttl_seconds=ttl_seconds))
     try:
-        return DirectScan(store, pinned, spec.pinned(pinned.snapshot), place)
+        return DirectScan(store, pinned, spec.pinned(pinned.snapshot), _place(store, pinned, directory))
     except StoreError:
         store.release_pin(pinned.pin_id)
         raise
+
+
+def pinned_scan(
+    store: StoreService,
+    pin_id: str,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+    where: Where = None,
+    *,
+    directory: Directory | None = None,
+    split_bytes: int | None = None,
+) -> DirectScan:
+    """Plan a scan of what a kept pin keeps: see ``Database.pinned_scan``."""
+    pinned = store.open_pin(OpenPin(pin_id=pin_id, table=table)).pinned
+    wanted = None if columns is None else list(columns)
+    spec = ScanSpec(table=pinned.table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()
+    return DirectScan(store, pinned, spec.pinned(pinned.snapshot), _place(store, pinned, directory))
+
+
+def _place(store: StoreService, pinned: PinnedTable, directory: Directory | None) -> Directory:
+    """Return where the files of a pin are for this process and its executors."""
+    place = directory or (pinned.bucket.url if pinned.bucket else getattr(store, "directory", None))
+    if place is None:
+        raise InvalidArgumentError(
+            "give the store's directory, as this process and its executors see it, as directory="
+        )
+    return place

@@ -99,11 +99,23 @@ class DirectoryObjects:
     @contextmanager
     def _opened(self, name: str) -> Iterator[ReadableFile]:
         self._check()
-        file = self._fs.open(name)
+        try:
+            file = self._fs.open(name)
+        except OSError as error:
+            if self._is_directory(name):
+                raise FileNotFoundError(errno.ENOENT, "no such object", name) from error
+            raise
         try:
             yield file
         finally:
             file.close()
+
+    def _is_directory(self, path: str) -> bool:
+        try:
+            self._fs.list(path)
+        except OSError:
+            return False
+        return True
 
     def _walk(self, path: str) -> Iterator[tuple[str, int]]:
         """Yield (name, size) of the file ``path``, or of all under the directory."""

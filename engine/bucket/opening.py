@@ -48,6 +48,18 @@ def bucket_of(url: str, patience: Patience | None = None) -> Bucket:
     return ObstoreBucket(shown.rstrip("/"), _config_of(shown, parts.scheme, parts.query), patience)
 
 
+def bucket_of_both(one: str, other: str) -> tuple[Bucket, str, str] | None:
+    """Return a bucket that has what two URLs name, with what stands there before the names of each; None if no request
+    reaches both."""
+    if one == other:
+        return bucket_of(one), "", ""
+    parts = urlsplit(one), urlsplit(other)
+    if parts[0].scheme not in _OPTIONS or len({(each.scheme, each.netloc, each.query) for each in parts}) > 1:
+        return None
+    first, second = (f"{root}/" if (root := each.path.strip("/")) else "" for each in parts)
+    return bucket_of(parts[0]._replace(path="").geturl()), first, second
+
+
 def _config_of(shown: str, scheme: str, query: str) -> dict[str, str]:
     config = dict(parse_qsl(query, keep_blank_values=True))
     known = _OPTIONS[scheme]

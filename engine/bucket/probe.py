@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 
 from ...schemas.errors import InvalidArgumentError
@@ -30,17 +31,22 @@ def probe(bucket: Bucket, token: str, beside: Sequence[Bucket] = ()) -> None:
     """
     place = f"probe/{token}/"
     bucket.list(place)  # a store that is away, or refuses us, says so here
+    parts = [
+        partial(_probe_create, bucket, f"{place}create/"),
+        partial(_probe_names, bucket, f"{place}names/"),
+        *(partial(_probe_race, [bucket, *beside], f"{place}race-{number}") for number in range(_RACES)),
+    ]
     try:
-        _probe_create(bucket, place)
-        _probe_names(bucket, place)
-        _probe_races([bucket, *beside], place)
+        with ThreadPoolExecutor(len(parts), "nyala-probe-part") as pool:  # an opening waits for it
+            for done in [pool.submit(part) for part in parts]:
+                done.result()
     finally:
         bucket.delete([name for name, _ in bucket.list(place)])
     _require(not bucket.list(place), bucket, "lists objects that were deleted")
 
 
 def _probe_create(bucket: Bucket, place: str) -> None:
-    name = f"{place}create"
+    name = f"{place}one"
     _require(bucket.create(name, b"first"), bucket, "does not create an object whose name is free")
     _require(not bucket.create(name, b"second"), bucket, "creates an object whose name is taken")
     _require(bucket.get(name) == b"first", bucket, "replaces an object though it refuses to create it")
@@ -48,14 +54,15 @@ def _probe_create(bucket: Bucket, place: str) -> None:
 
 
 def _probe_names(bucket: Bucket, place: str) -> None:
-    name = f"{place}put"
+    first, name = f"{place}first", f"{place}put"
+    bucket.put(first, b"first")
     bucket.put(name, b"old")
     bucket.put(name, b"newer")
     _require(bucket.get(name) == b"newer", bucket, "returns replaced objects")
     _require(bucket.get_range(name, 1, 3) == b"ewe", bucket, "returns the wrong range of an object")
-    expected = [(f"{place}create", 5), (name, 5)]
+    expected = [(first, 5), (name, 5)]
     _require(bucket.list(place) == expected, bucket, "does not list what was written")
-    _require(bucket.list(place, after=f"{place}create") == expected[1:], bucket, "does not list from a name on")
+    _require(bucket.list(place, after=first) == expected[1:], bucket, "does not list from a name on")
     bucket.delete([name, f"{place}missing"])
     try:
         bucket.get(name)
@@ -64,19 +71,18 @@ def _probe_names(bucket: Bucket, place: str) -> None:
     _require(False, bucket, "returns objects that were deleted")
 
 
-def _probe_races(buckets: Sequence[Bucket], place: str) -> None:
+def _probe_race(buckets: Sequence[Bucket], name: str) -> None:
     racers = max(_RACERS, len(buckets))
+    start = Barrier(racers)
+
+    def race(racer: int) -> bool:
+        start.wait(_START_SECONDS)
+        return buckets[racer % len(buckets)].create(name, b"racer %d" % racer)
+
     with ThreadPoolExecutor(racers, "nyala-probe") as pool:
-        for number in range(_RACES):
-            name, start = f"{place}race-{number}", Barrier(racers)
-
-            def race(racer: int, name: str = name, start: Barrier = start) -> bool:
-                start.wait(_START_SECONDS)
-                return buckets[racer % len(buckets)].create(name, b"racer %d" % racer)
-
-            won = [racer for racer, has_won in enumerate(pool.map(race, range(racers))) if has_won]
-            _require(len(won) == 1, buckets[0], f"lets {len(won)} of {racers} create one object")
-            _require(buckets[0].get(name) == b"racer %d" % won[0], buckets[0], "keeps the bytes of a loser")
+        won = [racer for racer, has_won in enumerate(pool.map(race, range(racers))) if has_won]
+    _require(len(won) == 1, buckets[0], f"lets {len(won)} of {racers} create one object")
+    _require(buckets[0].get(name) == b"racer %d" % won[0], buckets[0], "keeps the bytes of a loser")
 
 
 def _require(is_so: bool, bucket: Bucket, otherwise: str) -> None:

@@ -64,10 +64,13 @@ class Catalog:
 
     def load(self) -> None:
         """Open every table of the manifest; tablets with damaged files go into quarantine."""
-        tables = self._environment.manifest.current.tables
-        fetch_ends(self._environment.fs, (tablet for entry in tables for tablet in entry.tablets))
+        environment = self._environment
+        tables = environment.manifest.current.tables
+        fetch_ends(environment.fs, (tablet for entry in tables for tablet in entry.tablets))
         for entry in tables:
-            tablets = tuple(open_sound(tablet, entry.schema_, self._environment) for tablet in entry.tablets)
+            tablets = tuple(
+                open_sound(tablet, entry.schema_, environment, environment.damage) for tablet in entry.tablets
+            )
             version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
             table = Table(entry.id, entry.name, version, entry.last_auto_id, entry.dropped_until, entry.last_change)
             if entry.dropped_until is None:

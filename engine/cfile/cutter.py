@@ -55,6 +55,10 @@ class PageCutter:
             if is_last:
                 yield self._page()
 
+    def narrow(self, page_rows: int) -> None:
+        """Let pages have fewer rows from now on. No row is pending."""
+        self._page_rows = page_rows
+
     def may_skip(self) -> bool:
         """Whether a page may be copied instead: no row is pending."""
         return not self._pending

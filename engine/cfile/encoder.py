@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..codecs.chooser import candidates_of, choose
-from ..codecs.codec import Codec
+from ..codecs.codec import PAGE_ROWS, Codec
 from ..codecs.compression import LZ4
 from ..codecs.dictionary import DictionaryBuilder
+from ..codecs.fsst import FsstCodec
 from ..codecs.registry import codec_by_name
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, Vector, as_bytes
@@ -24,6 +25,11 @@ from .page import EncodedPage, encode_page
 
 MAX_DISTINCT_SHARE = 0.5
 """If the first full page has more distinct values than this share of its rows, a dictionary does not pay."""
+
+_WORSE = 1.25
+"""A page of strings may be larger than the one that was chosen for by this factor, counted from the bytes of both."""
+_LEAST_BYTES_TO_TELL = 16 << 10
+"""Fewer bytes of strings do not tell how to encode others."""
 
 
 class StreamEncoder:
@@ -35,13 +41,43 @@ class StreamEncoder:
         """Names of the codecs used so far, in order of first use."""
         self._codecs = codecs
         self._compression = compression
+        self._chosen: Codec | None = None
+        """What the last pages of strings were encoded with, and so many rows more may be."""
+        self._rows_to_choose = 0
+        self._chosen_ratio = 1.0
 
     def encode(self, cells: Vector, is_full: bool) -> tuple[EncodedPage, Vector]:
         """Return the next page of the stream, and its cells in the form whose bounds are found fastest. A page is full
         unless it is the last."""
         if isinstance(cells, DictionaryVector):
             cells = as_bytes(cells)
+        if isinstance(cells, BytesVector):
+            return self._page_of_text(cells), cells
         return self._page(choose(cells, self.physical, self._codecs), cells), cells
+
+    def restart(self) -> None:
+        """Begin the stream anew; what became of its first page means nothing."""
+        self.encodings = []
+        self._rows_to_choose = 0
+
+    def _page_of_text(self, cells: BytesVector) -> EncodedPage:
+        """Encode strings like those before, unless that does not suit them.
+
+        A choice, and symbols for FSST, take as long for a short page as for a long one.
+        """
+        raw_bytes = cells.data_bytes + 4 * len(cells)
+        if self._chosen is not None and self._rows_to_choose >= len(cells):
+            page = encode_page(cells, self.physical, self._chosen, self._compression)
+            if page.length <= _WORSE * self._chosen_ratio * raw_bytes:
+                self._rows_to_choose -= len(cells)
+                self._note(self._chosen.name)
+                return page
+        chosen = choose(cells, self.physical, self._codecs)
+        self._chosen = chosen.trained(cells) if isinstance(chosen, FsstCodec) else chosen
+        page = self._page(self._chosen, cells)
+        self._rows_to_choose = PAGE_ROWS - len(cells) if cells.data_bytes >= _LEAST_BYTES_TO_TELL else 0
+        self._chosen_ratio = page.length / max(raw_bytes, 1)
+        return page
 
     def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
         """Prepare for a copied page of a stream with that ``dictionary``; False if it cannot be one of this stream."""
@@ -83,6 +119,15 @@ class DictionaryEncoder(StreamEncoder):
         if coded is None:
             return super().encode(cells, is_full)
         return self._page(self._coder, coded), coded
+
+    def restart(self) -> None:
+        super().restart()
+        self._page_count = 0
+        if not self._takes_values:
+            self._builder = None
+        if self._builder is not None:
+            self._builder = DictionaryBuilder()
+            self._values = self._builder.dictionary()
 
     def copies(self, encoding: str, dictionary: BytesVector | None) -> bool:
         if encoding == self._coder.name:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from ...schemas.encoding import AUTO
 from ...schemas.errors import InvalidArgumentError
 from ..codecs.checksum import crc32
-from ..codecs.codec import PAGE_ROWS, Codec
+from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS, Codec
 from ..codecs.compression import compression_code
 from ..codecs.registry import codec_by_code, codec_by_name
 from ..fs.filesystem import FileSystem
@@ -26,6 +26,11 @@ from .format import FileHeader, StreamKey
 from .page import EncodedPage
 from .stream import StreamReader
 from .zone_map import zone_map_of
+
+WIDE_PAGE_BYTES = 1536 * 1024
+"""A page of PAGE_ROWS rows that is longer, as stored, makes the pages of its stream narrow."""
+NARROW_PAGE_BYTES = 256 * 1024
+"""About so long are the pages of such a stream: whoever wants one row reads and checks a page of each column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,12 @@ class CFileWriter:
         encoding: str,
         compression: str = "none",
         zone_maps: bool = True,
-        page_rows: int = PAGE_ROWS,
+        page_rows: int | None = PAGE_ROWS,
     ) -> StreamWriter:
         """Begin the stream ``key``; any number may be open at once, and each must be finished before the file.
 
-        ``page_rows``, a power of two up to ``PAGE_ROWS``, is the number of rows of its pages.
+        ``page_rows``, a power of two up to ``PAGE_ROWS``, is the number of rows of its pages; None lets the first page
+        decide: PAGE_ROWS, or fewer if its cells are long.
 
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``.
         """
@@ -88,7 +94,7 @@ class CFileWriter:
         encoding: str,
         compression: str = "none",
         zone_maps: bool = True,
-        page_rows: int = PAGE_ROWS,
+        page_rows: int | None = PAGE_ROWS,
     ) -> None:
         """Write the cells of ``vectors``, chunked in any way, as the stream ``key``.
 
@@ -167,9 +173,10 @@ class StreamWriter:
         codec: Codec | None,
         compression: int,
         zone_maps: bool,
-        page_rows: int,
+        page_rows: int | None,
     ) -> None:
-        assert 0 < page_rows <= PAGE_ROWS and not page_rows & (page_rows - 1), "checked by the schema"
+        known = page_rows or PAGE_ROWS
+        assert 0 < known <= PAGE_ROWS and not known & (known - 1), "checked by the schema"
         self.row_count = 0
         """Cells appended."""
         self.raw_bytes = 0
@@ -181,7 +188,7 @@ class StreamWriter:
         self._compression = compression
         self._zone_maps = zone_maps
         self._page_rows = page_rows
-        self._cutter = PageCutter(page_rows)
+        self._cutter = PageCutter(known)
         self._encoder = self._new_encoder()
         self._pages: list[PageEntry] = []
 
@@ -195,21 +202,41 @@ class StreamWriter:
         for page in self._cutter.add(vector):
             self._write(page, is_full=True)
 
-    def copy_page(self, stream: StreamReader, number: int) -> bool:
-        """Add a full page of another stream byte for byte. Returns False, and adds nothing, if it cannot be a page of
-        this one: cells are pending, or their type, rows, encoding, compression or dictionary differ. Pages of fewer
-        than ``PAGE_ROWS`` rows are never copied, as callers count in whole pages.
+    def copy_rows(self, stream: StreamReader, first: int) -> bool:
+        """Add PAGE_ROWS rows of another stream, from its row ``first`` on, page by page and byte for byte.
 
-        Its bytes before encoding are estimated as its share of its stream's. Raises CorruptionError if it is damaged.
+        Returns False, and adds nothing, if they cannot be pages of this one: they are not whole pages, cells are
+        pending, or their type, rows, encoding, compression or dictionary differ.
+
+        Their bytes before encoding are estimated as their share of their stream's. Raises CorruptionError if one is
+        damaged.
         """
-        entry = stream.entry.pages[number]
-        if (stream.physical, entry.row_count, entry.zone is not None) != (self._physical, PAGE_ROWS, self._zone_maps):
+        rows = stream.page_rows
+        if stream.page_shift is None or first % rows or first + PAGE_ROWS > stream.row_count:
             return False
-        if self._page_rows != PAGE_ROWS:
+        if self._page_rows not in (None, rows) or not self._cutter.may_skip():
+            return False
+        numbers = range(stream.page_of(first), stream.page_of(first + PAGE_ROWS - 1) + 1)
+        entry = stream.entry.pages[numbers[0]]
+        if self._page_rows is None and not _are_fitting(rows, entry.length):
+            return False
+        if not self._copy_page(stream, numbers[0]):
+            return False
+        self._page_rows = rows
+        self._cutter.narrow(rows)
+        for number in numbers[1:]:
+            if not (self._cutter.may_skip() and self._copy_page(stream, number)):
+                start = stream.first_row(number)
+                self.append(stream.read(start, start + rows))
+        return True
+
+    def _copy_page(self, stream: StreamReader, number: int) -> bool:
+        entry = stream.entry.pages[number]
+        if (stream.physical, entry.zone is not None) != (self._physical, self._zone_maps):
             return False
         page = stream.stored_page(number).encoded
         raw_bytes = stream.raw_bytes * entry.row_count // stream.row_count
-        if page.header.compression != self._compression or not self._cutter.may_skip():
+        if page.header.compression != self._compression:
             return False
         if not self._encoder.copies(codec_by_code(page.header.encoding).name, stream.dictionary()):
             self._encoder = self._encoder if self._pages else self._new_encoder()  # it may have begun to adopt
@@ -224,14 +251,16 @@ class StreamWriter:
         for page in self._cutter.rest():
             self._write(page, is_full=False)
         dictionary = self._encoder.dictionary_page()
-        is_even = all(page.row_count == self._page_rows for page in self._pages[:-1])
+        page_rows = self._page_rows or PAGE_ROWS
+        rows = [page.row_count for page in self._pages]
+        is_even = all(count == page_rows for count in rows[:-1]) and max(rows[-1:], default=0) <= page_rows
         self._file.add_stream(
             StreamEntry(
                 column_id=self._key.column_id,
                 role=self._key.role,
                 physical=self._physical,
                 row_count=self.row_count,
-                page_rows=self._page_rows if is_even else 1,
+                page_rows=page_rows if is_even else 1,
                 raw_bytes=self.raw_bytes,
                 encodings=self._encoder.encodings,
                 pages=self._pages,
@@ -243,13 +272,47 @@ class StreamWriter:
         return stream_encoder(self._physical, self._codec, self._compression)
 
     def _write(self, vector: Vector, is_full: bool) -> None:
+        """Write a page; the first one may turn out to be several."""
         page, cells = self._encoder.encode(vector, is_full)
+        if self._page_rows is None:
+            self._page_rows = _fitting_rows(page.length, len(vector))
+            self._cutter.narrow(self._page_rows)
+            if self._page_rows < len(vector):
+                self._write_narrow(vector, is_full)
+                return
+        self._add(page, cells)
+
+    def _write_narrow(self, vector: Vector, is_full: bool) -> None:
+        """Begin the stream with pages of ``_page_rows``, and go on with such."""
+        self._encoder.restart()
+        for page in self._cutter.add(vector):
+            self._write(page, is_full=True)
+        if not is_full:
+            for page in self._cutter.rest():
+                self._write(page, is_full=False)
+
+    def _add(self, page: EncodedPage, cells: Vector) -> None:
         zone = zone_map_of(cells, self._physical)
         self._pages.append(page_entry(self._file.append_page(page), page.length, zone, self._zone_maps))
 
     def _write_dictionary(self, page: EncodedPage) -> PageEntry:
         offset = self._file.append_page(page)
         return PageEntry(offset=offset, length=page.length, row_count=page.header.row_count)
+
+
+def _fitting_rows(length: int, row_count: int) -> int:
+    """Return the rows of a stream's pages, if so many rows take a page of ``length`` bytes."""
+    rows = PAGE_ROWS
+    while length > WIDE_PAGE_BYTES and rows > BLOCK_ROWS and rows * length > NARROW_PAGE_BYTES * row_count:
+        rows //= 2
+    return rows
+
+
+def _are_fitting(rows: int, length: int) -> bool:
+    """Whether a stream may go on with pages of so many rows, of which one takes ``length`` bytes."""
+    if rows == PAGE_ROWS:
+        return length <= WIDE_PAGE_BYTES
+    return 4 * length > NARROW_PAGE_BYTES and (rows == BLOCK_ROWS or length <= 2 * NARROW_PAGE_BYTES)
 
 
 def _encoding_of(physical: PhysicalType, encoding: str, compression: str) -> tuple[Codec | None, int]:

@@ -9,6 +9,8 @@ A block holds 1,024 rows (the last one of a page perhaps fewer) and is decoded a
 anything.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..kernels import fsst as kernels
@@ -31,9 +33,18 @@ class FsstCodec:
     name = "fsst"
     fills_nulls = False
 
+    def __init__(self, symbols: tuple[np.ndarray, int] | None = None) -> None:
+        """``symbols`` are those of ``trained``; without them, each page has its own."""
+        self._symbols = symbols
+
     def supports(self, physical: PhysicalType) -> bool:
         """Return True for BYTES."""
         return physical is PhysicalType.BYTES
+
+    def trained(self, vector: BytesVector) -> FsstCodec:
+        """Return a codec that encodes every page with the symbols that are frequent in ``vector``: for short pages, as
+        to find symbols takes longer than to use them. Strings without a byte have none."""
+        return FsstCodec(_train(vector)) if vector.data_bytes else self
 
     def encode(self, vector: Vector, physical: PhysicalType) -> np.ndarray:
         """Return the payload; at most twice the strings, 8 bytes a row, and 2.5 KB larger."""
@@ -42,10 +53,7 @@ class FsstCodec:
         rows = len(vector)
         offsets = np.ascontiguousarray(vector.offsets, np.int32)
         where = address_of(offsets), address_of(vector.data), address_of(vector.data) + len(vector.data)
-        coder = allocate_zeroed(kernels.CODER_BYTES, np.uint8)
-        sample = min(_SAMPLE_BYTES, max(vector.data_bytes // _SAMPLED_SHARE, 4096))
-        step = max(1, vector.data_bytes // sample)
-        symbols = kernels.train(address_of(coder), *where, rows, step) if vector.data_bytes else 0
+        coder, symbols = self._symbols or _train(vector)
         head = 1 + (1 + kernels.SYMBOL_BYTES) * symbols
         start = head + END.itemsize * block_count(rows)
         room = start + block_count(rows) * (kernels.HEAD_BYTES + 8) + 8 * rows + 2 * vector.data_bytes + _TAIL_BYTES
@@ -84,6 +92,18 @@ class FsstCodec:
         """Return the strings at ``rows``."""
         blocks, places = blocks_of_rows(rows, row_count)
         return _restore(payload, row_count, blocks).take(places)
+
+
+def _train(vector: BytesVector) -> tuple[np.ndarray, int]:
+    """Return the kernels' coder for the strings of ``vector``, and how many symbols it has."""
+    coder = allocate_zeroed(kernels.CODER_BYTES, np.uint8)
+    if not vector.data_bytes:
+        return coder, 0
+    offsets = np.ascontiguousarray(vector.offsets, np.int32)
+    where = address_of(offsets), address_of(vector.data), address_of(vector.data) + len(vector.data)
+    sample = min(_SAMPLE_BYTES, max(vector.data_bytes // _SAMPLED_SHARE, 4096))
+    step = max(1, vector.data_bytes // sample)
+    return coder, kernels.train(address_of(coder), *where, len(vector), step)
 
 
 def _head_bytes(payload: np.ndarray) -> int:

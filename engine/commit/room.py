@@ -12,6 +12,8 @@ from ..fs.filesystem import FileSystem
 from ..options import StoreOptions
 
 _RETRY_SECONDS = 5.0
+_TABLE_SHARE = 8
+"""So many tables at least may have pins that are kept."""
 
 
 class Room:
@@ -39,6 +41,33 @@ class Room:
             raise UnavailableError(
                 f"{of_peer:,} {what} from this address are not ended, as many as may be (peer_unfinished_share of "
                 "unfinished_max): end some, or wait until their time is over",
+                _RETRY_SECONDS,
+            )
+
+    def check_kept(self, of_table: int | None, of_tables: int, of_all: int) -> None:
+        """Check that one more pin may be kept; there are ``of_table`` of its table (None: it is of all tables),
+        ``of_tables`` of one table each and ``of_all`` of all tables.
+
+        Raises:
+            UnavailableError: a limit is reached.
+        """
+        most = self._options.unfinished_max
+        share = max(most // _TABLE_SHARE, 1)
+        if of_table is None:
+            if of_all >= most:
+                raise UnavailableError(
+                    f"{of_all:,} pins of all tables are kept, as many as may be (unfinished_max): drop some",
+                    _RETRY_SECONDS,
+                )
+        elif of_table >= share:
+            raise UnavailableError(
+                f"{of_table:,} pins of this table are kept, as many as may be (1/{_TABLE_SHARE} of unfinished_max): "
+                "drop some",
+                _RETRY_SECONDS,
+            )
+        elif of_tables >= most:
+            raise UnavailableError(
+                f"{of_tables:,} pins of single tables are kept, as many as may be (unfinished_max): drop some",
                 _RETRY_SECONDS,
             )
 

@@ -165,9 +165,7 @@ class Merge:
         is_as_written = rowset.metadata.schema_version == self._schema.version and rowset.has_base(column.id)
         if not is_as_written or source.redo(column.id, page.first, page.last):
             return False
-        stream = rowset.base_stream(column.id)
-        number = stream.page_of(page.first)
-        return stream.first_row(number) == page.first and writer.copy_page(column.id, stream, number)
+        return writer.copy_rows(column.id, rowset.base_stream(column.id), page.first)
 
 
 def _base_liveness(rowset: DiskRowSet, first: int, last: int) -> FixedVector:

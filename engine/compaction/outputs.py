@@ -89,9 +89,11 @@ class OutputWriter:
         rowids = (undo.rowids + self.row_count).astype(np.int32)
         self._undo.append(column_id, DeltaRun(rowids, undo.timestamps, undo.values))
 
-    def copy_page(self, column_id: int, stream: StreamReader, number: int) -> bool:
-        """Copy a full encoded page of a base file instead of appending cells; False if that is not possible."""
-        return self._base.copy_page(column_id, stream, number)
+    def copy_rows(self, column_id: int, stream: StreamReader, first: int) -> bool:
+        """Copy the encoded pages of PAGE_ROWS rows of a base file, from row ``first`` on, instead of appending cells.
+
+        Returns False if that is not possible."""
+        return self._base.copy_rows(column_id, stream, first)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
         """End the run of rows; every column has its part of it."""

@@ -24,7 +24,7 @@ from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
-from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
+from ..codecs.codec import BLOCK_ROWS
 from ..fs.filesystem import FileSystem
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, conformed
@@ -40,8 +40,8 @@ class ColumnEncoding:
     physical: PhysicalType
     encoding: str
     compression: str
-    page_rows: int = PAGE_ROWS
-    """Rows of a page of base cells; a power of two."""
+    page_rows: int | None = None
+    """Rows of a page of base cells; a power of two. None lets the length of the cells decide."""
 
 
 class DeltaFileMetadata(Message, frozen=True, extra="ignore"):

@@ -11,12 +11,16 @@ Losing the local cache loses time. Whoever claims the log has the store; the one
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from ...schemas.bucket_place import BucketPlace
 from ...schemas.errors import CorruptionError, InvalidArgumentError, UnavailableError
-from ..bucket import Bucket
+from ...schemas.whereabouts import Holder, Whereabouts
+from ..bucket import Bucket, hurried
 from ..bucket.files import BucketFileSystem
 from ..bucket.probe import probe
 from ..fs.failures import named
@@ -31,11 +35,16 @@ from ..mvcc.leased import LeasedMvcc
 from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
 from ..wal.slots import BucketSlots, SlotLog, SlotOptions
-from ..wal.slots.slot import SlotKind
+from ..wal.slots.slot import SlotHeader, SlotKind
 from ..wal.slots.slot_log import pause
+from ..wal.slots.standby import Standby
+from .ahead import CacheAhead
 from .cluster import make_cluster
+from .copy_mark import read_copy_mark
 from .home import HeldHome, Home, Opening
 from .manifests import ManifestInBucket, read_manifest
+from .pinned import PinnedObjects
+from .where import read_where, write_where
 
 if TYPE_CHECKING:
     from ..wal.store_log import StoreLog
@@ -45,6 +54,8 @@ _BEATS = 10 / 3
 """Beats in the time of a lease: one may be late, and another lost."""
 _ATTEMPTS = 4
 """Attempts to put a slot in the time of a lease, if the bucket does not answer: one request may get lost."""
+_CACHES_MAX = 16
+"""Processes of one machine that stand by for one store, each with a cache of its own."""
 REIGN_BITS = 40
 """A file's number has that of the reign above so many bits."""
 
@@ -69,14 +80,26 @@ class BucketHome(Home):
         self.bucket = bucket
         self.prefix = f"stores/{name}/"
         self.slots = self._slots()
-        self._name = name
-        self._url = url
+        self.name = name
+        self.url = url
         self._cache = cache
         self._boot, self._pause, self._probes = boot, pause, probes
+        self._standby: Standby | None = None
+        self.locations: Sequence[str] = ()
+        self.held: HeldBucket | None = None
+        """What ``take`` returned last."""
 
     @property
     def where(self) -> str:
-        return f"{self._url} ({self._name})"
+        return f"{self.url} ({self.name})"
+
+    def by(self, standby: Standby, locations: Sequence[str]) -> BucketHome:
+        """Return this home for a process that stands by until it may take the store. Clients reach it at
+        ``locations``, as others are told."""
+        home = copy(self)
+        home._standby, home.locations = standby, locations
+        standby.check = home._check
+        return home
 
     def has_store(self) -> bool:
         """Whether anybody has ever opened the store. Raises UnavailableError."""
@@ -86,26 +109,53 @@ class BucketHome(Home):
         """Return the files as a reader sees them that keeps nothing; close it."""
         return BucketFileSystem(self.bucket, self.prefix, MemoryFileSystem(), 0, store_uuid)
 
+    def files_beside(self, store_uuid: str, capacity_bytes: int) -> BucketFileSystem:
+        """Return the files as a reader sees them beside the process that has the store, through the cache that
+        ``take`` has locked; close it before another one uses the cache."""
+        assert self._cache is not None, "locked by take"
+        return BucketFileSystem(
+            self.bucket, self.prefix, self._cache, capacity_bytes, store_uuid, is_held=lambda: False
+        )
+
+    def slots_within(self, seconds: float) -> BucketSlots:
+        """Return the slots for somebody who waits no longer than some seconds for an answer."""
+        return BucketSlots(hurried(self.bucket, seconds), f"{self.prefix}log/")
+
+    def seconds_since_boot(self) -> float:
+        """Return the time by which leases are counted."""
+        return self._boot()
+
     def take(self, opening: Opening) -> HeldHome:
-        """See Home. Waits until the process that has the store is silent for ``lease_seconds``, or has released it."""
+        """See Home. Waits until the process that has the store is silent for ``lease_seconds``, or has released it:
+        twice as long at most, or as long as that takes for a home ``by`` a standby."""
         options = opening.options
         if options.key_file or options.key_command or options.key:
             raise InvalidArgumentError(
                 "a store in a bucket cannot be encrypted: leave the key out, and let the bucket encrypt its objects"
             )
-        with named(f"the cache of {self.where} could not be used"):
-            cache = self._cache_directory(options)
-            cache.make_directory("")
-            lock = self._lock(cache)
+        cache, lock = self._locked_cache(options)
+        self._cache = cache
         try:
+            if read_copy_mark(self.bucket, self.prefix) and not self.has_store():
+                raise self.unfinished_copy()
             if self._probes:
                 probe(self.bucket, opening.new_uuid().hex)
             make_cluster(self.bucket, "", opening.new_uuid)
             time = {"boot": self._boot, "pause": self._pause}
             slots = self._slots(options.lease_seconds / _ATTEMPTS)
-            log = SlotLog.open(slots, opening.clock, opening.new_uuid, _slot_options(options), **time)
+            with self._fetching_ahead(cache, options):
+                log = SlotLog.open(
+                    slots,
+                    opening.clock,
+                    opening.new_uuid,
+                    _slot_options(options),
+                    {"locations": [*self.locations]} if self.locations else None,
+                    standby=self._standby,
+                    **time,
+                )
             try:
-                return HeldBucket(self, log, cache, lock, options)
+                self.held = HeldBucket(self, log, cache, lock, opening)
+                return self.held
             except BaseException:
                 log.close()
                 raise
@@ -113,26 +163,63 @@ class BucketHome(Home):
             lock.close()
             raise
 
-    def _lock(self, cache: FileSystem) -> FileLock:
+    def unfinished_copy(self) -> UnavailableError:
+        """Return the error for a place where no store may be made."""
+        return UnavailableError(
+            f"a copy to {self.where} is not finished: run it again, or delete the objects below {self.prefix}"
+        )
+
+    def copy_met_opening(self) -> UnavailableError:
+        """Return the error for a place where a claim stands, so that no copy can be finished there any more."""
+        return UnavailableError(
+            f"somebody opened {self.where} while a first copy to it began: delete the objects below {self.prefix}"
+        )
+
+    def _check(self, newest: SlotHeader) -> None:
+        """Raise unless this process can read what it would open."""
+        if newest.manifest:
+            read_manifest(self.bucket, self.prefix, newest.manifest, newest.manifest_crc)
+        if self._cache is not None:
+            self._cache.list("")
+
+    @contextmanager
+    def _fetching_ahead(self, cache: FileSystem, options: StoreOptions) -> Iterator[None]:
+        """Let a process that stands by in the body fetch what it would read first."""
+        if self._standby is None or self._standby.is_read or not options.bucket_cache_bytes:
+            yield
+            return
+        ahead = CacheAhead(self.bucket, self.prefix, cache, options.bucket_cache_bytes)
+        self._standby.ahead = ahead.see
         try:
-            return cache.lock(STORE_LOCK)
-        except UnavailableError as error:
-            where = getattr(cache, "root", "of this store")
-            raise UnavailableError(
-                f"the cache {where} is in use: close its store, or set another bucket_cache for {self.where}"
-            ) from error
+            yield
+        finally:
+            ahead.stop()
+
+    def _locked_cache(self, options: StoreOptions) -> tuple[FileSystem, FileLock]:
+        """Return the cache, which no other process uses. Those that stand by on one machine have one each."""
+        is_own = self._cache is not None or options.bucket_cache is not None
+        for number in range(1, 2 if is_own or self._standby is None else _CACHES_MAX + 1):
+            with named(f"the cache of {self.where} could not be used"):
+                cache = self._cache_directory(options, number)
+                cache.make_directory("")
+                with suppress(UnavailableError):
+                    return cache, cache.lock(STORE_LOCK)
+        raise UnavailableError(
+            f"the cache {getattr(cache, 'root', 'of this store')} is in use: close its store, or set another "
+            f"bucket_cache for {self.where}"
+        )
 
     def _slots(self, attempt_seconds: float | None = None) -> BucketSlots:
         return BucketSlots(self.bucket, f"{self.prefix}log/", attempt_seconds)
 
-    def _cache_directory(self, options: StoreOptions) -> FileSystem:
+    def _cache_directory(self, options: StoreOptions, number: int) -> FileSystem:
         if self._cache is not None:
             return self._cache
         if options.bucket_cache is not None:
             return LocalFileSystem(options.bucket_cache)
-        digest = blake2b(self._url.encode(), digest_size=8).hexdigest()
+        digest = blake2b(self.url.encode(), digest_size=8).hexdigest()
         try:
-            directory = cache_base() / "buckets" / f"{digest}-{self._name}"
+            directory = cache_base() / "buckets" / f"{digest}-{self.name}{f'.{number}' if number > 1 else ''}"
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if is_private(directory):
                 return LocalFileSystem(directory)
@@ -149,10 +236,10 @@ class HeldBucket:
 
     is_log_never_idle = True
 
-    def __init__(
-        self, home: BucketHome, log: SlotLog, cache: FileSystem, lock: FileLock, options: StoreOptions
-    ) -> None:
+    def __init__(self, home: BucketHome, log: SlotLog, cache: FileSystem, lock: FileLock, opening: Opening) -> None:
+        options = opening.options
         self._home = home
+        self._note = opening.note
         self._log = log
         self._lock = lock
         self._uuid = log.store_uuid.hex()
@@ -164,11 +251,22 @@ class HeldBucket:
             options.bucket_cache_bytes,
             self._uuid,
             is_held=lambda: self._log.lease.holds,
+            is_pinned=lambda path: self.pinned.holds(path),
         )
+        self.place = BucketPlace(url=home.url, prefix=home.prefix)
+        self.pinned = PinnedObjects(home.bucket, self.place, lambda: self._place.next_name)
         self._unlinked: tuple[int, int] | None = None
         """A mark of the files that were unlinked, and the slot with which they may be deleted."""
         self.first_number = log.reign << REIGN_BITS
-        self._place = ManifestInBucket(home.bucket, home.prefix, log.reign, log.newest.manifest, log, self.fs.deletions)
+        self._place = ManifestInBucket(
+            home.bucket,
+            home.prefix,
+            log.reign,
+            log.newest.manifest,
+            log,
+            self.fs.deletions,
+            self.pinned.holds_manifest,
+        )
 
     @property
     def clock(self) -> Clock:
@@ -183,9 +281,14 @@ class HeldBucket:
                 why = f"it is of the store {manifest.store_uuid}, and the log of {self._uuid}"
                 raise CorruptionError(f"manifests/{newest.manifest}", 0, why)
         else:
+            if read_copy_mark(home.bucket, home.prefix):  # made after this process looked for it
+                raise home.copy_met_opening()
             manifest = Manifest(store_uuid=self._uuid)
+        file = ManifestFile(self._place, manifest, self.first_number + 1)
+        self.pinned.watch(file)
+        self.pinned.load(manifest, self._note)
         self._place.sweep()
-        return ManifestFile(self._place, manifest, self.first_number + 1)
+        return file
 
     def open_log(self) -> StoreLog:
         return self._log
@@ -207,7 +310,7 @@ class HeldBucket:
         self._log.lease.check()
 
     def has_garbage(self) -> bool:
-        return bool(self._place.replaced) or self._are_unlinked_free()
+        return self._place.has_replaced() or self._are_unlinked_free()
 
     def remove_garbage(self) -> None:
         """See HeldHome. Asks the bucket, so no thread calls it that others wait for."""
@@ -219,11 +322,55 @@ class HeldBucket:
     def _are_unlinked_free(self) -> bool:
         """Whether a slot has landed that was sent after files were unlinked: then this process still had the store."""
         deletions, landed = self.fs.deletions, self._log.newest.number
-        if not deletions:
+        if not deletions.has_due():
             self._unlinked = None
         elif self._unlinked is None:
             self._unlinked = deletions.mark(), landed + 2  # the next slot may have been sent before
         return self._unlinked is not None and landed >= self._unlinked[1]
+
+    @property
+    def lost(self) -> UnavailableError | None:
+        """Why this process can have the store no longer: another one has it, or the log is closed."""
+        return self._log.failed
+
+    @property
+    def epoch(self) -> int:
+        """The number of the claim of this process."""
+        return self._log.epoch
+
+    @property
+    def end(self) -> int:
+        """The number of the newest slot of the log."""
+        return self._log.newest.number
+
+    @property
+    def sent(self) -> float:
+        """When that was first sent, in seconds since the machine started."""
+        return self._log.sent
+
+    @property
+    def lease_seconds(self) -> float:
+        """What is left of the lease."""
+        return self._log.lease.seconds_left
+
+    def note_where(self) -> None:
+        """Leave a hint in the bucket that this process has the store, unless it is there. Raises UnavailableError."""
+        bucket, name, here = self._home.bucket, self._home.name, self.whereabouts()
+        try:
+            is_there = read_where(bucket, name) == here
+        except (CorruptionError, InvalidArgumentError):
+            is_there = False
+        if not is_there:
+            write_where(bucket, name, here)
+
+    def whereabouts(self) -> Whereabouts:
+        """Return who this is."""
+        log = self._log
+        holder = Holder(locations=[*self._home.locations], epoch=log.epoch, process=log.process.hex())
+        return Whereabouts(name=self._home.name, state="holder", holder=holder)
+
+    def check_held(self) -> None:
+        self._log.check_held()
 
     def check_directory(self, what: str) -> None:
         raise InvalidArgumentError(f"{what} is not possible: this store is in a bucket (docs/failover.md says what is)")

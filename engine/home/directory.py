@@ -56,6 +56,8 @@ class HeldDirectory:
 
     first_number = 0
     is_log_never_idle = False
+    place = None
+    pinned = None
 
     def __init__(self, fs: FileSystem, lock: FileLock, opening: Opening) -> None:
         self.fs = fs
@@ -95,6 +97,9 @@ class HeldDirectory:
 
     def remove_garbage(self) -> None:
         """There is none: an unlinked file is gone."""
+
+    def check_held(self) -> None:
+        """It stays locked."""
 
     def check_directory(self, what: str) -> None:
         del what

@@ -15,12 +15,14 @@ from uuid import UUID
 from ..fs.filesystem import FileSystem
 
 if TYPE_CHECKING:
+    from ...schemas.bucket_place import BucketPlace
     from ...schemas.errors import StoreError
     from ..manifest.manifest import ManifestFile
     from ..mvcc.clock import Clock
     from ..mvcc.mvcc import MvccManager
     from ..options import StoreOptions
     from ..wal.store_log import StoreLog
+    from .pinned import PinnedObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,27 @@ class HeldHome(Protocol):
         """Whether the log grows while nobody writes, so that it must be freed though nothing is flushed."""
         ...
 
+    @property
+    def place(self) -> BucketPlace | None:
+        """What other processes call the bucket, to read and build files there; None: this is a directory."""
+        ...
+
+    @property
+    def pinned(self) -> PinnedObjects | None:
+        """What pins hold, if they are entries of the manifest; None where files can have second names."""
+        ...
+
     def has_garbage(self) -> bool:
         """Whether ``remove_garbage`` would remove files. Cheap."""
         ...
 
     def remove_garbage(self) -> None:
         """Delete files that were unlinked and that no other process can need any more."""
+        ...
+
+    def check_held(self) -> None:
+        """Raise UnavailableError if another process has the store by now, or nobody can tell: it may have deleted what
+        is missed here."""
         ...
 
     def check_directory(self, what: str) -> None:

@@ -20,7 +20,7 @@ FILES_MAX = 1_000
 """The most damaged files to remember and log."""
 NEXT_STEP = "stop the server, run `nyala verify` to list all damage, then `nyala repair`"
 """What an operator can do about damage."""
-_OURS = ("manifest", "keys", "wal", "tablets/", "staging/")
+_OURS = ("manifest", "keys", "wal", "tablets/", "staging/", "pins/")
 """Where a store keeps its files. Damage elsewhere, such as in files built for an import, is not the store's."""
 
 

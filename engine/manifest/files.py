@@ -2,7 +2,6 @@
 
 from ...schemas.column import ColumnSchema
 from ...schemas.table import TableSchema
-from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..vectors.physical import PhysicalType, physical_of
@@ -33,4 +32,4 @@ def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
 
 def _encoding(column: ColumnSchema) -> ColumnEncoding:
     physical = physical_of(column.logical.arrow)
-    return ColumnEncoding(physical, column.encoding, column.compression, column.block_rows or PAGE_ROWS)
+    return ColumnEncoding(physical, column.encoding, column.compression, column.block_rows)

@@ -173,6 +173,24 @@ class GrantEntry(Grantee, frozen=True):
     """Each with the ids of its columns, ascending; None: all columns."""
 
 
+class PinEntry(Message, frozen=True, extra="forbid"):
+    """Files of a store in a bucket that stay for readers outside of it, whatever becomes of the store meanwhile."""
+
+    id: str
+    manifest: str
+    """The name of the manifest in which the pin was made: the pin holds it, and files that it names."""
+    table: PositiveInt | None
+    """The table whose files it holds; None: all tables."""
+    snapshot: NonNegativeInt
+    """They have all commits up to this timestamp."""
+    ttl_seconds: PositiveInt | None
+    """For how long each renewal keeps them; None: they stay until the pin is dropped."""
+    expires: PositiveInt | None
+    """Until when, in microseconds since 1970; None as above."""
+    name: str | None = None
+    """That of a pin which stays."""
+
+
 class CleanStopEntry(Message, frozen=True, extra="forbid"):
     """The end of the log when the store was closed; removed while it is open."""
 
@@ -193,14 +211,17 @@ class Manifest(Message, frozen=True, extra="forbid"):
     """The clock starts above this."""
     clean_stop: CleanStopEntry | None = None
     grants: tuple[GrantEntry, ...] = ()
+    pins: tuple[PinEntry, ...] = ()
+    """Oldest first. The same object until one is made, renewed or ended."""
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out ``grants`` if there are none: version 0.1 rejects members that it does not know, and so a store
-        whose grants it would not enforce."""
+        """Leave out ``grants`` and ``pins`` if there are none: version 0.1 rejects members that it does not know, and
+        so a store whose grants it would not enforce, or whose pinned files it would delete."""
         parts = written(self)
-        if not self.grants:
-            parts.pop("grants")
+        for name in ("grants", "pins"):
+            if not parts[name]:
+                parts.pop(name)
         return parts
 
     def with_table(self, table: TableEntry) -> Manifest:
@@ -214,6 +235,15 @@ class Manifest(Message, frozen=True, extra="forbid"):
 
     def without_table(self, table_id: int) -> Manifest:
         return self.model_copy(update={"tables": tuple(table for table in self.tables if table.id != table_id)})
+
+    def with_pin(self, pin: PinEntry) -> Manifest:
+        """Return the manifest with a pin, in place of the one of the same id."""
+        ids = [each.id for each in self.pins]
+        pins = [pin if each.id == pin.id else each for each in self.pins]
+        return self.model_copy(update={"pins": tuple(pins if pin.id in ids else [*pins, pin])})
+
+    def without_pins(self, pin_ids: Collection[str]) -> Manifest:
+        return self.model_copy(update={"pins": tuple(pin for pin in self.pins if pin.id not in pin_ids)})
 
     def with_tablet(self, tablet_id: int, edit: Callable[[TabletEntry], TabletEntry]) -> Manifest:
         """Return the manifest with one tablet edited; unchanged if the tablet was dropped meanwhile."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...schemas.errors import CorruptionError, NotFoundError
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
+from ..home.pinned import read_pinned
 from ..manifest.manifest import Manifest
 from ..tablet.attach import logged_attachments, with_logged
 from ..wal.format import LogRecord
@@ -26,6 +27,8 @@ class BucketState:
     reader: SlotReader
     manifest: Manifest
     """With the rowsets that the log attaches."""
+    pinned: Mapping[str, Manifest]
+    """For each pin the manifest in which it was made, by the pin's id, with the tables that it holds."""
 
     def records(self) -> Iterator[LogRecord]:
         """Yield the records that the manifest may lack. Raises CorruptionError and UnavailableError."""
@@ -63,4 +66,5 @@ def _state_at(home: BucketHome, newest: Slot) -> BucketState:
     manifest = Manifest(store_uuid=header.store_uuid.hex())
     if header.manifest:
         manifest = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
-    return BucketState(newest, reader, with_logged(manifest, logged_attachments(_records(reader))))
+    pinned = {pin.id: read_pinned(home.bucket, home.prefix, pin) for pin in manifest.pins}
+    return BucketState(newest, reader, with_logged(manifest, logged_attachments(_records(reader))), pinned)

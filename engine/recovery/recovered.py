@@ -16,6 +16,7 @@ from ..manifest.manifest import ManifestFile
 from ..options import StoreOptions
 from ..tablet.open import sweep
 from . import recovery
+from .log_replay import LoggedTablets
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
     known += [table.last_change for table in catalog.tables()]  # some of it is in quarantined tablets
     clock.update(max([manifest.last_timestamp, *known]))
     writers, memory = NumberedWrites(), TransactionMemory()
-    tablets = recovery.LoggedTablets(catalog.tables())
+    tablets = LoggedTablets(catalog.tables())
     _, newest = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
     table_ids = {table.table_id for table in catalog.tables()}
     writers.forget(lambda table_id: table_id not in table_ids)

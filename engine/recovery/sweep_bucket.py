@@ -1,25 +1,35 @@
 """Finds and deletes what is left in a bucket: objects that no holder of a store can ever name again.
 
 The number of a file, and the name of a manifest, say in which reign it was made, and only that reign could have named
-it first. So what an earlier reign left, and neither the newest slot's manifest nor the log behind it names, is garbage,
-for whoever opens the store later. What the newest reign has put may be about to be named: it stays. No ages, no clocks.
+it first. So what an earlier reign left, and neither the newest slot's manifest, nor its pins, nor the log behind it
+name, is garbage, for whoever opens the store later. What the newest reign has put may be about to be named: it stays.
+No ages, no clocks.
 
 A holder that lives may still read files that its manifest has dropped: its scans go on with them, and it deletes them
 afterwards. So files of tablets are deleted only once the store was released.
+
+Imports and outside compactions end with their holder, but who builds their files may go on for a while. So a released
+store needs none of these; the names are the builders', but those of this project have the file's number in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
+from itertools import chain
 
 from ..home.bucket import REIGN_BITS, BucketHome
-from ..home.manifests import DIRECTORY, reign_of
+from ..home.manifests import DIRECTORY, file_paths, reign_of
 from ..manifest import files
-from ..manifest.manifest import Manifest
 from ..wal.slots import check_slots
-from ..wal.slots.slot import SlotKind
+from ..wal.slots.reader import newest_slot
+from ..wal.slots.slot import Slot, SlotKind
 from .bucket_state import state_of
+
+_OUTSIDE = ("imports/", "compactions/")
+"""Where other processes put files, for the holder to take over."""
+_NUMBERED = re.compile(r"(?:[0-9]+-)?([0-9]+)[.-]")
+"""A file of a rowset, or of an import, which has the number of its tablet before its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +45,24 @@ class Leftover:
 def leftovers(home: BucketHome) -> list[Leftover]:
     """Return what no manifest will name again; somebody may have the store. Raises as ``state_of``."""
     state = state_of(home)
-    is_held = state.newest.header.kind is not SlotKind.RELEASE
-    header, named = state.newest.header, set(_named(state.manifest))
+    header = state.newest.header
+    named = set(chain(file_paths(state.manifest), *map(file_paths, state.pinned.values())))
+    manifests = {header.manifest, *(pin.manifest for pin in state.manifest.pins)}
     freed = {home.slots.name(number) for number in check_slots(home.slots).leftovers if number < header.needed_slot}
     found: list[Leftover] = []
-    for name, size in home.bucket.list(home.prefix):
+    objects = list(home.bucket.list(home.prefix))
+    is_held = header.kind is not SlotKind.RELEASE or _is_claimed(home, state.newest)
+    for name, size in objects:
         path, in_use = name.removeprefix(home.prefix), False
         if path.startswith(f"{files.ROOT}/"):
             is_left = path not in named and _reign_of_file(path) < header.reign
             in_use = is_held
+        elif path.startswith(_OUTSIDE):
+            is_left = not is_held or _reign_of_file(path) < header.reign
+            in_use = is_held
         elif path.startswith(DIRECTORY):
             manifest = path.removeprefix(DIRECTORY)
-            is_left = manifest != header.manifest and reign_of(manifest) < header.reign
+            is_left = manifest not in manifests and reign_of(manifest) < header.reign
         else:
             is_left = name in freed
         if is_left:
@@ -61,16 +77,13 @@ def sweep(home: BucketHome) -> list[Leftover]:
     return found
 
 
-def _named(manifest: Manifest) -> Iterator[str]:
-    for tablet in (tablet for table in manifest.tables for tablet in table.tablets):
-        for rowset in tablet.rowsets:
-            yield from (f"{files.directory(tablet.home)}/{name}" for name in rowset.file_names)
-        if tablet.arriving:
-            directory = files.directory(tablet.arriving.tablet)
-            yield from (f"{directory}/{name}" for name in tablet.arriving.file_names)
+def _is_claimed(home: BucketHome, release: Slot) -> bool:
+    """Whether somebody has the store again. If not, what was listed before is none of the next holder's."""
+    newest = newest_slot(home.slots)
+    return newest is None or newest.crc != release.crc
 
 
 def _reign_of_file(path: str) -> int:
     """Return the reign in which a file was made; a large number if its name is of none."""
-    number = path.rpartition("/")[2].partition(".")[0]
-    return int(number) >> REIGN_BITS if number.isdigit() else 1 << 63
+    found = _NUMBERED.match(path.rpartition("/")[2])
+    return int(found[1]) >> REIGN_BITS if found else 1 << 63

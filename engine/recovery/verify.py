@@ -31,7 +31,8 @@ from ..delta.file import DeltaFile
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
 from ..fs.opening import damage_of_keys
-from ..manifest import files
+from ..fs.subdirectory import DirectoryFileSystem
+from ..manifest import files, pin_note
 from ..manifest.checkpoint_mark import check_finished
 from ..manifest.manifest import CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
 from ..manifest.place import PATH
@@ -120,6 +121,8 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
         attempt(report, lambda: _verify_log(fs, manifest, report))
         for path in staged_files(fs):
             attempt(report, partial(_verify_staged, fs, path, report))
+        for directory in pin_note.kept(fs):
+            attempt(report, partial(_verify_pin, fs, directory, report))
     return report
 
 
@@ -144,8 +147,23 @@ def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry
         return []
 
 
-def verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress) -> None:
-    """Check all files of the tables, and note those that no table has."""
+def verify_tables(
+    fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress, pinned: Sequence[Manifest] = ()
+) -> None:
+    """Check all files of the tables, and note those that no table has. ``pinned`` are manifests of pins: of these, only
+    rowsets with files that others do not name are checked."""
+    named: set[str] = set()
+    for each in (manifest, *pinned):
+        named |= _verify_named(fs, each, named, report, progress)
+    for path in _all_files(fs):
+        if path not in named:
+            report.notes.append(f"{path}: no table refers to this file; a crash left it, and the next start removes it")
+
+
+def _verify_named(
+    fs: FileSystem, manifest: Manifest, checked: set[str], report: VerifyReport, progress: Progress
+) -> set[str]:
+    """Check the files of a manifest, but for rowsets whose files are all ``checked``; return the paths of the rest."""
     named: set[str] = set()
     cache = PageCache()
     for table in manifest.tables:
@@ -156,7 +174,9 @@ def verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, prog
             for held in _held(tablet):
                 sound: list[DiskRowSet] = []
                 for rowset in held.rowsets:
-                    named |= set(_paths(held, rowset))
+                    if checked.issuperset(paths := _paths(held, rowset)):
+                        continue
+                    named.update(paths)
                     progress(files.path(held.home, rowset.id, "base"))
                     if found := attempt(report, partial(_verify_rowset, scope, held, rowset)):
                         sound.append(found)
@@ -164,9 +184,7 @@ def verify_tables(fs: FileSystem, manifest: Manifest, report: VerifyReport, prog
                     for rowset in sound:
                         attempt(report, partial(verify_partition, table.schema_, router, number, rowset))
                 attempt(report, partial(_verify_disjoint, sound))
-    for path in _all_files(fs):
-        if path not in named:
-            report.notes.append(f"{path}: no table refers to this file; a crash left it, and the next start removes it")
+    return named
 
 
 def _held(tablet: TabletEntry) -> list[TabletEntry]:
@@ -289,6 +307,16 @@ def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:
         pass
     report.files += 1
     report.bytes += fs.size(path)
+
+
+def _verify_pin(fs: FileSystem, directory: str, report: VerifyReport) -> None:
+    """Check the files of a pin that is kept."""
+    note = pin_note.read_note(fs, directory)
+    report.files += 1
+    found = VerifyReport()
+    verify_tables(DirectoryFileSystem(fs, directory), note.manifest, found, lambda path: None)
+    report.files, report.bytes = report.files + found.files, report.bytes + found.bytes
+    report.problems += [f"{directory}: {problem}" for problem in found.problems]
 
 
 def attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:

@@ -24,10 +24,10 @@ def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyR
     state = attempt(report, lambda: state_of(home))
     if state is None:
         return report
-    report.files += 1
+    report.files += 1 + len(state.pinned)
     files = home.files(state.manifest.store_uuid)
     try:
-        verify_tables(files, state.manifest, report, progress or (lambda path: None))
+        verify_tables(files, state.manifest, report, progress or (lambda path: None), list(state.pinned.values()))
         attempt(report, lambda: verify_records(state.records(), report))
     finally:
         files.close()

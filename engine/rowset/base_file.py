@@ -134,9 +134,11 @@ class BaseFileWriter:
         """Add the cells of a column for the run."""
         self._streams[column_id].append(cells)
 
-    def copy_page(self, column_id: int, stream: StreamReader, number: int) -> bool:
-        """Copy a full encoded page of a stream instead of appending cells; False if that is not possible."""
-        return self._streams[column_id].copy_page(stream, number)
+    def copy_rows(self, column_id: int, stream: StreamReader, first: int) -> bool:
+        """Copy the encoded pages of PAGE_ROWS rows of a stream, from row ``first`` on, instead of appending cells.
+
+        Returns False if that is not possible."""
+        return self._streams[column_id].copy_rows(stream, first)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
         """End a run of rows with these encoded keys and liveness; every column has their cells."""

@@ -105,15 +105,20 @@ class Reads:
     ) -> ScanStream:
         ahead, limits = self._pool.ahead, self._options.limits
         found = scanning.run(spec, version, request, tablets, versions, self._pool, ahead, limits)
-        marked = self._noticed(self._planned.reading(spec, found), request.counts)
+        marked = self._noticed(self._planned.reading(spec, found), request.counts, tablets, versions)
         has_marks = spec.marks and not request.aggregate
         batches = scanning.unmarked(marked)
         shown, source = marked if has_marks else None, (table.table_id, version.schema)
         return ScanStream(request.schema, request.snapshot, batches, shown, counts=request.counts, source=source)
 
-    def _noticed(self, items: Iterator[Marked], count: PruneCount) -> Iterator[Marked]:
-        with self._damage.noticing(), self.counts.counting(count):
-            yield from items
+    def _noticed(
+        self, items: Iterator[Marked], count: PruneCount, tablets: list[Tablet], versions: list[Version]
+    ) -> Iterator[Marked]:
+        try:
+            with self._damage.noticing(), self.counts.counting(count):
+                yield from items
+        finally:
+            _count_rows(count.rows_in_chunks, tablets, versions)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
@@ -192,6 +197,19 @@ class Reads:
         return scanning.resolve_ticket(
             spec, table, version, snapshot, changes, self._filters, chunk_bytes, self._is_far
         )
+
+
+def _count_rows(rows: int, tablets: list[Tablet], versions: list[Version]) -> None:
+    """Divide the rows that a scan has read among its tablets by their sizes, which cost a call for each rowset."""
+    if not rows:
+        return
+    if len(tablets) == 1:
+        tablets[0].rows_read += rows
+        return
+    sizes = [sum(map(len, version.rowsets())) for version in versions]
+    total = max(sum(sizes), 1)
+    for tablet, size in zip(tablets, sizes, strict=True):
+        tablet.rows_read += rows * size // total
 
 
 def _whole(spec: ScanSpec, request: ScanRequest, rows: pa.RecordBatch, source: tuple[int, TableSchema]) -> ScanStream:

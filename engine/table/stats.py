@@ -145,6 +145,8 @@ def tablet_stats(tablet: Tablet) -> TabletStats:
         history_floor=version.history_floor,
         key_index=KeyIndexStats(bytes=tablet.key_lookup.nbytes, mode=tablet.key_lookup.mode(version)),
         partition=tablet.partition,
+        rows_read=tablet.rows_read,
+        rows_written=tablet.rows_written,
         quarantine=tablet.quarantine.message if tablet.quarantine else None,
     )
 

@@ -28,8 +28,9 @@ from .write_queue import QueuedWrite
 Pending = PendingWrite | PendingRows | RepeatedWrite
 Begun = TypeVar("Begun")
 
-_WRITES_AHEAD = 4
-"""Batches of one ``write_all`` that are applied while the first of them becomes durable."""
+_WRITES_AHEAD = 16
+"""Batches of one ``write_all`` that are applied while the first of them becomes durable. In a bucket that takes as long
+as to apply five batches of 10,000 rows, and as many may be on their way."""
 _BYTES_AHEAD = 32 << 20
 """The most bytes of them; one batch may exceed it."""
 

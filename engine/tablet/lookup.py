@@ -82,6 +82,7 @@ def _in_order(parts: list[pa.RecordBatch], places: list[np.ndarray], columns: tu
 def _located(asked: Asked) -> list[_Group]:
     tablet = asked.tablet
     with tablet.write_lock:
+        tablet.rows_read += len(asked.hashes)
         missing = tablet.key_lookup.find_in_memory(tablet.version, asked.keys, asked.hashes)
         searched = tablet.key_lookup.searched(tablet.version)
         found = np.flatnonzero(missing.locations >= 0)

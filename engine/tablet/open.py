@@ -14,7 +14,7 @@ from ..fs.failures import is_of_the_file
 from ..fs.far import FarFileSystem
 from ..fs.filesystem import FileSystem
 from ..manifest import files
-from ..manifest.damage import damage_of
+from ..manifest.damage import DamageRegistry, damage_of
 from ..manifest.environment import Environment, Files
 from ..manifest.manifest import Manifest, RowsetEntry, TabletEntry
 from ..rowset.base_file import ColumnsFile
@@ -48,28 +48,28 @@ def open_tablet(entry: TabletEntry, schema: TableSchema, environment: Files) -> 
     return tablet
 
 
-def open_sound(entry: TabletEntry, schema: TableSchema, environment: Environment) -> Tablet:
+def open_sound(entry: TabletEntry, schema: TableSchema, environment: Files, damage: DamageRegistry) -> Tablet:
     """Open a tablet as ``open_tablet`` does, in quarantine if a file is missing, damaged or unreadable."""
     try:
         return open_tablet(entry, schema, environment)
     except StoreError as error:
         tablet = _empty(entry, schema, environment)
-        if not quarantined(tablet, error, environment):
+        if not quarantined(tablet, error, damage):
             raise
         return tablet
 
 
-def quarantined(tablet: Tablet, error: StoreError, environment: Environment) -> bool:
+def quarantined(tablet: Tablet, error: StoreError, damage: DamageRegistry) -> bool:
     """Put an unused tablet into quarantine if ``error`` names one of its files; return whether it does."""
-    damage = damage_of(error)
-    if damage is None or not damage.path.startswith(files.directory(tablet.directory_id) + "/"):
+    found = damage_of(error)
+    if found is None or not found.path.startswith(files.directory(tablet.directory_id) + "/"):
         return False
-    environment.damage.note(error)
+    damage.note(error)
     why = (
-        f"{damage.why}; tablet {tablet.tablet_id} is in quarantine: its rows cannot be read or written until it "
+        f"{found.why}; tablet {tablet.tablet_id} is in quarantine: its rows cannot be read or written until it "
         "is repaired or dropped; all other tablets work; to repair it, stop the server and run `nyala repair`"
     )
-    tablet.set_in_quarantine(CorruptionError(damage.path, damage.offset, why))
+    tablet.set_in_quarantine(CorruptionError(found.path, found.offset, why))
     return True
 
 

@@ -35,6 +35,7 @@ def rows_of_keys(
         StoreError: a file is damaged.
     """
     with tablet.write_lock:
+        tablet.rows_read += len(hashes)
         locations = tablet.key_lookup.locate_all(tablet.version, hashes)
         groups = None if locations is None else _by_rowset(tablet, locations)
     if locations is None or groups is None:

@@ -37,6 +37,7 @@ def read_row(
         StoreError: a file is damaged.
     """
     with tablet.write_lock:
+        tablet.rows_read += 1
         location = tablet.key_lookup.locate(tablet.version, *key)
         rowset = tablet.rowset_at(location >> ROWID_BITS) if location >= 0 else None
     if location == ABSENT:

@@ -96,5 +96,6 @@ def apply_row(
             columns[LIVE] = PhysicalType.BOOL, int(is_alive)
             place.rowset.live.set_row(place.row, is_alive)
         place.rowset.deltas.active.append_row(place.row, timestamp, columns, lsn)
+    tablet.rows_written += 1
     tablet.last_timestamp = max(tablet.last_timestamp, timestamp)
     tablet.last_lsn = max(tablet.last_lsn, lsn)

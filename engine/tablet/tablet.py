@@ -85,6 +85,10 @@ class Tablet:
         """The rowsets being merged, until the version has the new ones."""
         self.handed_out: str | None = None
         """The outside compaction that has rowsets of the tablet; until it ends, maintenance only flushes."""
+        self.rows_read = 0
+        """About how many rows scans and look-ups have read since the tablet was opened here."""
+        self.rows_written = 0
+        """How many rows writes have changed since then; those of a replay included."""
         self._watches: list[list[np.ndarray]] = []
         self._replayed_from: int | None = None
 
@@ -202,6 +206,7 @@ class Tablet:
         rowset.bear(timestamp, lsn)
         self.version = replace(self.version, attached=(*self.version.attached, rowset))
         self._came(hashes)
+        self.rows_written += len(hashes)
         self.last_timestamp = max(self.last_timestamp, timestamp)
         self.last_lsn = max(self.last_lsn, lsn)
 
@@ -302,6 +307,7 @@ class Tablet:
             self._append_deltas(cells, locations, timestamp, lsn, None)
         else:
             self._append_deltas({}, locations, timestamp, lsn, False)
+        self.rows_written += len(locations)
         self.last_timestamp = max(self.last_timestamp, timestamp if isinstance(timestamp, int) else int(timestamp[-1]))
         self.last_lsn = max(self.last_lsn, last_lsn or lsn)
 

@@ -24,8 +24,8 @@ from .group import LogEnd
 from .options import WalOptions
 from .reader import CleanStop, LogReader
 from .segment_sink import SegmentGroup, SegmentSink
-from .segments import SegmentInfo, SegmentList
-from .store_log import StoreLog, WalStats
+from .segments import SegmentList
+from .store_log import StoreLog
 from .writer import LogWriter
 
 _logger = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ class WriteAheadLog(StoreLog):
         self._reader: LogReader | None = reader
         self._segments = SegmentList(fs, [])
         self._first_lsn = reader.first_lsn
-        self.torn_bytes = 0
 
     @classmethod
     def open(
@@ -101,9 +100,6 @@ class WriteAheadLog(StoreLog):
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""
         return self._segments.free_before(lsn)
 
-    def segments(self) -> list[SegmentInfo]:
-        return self._segments.all()
-
     def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
         if lsn < self.first_lsn:
             return
@@ -113,20 +109,8 @@ class WriteAheadLog(StoreLog):
             if group.header.last_lsn >= lsn:
                 return
 
-    def stats(self) -> WalStats:
-        segments, writer = self._segments.all(), self._ready
-        return WalStats(
-            segment_count=len(segments),
-            size_bytes=sum(segment.size_bytes for segment in segments),
-            first_lsn=self.first_lsn,
-            last_lsn=writer.last_lsn,
-            durable_lsn=writer.durable_lsn,
-            records=writer.counters.records,
-            groups=writer.counters.groups,
-            bytes_written=writer.counters.bytes_written,
-            torn_bytes=self.torn_bytes,
-            sync_seconds=writer.counters.sync_seconds,
-        )
+    def sizes(self) -> Sequence[int]:
+        return [segment.size_bytes for segment in self._segments.all()]
 
     def close(self) -> CleanStop | None:
         """Do as ``StoreLog.close`` says. None if the log has failed, was not replayed to its end, or was cut when it

@@ -8,6 +8,7 @@ may not be opened.
 from __future__ import annotations
 
 from ...schemas.errors import CorruptionError
+from ..fs import document
 from ..fs.copy import bring
 from ..fs.filesystem import FileSystem, join
 from .format import encode_record
@@ -49,12 +50,7 @@ def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -
             )
             timestamp = each.records[-1].timestamp
     writer.end(salvage.next_lsn)
-    file = fs.create(_COMPLETE_NEW)
-    try:
-        file.append(note)
-        file.sync()
-    finally:
-        file.close()
+    document.write(fs, _COMPLETE_NEW, note)
     fs.sync_directory(DIRECTORY)
     fs.sync_directory("")
     fs.rename(_COMPLETE_NEW, _COMPLETE)
@@ -63,13 +59,7 @@ def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -
 
 def note_of(fs: FileSystem) -> bytes | None:
     """Return the note of an unfinished replacement; None if there is none."""
-    if not fs.exists(_COMPLETE):
-        return None
-    file = fs.open(_COMPLETE)
-    try:
-        return file.pread(0, file.size)
-    finally:
-        file.close()
+    return document.read(fs, _COMPLETE) if fs.exists(_COMPLETE) else None
 
 
 def finish(fs: FileSystem, directory: str) -> None:

@@ -45,6 +45,8 @@ class StoreLog(ABC):
     """Made at the end of the replay."""
     _is_replaying = False
     """From the first record that is replayed on."""
+    torn_bytes = 0
+    """What was cut off behind the last group when the log was opened."""
 
     @property
     def overdue_lsn(self) -> int:
@@ -84,7 +86,8 @@ class StoreLog(ABC):
         free the log until it ends. Raises as ``replay`` does."""
 
     @abstractmethod
-    def stats(self) -> WalStats: ...
+    def sizes(self) -> Sequence[int]:
+        """Return the bytes of each segment or slot that is kept."""
 
     @abstractmethod
     def close(self) -> CleanStop | None:
@@ -92,6 +95,21 @@ class StoreLog(ABC):
 
         Returns what the next ``open`` should expect; None if nothing may be expected.
         """
+
+    def stats(self) -> WalStats:
+        sizes, writer = self.sizes(), self._ready
+        return WalStats(
+            segment_count=len(sizes),
+            size_bytes=sum(sizes),
+            first_lsn=self.first_lsn,
+            last_lsn=writer.last_lsn,
+            durable_lsn=writer.durable_lsn,
+            records=writer.counters.records,
+            groups=writer.counters.groups,
+            bytes_written=writer.counters.bytes_written,
+            torn_bytes=self.torn_bytes,
+            sync_seconds=writer.counters.sync_seconds,
+        )
 
     @property
     def last_lsn(self) -> int:

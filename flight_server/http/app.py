@@ -13,7 +13,7 @@ from .answering import HEADERS, Answering
 from .console.charts import Samples
 from .console.routes import Check, Console
 from .exposition import exposed
-from .state import READY, Readiness, ServerState
+from .state import DEGRADED, READY, STANDBY, Readiness, ServerState
 
 
 def application(state: ServerState, check: Check, translator: Translator, samples: Samples) -> Starlette:
@@ -29,7 +29,7 @@ def application(state: ServerState, check: Check, translator: Translator, sample
 
     async def readiness(_request: Request) -> Response:
         status = await ready.status()
-        return JSONResponse({"status": status}, 200 if status == READY else 503, HEADERS)
+        return JSONResponse({"status": status}, 200 if status in (READY, STANDBY, DEGRADED) else 503, HEADERS)
 
     def metrics(request: Request) -> Response:
         text, content_type = exposed(state.metrics(check(request)), request.headers.get("accept", ""))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..server import FlightServer
 
 READY = "ready"
+STANDBY = "standby"
+DEGRADED = "degraded"
 _READINESS_SECONDS = 3.0
 _TURN_SECONDS = 5.0
 _PAGE_SECONDS = 4.0
@@ -45,14 +47,18 @@ class ServerState:
         return self._server
 
     def readiness(self) -> str:
-        """Return ``ready``, or why clients should not come: ``starting``, ``stopping``, ``read_only``, ``failed``."""
+        """Return ``ready``; ``standby``, which is a duty, too, or ``degraded`` if it could not take over now; or why
+        clients should not come: ``starting``, ``stopping``, ``read_only``, ``failed``."""
         server = self._server
         if server is None:
             return "starting"
         if self._is_closed or server.admission.is_draining:
             return "stopping"
         try:
-            return READY if server.store.health().takes_writes else "read_only"
+            health = server.store.health()
+            if health.state == STANDBY:
+                return STANDBY if health.status == "ok" else DEGRADED
+            return READY if health.takes_writes else "read_only"
         except StoreError:
             return "failed"
 

@@ -9,7 +9,7 @@ from ...clients.cluster.store import PlacedStore
 from ...engine.options import StoreOptions
 from ...engine.store import Store
 from .layout import ProcessLayout
-from .supervisor import shares
+from .shares import shares
 
 
 class PartsStore(PlacedStore):

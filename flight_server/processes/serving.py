@@ -16,7 +16,7 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.service import StoreService
 from ..config import ServerConfig
 from ..logs import log_to_stderr
-from ..settings import Settings
+from ..settings import ServeOptions, Settings
 from .balancing import balance, check_empty
 from .layout import ProcessLayout, names
 from .supervisor import Supervisor
@@ -41,15 +41,11 @@ def serve_processes(settings: Settings, run: Run) -> bool:
         ConflictError: a process that is to end still has something of a table.
     """
     options = settings.serve
-    if options.data is None or options.placement is not None or options.name is not None:
-        if options.processes is not None and options.data is not None:
-            raise InvalidArgumentError(
-                "--processes makes its own placement: it cannot be combined with --placement and --name"
-            )
+    if options.data is None:
         return False
-    if isinstance(options.data, str):
+    if why := _why_one(options):
         if options.processes is not None:
-            raise InvalidArgumentError("a store in a bucket is served by one process: leave --processes out")
+            raise InvalidArgumentError(why)
         return False
     layout = ProcessLayout(Path(os.path.abspath(options.data)))
     most = max(options.processes or 1, layout.count())
@@ -74,6 +70,15 @@ def serve_processes(settings: Settings, run: Run) -> bool:
     if supervisor.failure:
         raise UnavailableError(supervisor.failure)
     return True
+
+
+def _why_one(options: ServeOptions) -> str:
+    """Return why the store cannot have several processes; empty if it can."""
+    if isinstance(options.data, str):
+        return "a store in a bucket is served by one process: leave --processes out"
+    if options.placement is not None or options.name is not None:
+        return "--processes makes its own placement: it cannot be combined with --placement and --name"
+    return ""
 
 
 def _half(settings: Settings) -> ServerConfig:

@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,14 @@ from ...engine.fs.failures import named
 from ...engine.fs.local import LocalFileSystem
 from ...engine.fs.opening import check_key
 from ...engine.fs.store_lock import check_free
-from ...engine.options import BUDGET_SHARES, StoreOptions
+from ...engine.options import StoreOptions
 from ...schemas.errors import UnavailableError
 from ..settings import SECURITY_OPTIONS, Settings
 from .balancing import balance
 from .child_process import ChildProcess
 from .front import Front
 from .layout import ProcessLayout, names
+from .shares import shares
 
 _LOG = logging.getLogger("nyala.flight_server")
 _FORMER_SECONDS = 15.0
@@ -141,12 +141,6 @@ class Supervisor:
             _LOG.error("%s; stopping", why)
             if self._serves:  # else whoever asks that process gets the error
                 os.kill(os.getpid(), signal.SIGTERM)
-
-
-def shares(options: Any, count: int) -> Mapping[str, int]:
-    """Return what each of ``count`` processes gets of the memory and the threads of a store."""
-    parts = {name: max(getattr(options, name) // count, 1) for name in BUDGET_SHARES}
-    return parts | {name: max(getattr(options, name) // count, 1) for name in ("scan_threads", "load_threads")}
 
 
 def _wait_until_free(directories: list[Path], drain_seconds: float) -> None:

@@ -32,7 +32,7 @@ _LIST_MAX = 32
 _COUNT_SECONDS = 60.0
 _ALWAYS_COUNTED = frozenset({"handshake"})
 """What costs a user nothing and changes nothing."""
-_ABOUT = ("table", "id", "directory")
+_ABOUT = ("table", "id", "directory", "name")
 """Names that tell one failure of an action from another."""
 _FAILURES_MAX = 64
 """Different failures of a user in that time; more of them are counted without what they are about."""

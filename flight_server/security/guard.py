@@ -27,6 +27,11 @@ class Guard:
         self._known: dict[Caller, GuardedStore] = {}
         self._lock = threading.Lock()
 
+    def is_admin(self, identity: Identity) -> bool:
+        """Whether a caller may do everything. Raises StoreError: the grants cannot be read."""
+        caller = Caller(identity.user, identity.roles)
+        return self._book.rights(caller, self._book.version()).is_admin
+
     def store_of(self, identity: Identity | None) -> StoreService:
         """Return the store for a caller; None has no rights."""
         caller = _NOBODY if identity is None else Caller(identity.user, identity.roles)

@@ -9,6 +9,7 @@ from ...schemas.alter import Alteration, RenameTable, SetOption
 from ...schemas.bulk import ImportCommit, ImportMode
 from ...schemas.grants import ALL_TABLES, GrantChange, Privilege
 from ...schemas.maintenance import PauseMaintenance
+from ...schemas.pins import CreatePin, OpenPin
 from ...schemas.table import QUOTAS
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
         guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
 
 
+def _create_pin(guard: GuardedStore, action: str, asked: CreatePin) -> None:
+    """It holds space for as long as it likes."""
+    guard.need(ALL_TABLES if asked.table is None else asked.table, Privilege.MAINTAIN, action, told_of(action, asked))
+
+
 def _import_commit(guard: GuardedStore, action: str, asked: ImportCommit) -> None:
     guard.need_by_id(asked.import_id, Privilege.INSERT, action)
     if asked.mode is ImportMode.UPSERT:
@@ -63,7 +69,9 @@ def _table(asked: Any) -> str:
 
 
 def _id(asked: Any) -> str:
-    return asked if isinstance(asked, str) else asked.compaction_id
+    if isinstance(asked, str):
+        return asked
+    return asked.pin_id if isinstance(asked, OpenPin) else asked.compaction_id
 
 
 FOR_ADMINS = _on_all(Privilege.ADMIN)
@@ -87,6 +95,10 @@ RULES: dict[str, Rule] = {
     "pin_snapshot": _on_table(Privilege.READ),
     "renew_pin": _of_id(Privilege.READ),
     "release_pin": _of_id(Privilege.READ),
+    "create_pin": _create_pin,
+    "pins": _on_all(Privilege.READ),
+    "open_pin": _of_id(Privilege.READ),
+    "drop_pin": _of_id(Privilege.MAINTAIN),
     # Who merges rows outside may bring back others.
     "compaction_begin": _on_table(Privilege.ADMIN),
     "compaction_commit": _of_id(Privilege.ADMIN),
@@ -100,11 +112,11 @@ RULES: dict[str, Rule] = {
     "release_scan": _anyone,
 }
 """By the method of the verb."""
-_BY_ID = frozenset({"import_abort", "release_pin", "compaction_abort", "move_forget", "move_abort"})
+_BY_ID = frozenset({"import_abort", "release_pin", "drop_pin", "compaction_abort", "move_forget", "move_abort"})
 AUDITED = _BY_ID | {
     *("create_table", "alter_table", "drop_table", "recall_table", "grant", "revoke"),
     *("maintain", "pause_maintenance"),
-    *("import_begin", "import_commit", "pin_snapshot", "compaction_begin", "compaction_commit"),
+    *("import_begin", "import_commit", "pin_snapshot", "create_pin", "compaction_begin", "compaction_commit"),
     *("checkpoint", "move_begin", "move_receive", "move_prepare", "move_hand_over", "move_take_over"),
 }
 """The actions whose outcome goes to the audit log."""
@@ -122,6 +134,8 @@ def told_of(action: str, asked: Any) -> dict[str, Any]:
         return {"privileges": list(asked.privileges)} | {name: each for name, each in told.items() if each is not None}
     if isinstance(asked, Alteration):
         return {"table": asked.table, "steps": [step.op for step in asked.steps]}
+    if isinstance(asked, CreatePin):
+        return {"table": asked.table or ALL_TABLES, "pin": asked.name}
     if isinstance(asked, PauseMaintenance):
         return {"op": asked.op or "all", "seconds": asked.seconds}
     table = getattr(asked, "table", None) or getattr(asked, "name", None)

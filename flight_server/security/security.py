@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.grants import ADMIN_ROLE
 from ...schemas.service import StoreService
 from ..native.tls_credentials import ClientCertificates, TlsCredentials
 from .audit import AuditLog
@@ -14,6 +15,7 @@ from .authentication import Authentication, Tokens
 from .certificates import Certificates, read_certificates
 from .file_watch import FileWatch, WatchedFiles
 from .guard import Guard
+from .identity import Identity
 
 if TYPE_CHECKING:
     from ..settings import ServeOptions
@@ -97,6 +99,15 @@ class Security:
     def guard(self, store: StoreService) -> Guard | None:
         """Return what gives each caller the store as far as grants allow; None if nobody is asked who calls."""
         return Guard(store, self._admins, self._audit) if self.authentication else None
+
+    def is_admin(self, identity: Identity) -> bool:
+        """Whether a user may do everything, whatever a store grants."""
+        return ADMIN_ROLE in identity.roles or identity.user in self._admins
+
+    def note(self, identity: Identity, action: str, outcome: str, **more: object) -> None:
+        """Tell the audit log, if there is one, what a user did to the process, and ``more`` of it."""
+        if self._audit:
+            self._audit.note(identity.user, action, outcome, **more)
 
     def load_again(self) -> None:
         """Load certificates and tokens again, changed or not."""

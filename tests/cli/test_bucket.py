@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,26 @@ def test_a_name_and_a_bucket_go_together(run: Run, place: list[str], tmp_path: P
     assert "--name is for a store in a bucket" in run("stats", "t", "--name", "a").err
     (tmp_path / "store").mkdir()
     assert "has no name" in run("stats", "t", "--data", tmp_path / "store", "--name", "a").err
+
+
+def test_a_store_is_copied_to_another_bucket_and_opened_there(run: Run, place: list[str], tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,v\n1,x\n2,y\n")
+    assert run("load", "t", tmp_path / "rows.csv", "--create", "--key", "id", *place).code == 0
+    there = f"file://{tmp_path / 'other'}"
+    for to, name in ((there, "copy"), (place[1], "b")):
+        copy = ["job", "copy-store", to, "--as", name]
+        done = run(*copy, *place)
+        assert done.code == 0, done.err
+        assert f"{name} in {to} has the store as of" in done.out
+        again = json.loads(run(*copy, "--json", *place).out)
+        assert (again["files_copied"], again["bytes_copied"]) == (0, 0)
+        assert json.loads(run("pin", "list", "--json", *place).out) == []
+        assert run("verify", to, "--name", name).code == 0
+        assert run("scan", "t", "--count", "--data", to, "--name", name).out.strip() == "2"
+        opened = run(*copy, *place)
+        assert opened.code == 6 and "opened since" in opened.err
+    (tmp_path / "directory").mkdir()
+    alone = run("load", "t", tmp_path / "rows.csv", "--create", "--key", "id", "--data", tmp_path / "directory")
+    assert alone.code == 0
+    refused = run("job", "copy-store", there, "--as", "d", "--data", tmp_path / "directory")
+    assert refused.code == 3 and "a store in a bucket" in refused.err

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import doctest
+import importlib
+import inspect
 import io
 import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Annotated, get_origin
 
 import pytest
 from cli_page import MARK, PAGE, commands, reference
@@ -16,16 +19,24 @@ from command import Run
 from nyala.clients.cli.run import EXIT_CODES
 from nyala.schemas import errors
 
+ROOT = PAGE.parents[1]
 TEXT = PAGE.read_text()
+LINES = re.compile(r"\bnyala (([a-z-]+)(?: ([a-z-]+))?)((?:\\\\\n|[^`\n|;&#])*)")
+"""A command in a document: its name, and its arguments up to the end of the line or of the quotation."""
 FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = re.compile(r"^<!-- commands(?: exit=(\d+))? -->\n+```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_RUN = {
     "demo": "it takes a minute",
     "tablet move": "it needs several servers: tests/cluster",
+    "cluster balance": "it needs several servers: tests/cli/test_cluster.py",
     "serve": "it runs until it is stopped: tests/flight_server/test_lifecycle.py",
     "spark build-shim": "it needs a JDK: tests/spark",
     "key rotate": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
     "key status": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
+    "job copy-store": "it needs a bucket: tests/cli/test_bucket.py",
+    "server release": "it needs a standby: tests/failover/test_standby_processes.py",
+    "server status": "it needs a store in a bucket: tests/failover/test_standby_processes.py",
+    "server take": "it needs a standby: tests/failover/test_standby_processes.py",
     "sweep": "it needs a bucket: tests/clients/test_bucket_stores.py",
 }
 """Commands without an example that runs, and why."""
@@ -44,6 +55,31 @@ def test_exit_codes() -> None:
 
 def test_the_reference_is_that_of_the_commands() -> None:
     assert TEXT.partition(MARK)[2] == reference(), "python tests/cli/cli_page.py writes it"
+
+
+def test_commands_have_the_flags_that_documents_show() -> None:
+    flags = {
+        name: {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+        for name, command in commands().items()
+    }
+    shown = [
+        (page.name, name if name in flags else group if group in flags else verb, flag)
+        for page in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"))
+        for name, group, verb, rest in LINES.findall(page.read_text())
+        for flag in re.findall(r"(?<!\S)--[a-z][a-z-]*", rest)
+    ]
+    assert ("processes.md", "serve", "--processes") in shown
+    assert [each for each in shown if each[1] in flags and each[2] not in flags[each[1]]] == []
+
+
+def test_every_option_that_is_declared_is_one_of_a_command() -> None:
+    files = (ROOT / "flight_server").glob("*commands.py")
+    modules = [vars(importlib.import_module(f"nyala.flight_server.{file.stem}")) for file in files]
+    functions = [each for names in modules for each in names.values() if inspect.isfunction(each)]
+    taken = {each.annotation for function in functions for each in inspect.signature(function).parameters.values()}
+    declared = {name for names in modules for name, each in names.items() if get_origin(each) is Annotated}
+    assert "Processes" in declared
+    assert declared - taken == set()
 
 
 def example_commands() -> list[str]:

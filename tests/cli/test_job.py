@@ -47,7 +47,7 @@ def data(tmp_path: Path) -> Path:
 def test_backup_restore_and_verify(run: Run, data: Path, url: str, tmp_path: Path) -> None:
     code, out, err = run("backup", "homes", tmp_path / "backups", "--data", data)
     assert code == 0 and "full backup of homes" in out and "3 rows" in out
-    assert "all 1 tasks, 3 rows" in err  # no terminal: lines, and not among the results
+    assert "all done: 1 task, 3 rows" in err  # no terminal: lines, and not among the results
     code, out, _ = run("backup", "homes", tmp_path / "backups", "--data", data, "--json")
     made = json.loads(out)
     assert (made["kind"], made["rows"]) == ("increment", 0)
@@ -133,7 +133,7 @@ def test_rowsets_are_merged_past_the_server(run: Run, data: Path) -> None:
         table.maintain("flush")
         table.upsert({"id": [2, 4], "city": ["Moss", "Bodo"]})
     code, out, err = run("compact", "homes", "--data", data)
-    assert code == 0 and "merged 2 rowsets into 1, 4 rows in 1 tasks" in out and "all 1 tasks, 4 rows" in err
+    assert code == 0 and "merged 2 rowsets into 1, 4 rows in 1 task\n" in out and "all done: 1 task, 4 rows" in err
     code, out, _ = run("compact", "homes", "--data", data, "--json")
     assert code == 0 and json.loads(out)["tasks"] == 0
 

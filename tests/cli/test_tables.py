@@ -23,7 +23,7 @@ from command import Run
 import nyala
 from nyala.clients.cli.run import as_store_error
 from nyala.clients.cli.schema_text import parse_column, parse_schema
-from nyala.flight_server.commands import said_if_slow
+from nyala.flight_server.opening import said_if_slow
 from nyala.schemas.column import ColumnDefinition
 from nyala.schemas.errors import InvalidArgumentError
 

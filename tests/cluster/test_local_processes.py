@@ -358,11 +358,11 @@ def test_a_second_server_is_refused(running: ProcessesServer) -> None:
     assert process.returncode == 9 and "another process has the store" in err
 
 
-def test_processes_make_their_own_placement(tmp_path: Path) -> None:
-    done = nyala_command(
-        "serve", "--data", str(tmp_path), "--processes", "2", "--placement", str(tmp_path / "x"), "--name", "a"
-    )
-    assert done.returncode == 3 and "cannot be combined" in done.stderr
+@pytest.mark.parametrize(("url", "said"), [("", "cannot be combined"), ("memory://b/root", "served by one process")])
+def test_stores_that_cannot_have_processes(url: str, said: str, tmp_path: Path) -> None:
+    data = url or str(tmp_path)
+    done = nyala_command("serve", "--data", data, "--processes", "2", "--placement", str(tmp_path / "x"), "--name", "a")
+    assert done.returncode == 3 and said in done.stderr
 
 
 def test_a_path_too_long_for_a_socket_is_told(tmp_path: Path) -> None:

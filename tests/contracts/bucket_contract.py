@@ -106,7 +106,7 @@ def test_put_reads_a_file(bucket: Bucket, size: int) -> None:
 
 def test_what_is_missing(bucket: Bucket) -> None:
     bucket.put("log/2", b"x")
-    for name in ("log/1", "elsewhere/1", "log/2x"):
+    for name in ("log/1", "elsewhere/1", "log/2x", "log"):
         with pytest.raises(FileNotFoundError):
             bucket.get(name)
         with pytest.raises(FileNotFoundError):

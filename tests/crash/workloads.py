@@ -33,7 +33,8 @@ from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 TABLE = "t"
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("batch", pa.int32()), pa.field("text", pa.string())])
 MODEL = ModelSchema(key=("id",), defaults={"batch": None, "text": None})
-OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12)
+OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
+"""One thread reads: so the same call comes n-th every time, and stores of few rows are opened and read cheaply."""
 FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
 """Makes recovery flush after every record."""
 DIRECT = OPTIONS.model_copy(update={"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1})

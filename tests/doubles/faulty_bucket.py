@@ -10,8 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from nyala.engine.bucket.memory import MemoryObjects
-from nyala.engine.bucket.objects import Objects
+from nyala.engine.bucket.objects import Objects, pieces_of
 from nyala.engine.bucket.patient import Patience, PatientBucket
+from nyala.engine.fs.filesystem import views_of
 
 if TYPE_CHECKING:
     from nyala.engine.fs.filesystem import BytesLike, ReadableFile
@@ -30,6 +31,7 @@ class Fault(Enum):
     LATE = "fails, and has its effect after some later calls"
     CONFLICT = "is refused as if the name were taken, without an effect"
     FORBIDDEN = "is refused for its credentials"
+    AGAIN = "has its effect, and once more after some later calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class FaultyObjects:
         self.late_by = late_by
         self.away_from = away_from
         self.is_away = False
+        self.error_of: Callable[[Fault | None, str, str], Exception] = _error_of
+        """What a call raises: by its fault, its verb and the name that it asks for."""
         self.calls: list[Call] = []
         self.effects: list[tuple[str, str]] = []
         self._late: list[tuple[int, str, str, Callable[[], object]]] = []
@@ -77,7 +81,10 @@ class FaultyObjects:
         self._call("put_if_absent", name, lambda: self.inner.put_if_absent(name, content))
 
     def put(self, name: str, content: BytesLike | ReadableFile) -> None:
-        self._call("put", name, lambda: self.inner.put(name, content))
+        with self._mutex:
+            if self.faults.get(len(self.calls) + 1) in (Fault.LATE, Fault.AGAIN):
+                content = b"".join(views_of(pieces_of(content)))  # the file may be gone when it lands
+            self._call("put", name, lambda: self.inner.put(name, content))
 
     def get(self, name: str) -> bytes:
         return self._call("get", name, lambda: self.inner.get(name))
@@ -111,17 +118,17 @@ class FaultyObjects:
             fault = self.faults.get(number)
             if self.is_away or (self.away_from is not None and number > self.away_from):
                 fault = Fault.BEFORE
-            lands = fault in (None, Fault.AFTER, Fault.TWICE)
+            lands = fault in (None, Fault.AFTER, Fault.TWICE, Fault.AGAIN)
             self.calls.append(Call(number, verb, name, lands))
             if fault is Fault.TWICE and verb in CHANGES:
                 self._land(verb, name, effect)
+            if fault in (Fault.LATE, Fault.AGAIN) and verb in CHANGES:
+                self._late.append((number + self.late_by, verb, name, effect))
             if lands and fault is not Fault.AFTER:
                 return self._effect(verb, name, effect)
             if fault is Fault.AFTER:
                 self._land(verb, name, effect)
-            elif fault is Fault.LATE and verb in CHANGES:
-                self._late.append((number + self.late_by, verb, name, effect))
-            raise _error_of(fault, verb, name)
+            raise self.error_of(fault, verb, name)
 
     def _land_due(self, number: int) -> None:
         due = [each for each in self._late if each[0] <= number]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
+
+from .loop_server import LoopServer
 
 _AWAY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n"
 _ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
@@ -40,41 +41,31 @@ class Odds:
 _ON_CHANGES = ("answer_lost", "error_after", "doubled", "late", "conflict")
 
 
-class LyingProxy:
+class LyingProxy(LoopServer):
     """A proxy in a thread of its own, in front of ``backends``, as in ``http://127.0.0.1:1234``. A context manager.
 
     ``events`` counts what it did. ``late_seconds`` is the longest that a request comes late.
     """
 
     def __init__(self, backends: Sequence[str], seed: int, odds: Odds | None = None, late_seconds: float = 1.0) -> None:
+        super().__init__("lying-proxy")
         self._backends = [urlsplit(each).netloc.split(":") for each in backends]
         self._random = random.Random(seed)
         self._odds = odds or Odds()
         self._late_seconds = late_seconds
         self.events: Counter[str] = Counter()
-        self.address = ""
-        self._loop = asyncio.new_event_loop()
         self._pending: set[asyncio.Task[Any]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="lying-proxy", daemon=True)
+        self._serving: set[asyncio.Task[Any] | None] = set()
+        """Nothing else keeps a task whose client is silent."""
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_HEAD_BYTES_MAX))
-        self.address = "http://{}:{}".format(*server.sockets[0].getsockname())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._run(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    @property
+    def address(self) -> str:
+        """Where it listens, as in ``backends``."""
+        return f"http://127.0.0.1:{self.here}"
 
     def land_late_ones(self) -> None:
         """Return when all that is under way has reached a backend."""
         self._run(self._settle())
-
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _settle(self) -> None:
         while self._pending:
@@ -82,13 +73,12 @@ class LyingProxy:
 
     async def _end(self) -> None:
         await self._settle()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await super()._end()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection, until either side drops it."""
+        task = asyncio.current_task()
+        self._serving.add(task)
         try:
             stays = True
             while stays:
@@ -98,6 +88,7 @@ class LyingProxy:
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
+            self._serving.discard(task)
             writer.close()
 
     async def _answer(self, request: _Message) -> tuple[bytes, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,3 +51,14 @@ def _make_bucket(address: str) -> None:
     request = urllib.request.Request(f"{address}/{BUCKET}", method="PUT")
     with urllib.request.urlopen(request) as answer:
         assert answer.status == 200
+
+
+def main() -> None:
+    """Run the server in this process until it is killed; print where it is."""
+    with s3_server() as address:
+        print(json.dumps({"address": address}), flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

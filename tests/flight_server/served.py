@@ -85,6 +85,6 @@ def code_of(error: BaseException) -> str:
     text = str(error)
     assert "Traceback" not in text and ".py" not in text and 'File "' not in text
     extra = json.loads(error.extra_info)  # pyright: ignore[reportAttributeAccessIssue]
-    assert set(extra) - {"retry_after_seconds", "request_id"} == {"code", "message"}
+    assert set(extra) - {"retry_after_seconds", "locations", "request_id"} == {"code", "message"}
     assert f"{extra['code']}: {extra['message']}" in text
     return extra["code"]

@@ -29,6 +29,24 @@ def told(path: Path) -> list[tuple[str, str, str, str | None]]:
     return [(each["user"], each["action"], each["outcome"], each.get("table")) for each in entries(path)]
 
 
+def test_what_is_done_to_the_process(guarded: Guarded) -> None:
+    asked = {"name": "a", "force": True}
+    for caller, action, body in (
+        (guarded.user, "server_release", {"name": "a"}),
+        (guarded.admin, "server_take", asked),
+        (guarded.admin, "server_take", {**asked, "force": 7, "secret": SECRET}),
+    ):
+        with suppress(Exception):
+            caller.action(action, **body)
+    assert told(guarded.audit)[-3:] == [
+        ("alice", "server_release", "denied", None),
+        ("root", "server_take", "INVALID_ARGUMENT", None),
+        ("root", "server_take", "INVALID_ARGUMENT", None),
+    ]
+    found = [{key: each.get(key) for key in ("name", "force", "secret")} for each in entries(guarded.audit)[-3:]]
+    assert found == [{"name": "a", "force": None, "secret": None}, {**asked, "secret": None}, dict.fromkeys(found[0])]
+
+
 def test_changes_denials_and_administration(guarded: Guarded) -> None:
     guarded.admin.action("grant", role="team", table="t", privileges=["read", "insert"], columns=["a", "k"])
     guarded.admin.action("alter_table", table="t", steps=[{"op": "set_comment", "name": "a", "comment": SECRET}])

@@ -249,6 +249,8 @@ def test_compressed_batch_is_taken(served: Served) -> None:
 UNKNOWN_NAMES = {
     "release_pin": {"pin_id": "1-1"},
     "renew_pin": {"pin_id": "1-1"},
+    "drop_pin": {"pin_id": "1-1"},
+    "open_pin": {"pin_id": "1-1"},
     "compaction_abort": {"compaction_id": "1-1"},
     "compaction_renew": {"compaction_id": "1-1"},
     "move_abort": {"move": "m"},

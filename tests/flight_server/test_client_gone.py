@@ -66,6 +66,6 @@ def test_a_client_that_is_killed_is_one_warning(caplog: pytest.LogCaptureFixture
         client.kill()
         store.may_end.set()
         served.server.shutdown()
-    (record,) = caplog.records
+    (record,) = (each for each in caplog.records if each.name == "nyala.flight_server")
     assert record.levelno == logging.WARNING and not record.exc_info
     assert "client disconnected" in record.getMessage()

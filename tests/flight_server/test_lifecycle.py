@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -19,8 +21,8 @@ from served import Served, code_of
 
 import nyala
 from nyala.engine.kernels import warmup
-from nyala.flight_server.commands import open_warm
-from nyala.flight_server.lifecycle import StopSignals
+from nyala.flight_server.opening import open_warm
+from nyala.flight_server.stop_signals import StopSignals
 from tests.doubles.waiting import until
 
 SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
@@ -192,7 +194,7 @@ def test_second_signal_is_heard(start: Callable[..., Process]) -> None:
 
 SIGNALLED_THREAD = """
 import signal, threading, time
-from nyala.flight_server.lifecycle import StopSignals
+from nyala.flight_server.stop_signals import StopSignals
 
 signals = StopSignals().install()
 
@@ -263,7 +265,7 @@ def test_the_command_serves_and_stops_cleanly(start: Callable[..., Process], tmp
 
 FAILING_HANGUP = """
 import os, signal
-from nyala.flight_server.lifecycle import StopSignals
+from nyala.flight_server.stop_signals import StopSignals
 
 signal.alarm(10)  # ends this process if it hears nothing
 signals = StopSignals().install()
@@ -287,3 +289,31 @@ def test_second_signal_is_heard_however_early() -> None:
     signals._received()
     signals.on_second(lambda: hurried.append(True))
     assert hurried == [True]
+
+
+ARENAS = """
+import ctypes, threading
+from nyala.flight_server.lifecycle import share_arenas
+if {shared}:
+    share_arenas()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+together = threading.Barrier(40)
+def work():
+    libc.free(libc.malloc(1000))
+    together.wait()
+threads = [threading.Thread(target=work) for _ in range(40)]
+for each in threads: each.start()
+for each in threads: each.join()
+libc.fdopen.restype = ctypes.c_void_p
+libc.malloc_info(0, ctypes.c_void_p(libc.fdopen(1, b"w")))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="not the GNU C library")
+@pytest.mark.parametrize("shared", [True, False])
+def test_threads_share_arenas_of_malloc(shared: bool) -> None:
+    code = ARENAS.format(shared=shared)
+    told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert (told.count("<heap nr=") <= max(len(os.sched_getaffinity(0)), 1) + 1) == shared

@@ -184,6 +184,19 @@ def test_a_call_that_is_not_admitted_has_a_span(fake: Served, serve: Any, collec
     assert span.attributes["nyala.request_id"] == json.loads(caught.value.extra_info)["request_id"]
 
 
+def test_a_call_that_is_refused_before_all_else_has_a_span(fake: Served, serve: Any, collector: Collector) -> None:
+    traced = serve(fake.store, ServerConfig(request_bytes_max=1_000), None, Traces(collector.url))
+    for name, body, code in (("fly", b"", "INVALID_ARGUMENT"), ("describe_table", bytes(2_000), "INVALID_ARGUMENT")):
+        with pytest.raises(fl.FlightServerError) as caught:
+            list(traced.client.do_action(fl.Action(name, body), with_parent(PARENT)))
+        span = one(collector, name if name == "describe_table" else "do_action")
+        assert code_of(caught.value) == span.attributes["error.type"] == code and span.is_error
+        assert span.attributes["nyala.request_id"] == json.loads(caught.value.extra_info)["request_id"]
+        assert (span.trace_id, span.parent_id) == (TRACE, SPAN)
+    list(traced.client.do_action(fl.Action("health", b"")))
+    assert one(collector, "health").trace_id != TRACE and len(collector.spans) == 3
+
+
 def test_traces_and_tokens_stand_together(port: Callable[..., Port], tmp_path: Path, collector: Collector) -> None:
     token, _ = create_token(tmp_path / "tokens.json", "root", ("admin",))
     served = port(ServeOptions(tokens=tmp_path / "tokens.json"), traces=Traces(collector.url)).served
@@ -193,6 +206,10 @@ def test_traces_and_tokens_stand_together(port: Callable[..., Port], tmp_path: P
     assert one(collector, "tables").trace_id == f"{5:032x}"
     with pytest.raises(nyala.UnauthenticatedError):
         nyala.connect(served.url, token="no", traces=True).tables()
+    with nyala.connect(served.url, token=token, traces=True) as db, current(6):
+        db.now()
+    one(collector, "now")
+    assert not any(span.is_error for span in collector.spans), "a stranger got a span"
 
 
 def test_a_collector_that_is_not_there_disturbs_nothing(
@@ -213,20 +230,22 @@ def test_a_collector_that_is_not_there_disturbs_nothing(
         for _ in range(200):
             assert session.ask({"get": "homes"}, {"key": [1]})["row"] is None
         until = time.monotonic() + 20
-        while not any(each.name.startswith("nyala") for each in caplog.records) and time.monotonic() < until:
+        while not _ours(caplog) and time.monotonic() < until:
             time.sleep(0.05)
         for _ in range(3):
             session.ask({"get": "homes"}, {"key": [1]})
             time.sleep(0.4)
-    ours = [record for record in caplog.records if record.name.startswith("nyala")]
-    assert [record.getMessage() for record in ours] == [
-        "the collector on 127.0.0.1 does not take traces; spans are lost until it does"
-    ]
+    assert _ours(caplog) == ["the collector on 127.0.0.1 does not take traces; spans are lost until it does"]
     began = time.monotonic()
     traces.close()
     assert time.monotonic() - began < 10
     output = "".join(capfd.readouterr())
     assert "hunter2" not in caplog.text + output and "Failed to export" not in output
+
+
+def _ours(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What servers said; threads of other tests may say something meanwhile."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("nyala.flight_server")]
 
 
 def test_a_server_is_named_by_the_environment(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:

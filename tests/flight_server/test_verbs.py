@@ -1,13 +1,16 @@
 """Every verb does what docs/flight.md says, over a store of dicts and over the engine."""
 
 import json
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 from served import SCHEMA, Served, code_of
 
-from nyala.schemas.verbs import VERBS
+from nyala.clients.flight.store import FlightStore
+from nyala.schemas.server_verbs import ACTIONS
+from nyala.schemas.whereabouts import Whereabouts
 
 KEY = {"name": "k", "type": "int32", "nullable": False}
 
@@ -122,7 +125,7 @@ def test_actions_say_how_the_store_is(served: Served) -> None:
 
 def test_list_actions_documents_each(served: Served) -> None:
     listed = {action.type: action.description for action in served.client.list_actions()}
-    assert set(listed) == set(VERBS) and all(listed.values())
+    assert set(listed) == set(ACTIONS) and all(listed.values())
 
 
 def test_exchange_reads_by_key(served: Served) -> None:
@@ -138,3 +141,11 @@ def test_exchange_reads_by_key(served: Served) -> None:
     writer.done_writing()
     assert reader.schema.equals(SCHEMA)
     writer.close()
+
+
+def test_where_tells_that_the_server_has_its_store(served: Served) -> None:
+    found = Whereabouts.model_validate(served.action("where"))
+    assert (found.name, found.state) == (None, "holder")
+    assert found.holder is not None and found.holder.locations == [] and len(found.holder.process) == 32
+    with closing(FlightStore(served.url)) as store:
+        assert store.whereabouts() == found

@@ -1,4 +1,4 @@
-"""The bytes of the object ``cluster``, and the names of the objects of a store in a bucket."""
+"""The bytes of the objects ``cluster`` and ``where``, and the names of the objects of a store in a bucket."""
 
 import zlib
 
@@ -8,8 +8,11 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.engine.bucket import MemoryBucket
 from nyala.engine.home.cluster import Cluster, pack_cluster, read_cluster
+from nyala.engine.home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
+from nyala.engine.home.where import pack_where, read_where, write_where
 from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
+from nyala.schemas.whereabouts import Holder, Whereabouts
 from tests.doubles.machines import OPTIONS, Machine
 
 BODY = b'{"uuid":"00112233445566778899aabbccddeeff"}'
@@ -57,3 +60,39 @@ def test_the_names_of_objects() -> None:
         name for name in names if name.endswith(".undo")
     }
     assert machine.bucket.list("stores/b/log/")[0][0] == "stores/b/log/00000000000000000001"
+
+
+HOLDER = Holder(locations=["grpc://m1:8815"], epoch=12, process="00112233445566778899aabbccddeeff")
+WHERE = Whereabouts(name="a", state="holder", holder=HOLDER)
+WHERE_BODY = (
+    b'{"name":"a","state":"holder","holder":{"locations":["grpc://m1:8815"],"epoch":12,'
+    b'"process":"00112233445566778899aabbccddeeff"}}'
+)
+
+
+def test_the_bytes_of_where() -> None:
+    bucket = MemoryBucket()
+    assert read_where(bucket, "a") is None
+    write_where(bucket, "a", WHERE)
+    start = b"NYALAWHR" + (1).to_bytes(4, "little") + len(WHERE_BODY).to_bytes(8, "little")
+    content = start + zlib.crc32(start + WHERE_BODY).to_bytes(4, "little") + WHERE_BODY
+    assert bucket.get("stores/a/where") == content == pack_where(WHERE)
+    assert read_where(bucket, "a") == WHERE
+    for damaged in (content[:-1], content[:40] + b"x" + content[41:], b""):
+        bucket.put("stores/a/where", damaged)
+        with pytest.raises(CorruptionError):
+            read_where(bucket, "a")
+
+
+def test_the_bytes_of_the_mark_of_a_copy() -> None:
+    bucket, mark = MemoryBucket(), CopyMark(source="00112233445566778899aabbccddeeff")
+    assert read_copy_mark(bucket, "stores/a/") is None
+    body = b'{"source":"00112233445566778899aabbccddeeff"}'
+    start = b"NYALACPY" + (1).to_bytes(4, "little") + len(body).to_bytes(8, "little")
+    content = start + zlib.crc32(start + body).to_bytes(4, "little") + body
+    assert pack_copy_mark(mark) == content
+    bucket.put("stores/a/copy", content)
+    assert read_copy_mark(bucket, "stores/a/") == mark
+    bucket.put("stores/a/copy", content[:-1])
+    with pytest.raises(CorruptionError):
+        read_copy_mark(bucket, "stores/a/")

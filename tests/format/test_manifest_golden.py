@@ -12,6 +12,7 @@ from nyala.engine.manifest.manifest import (
     GrantEntry,
     Manifest,
     MovedEntry,
+    PinEntry,
     RowsetEntry,
     TableEntry,
     TabletEntry,
@@ -182,3 +183,22 @@ def test_grants_in_a_manifest() -> None:
     )
     assert read(packed) == granted
     assert b"grants" not in pack_manifest(MANIFEST)
+
+
+def test_pins_in_a_manifest() -> None:
+    pin = PinEntry(
+        id="2-60a9",
+        manifest="3-17",
+        table=2,
+        snapshot=6_963_200_000_000_000_001,
+        ttl_seconds=3600,
+        expires=1_700_000_000_000_000,
+    )
+    pinned = MANIFEST.with_pin(pin)
+    packed = pack_manifest(pinned)
+    assert (
+        '"clean_stop":null,"pins":[{"id":"2-60a9","manifest":"3-17","table":2,"snapshot":6963200000000000001,'
+        '"ttl_seconds":3600,"expires":1700000000000000,"name":null}]}' in packed[24:].decode()
+    )
+    assert read(packed) == pinned
+    assert b"pins" not in pack_manifest(pinned.without_pins(["2-60a9"])) and b"pins" not in pack_manifest(MANIFEST)

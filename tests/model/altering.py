@@ -184,7 +184,7 @@ class Altering:
         self._microseconds += 1_000
         self._store = self._open()
         if self._server:
-            self._server.store = self._store
+            self._server.serve_store(self._store)
             self._database.close()  # an open session keeps its store
         self._database = self._connect()
 

@@ -258,7 +258,7 @@ class FlightSubject(EmbeddedSubject):
 
     def restart(self, stop: Stop, seed: int) -> None:
         super().restart(stop, seed)
-        self._server.store = self._store
+        self._server.serve_store(self._store)
         self._database.close()
         self._connect()  # an open session keeps its store
 

@@ -16,6 +16,8 @@ class Bug(Enum):
     DELETES_TOO_SOON = "slots and files are deleted before the slot that frees them has landed"
     NO_LEASE = "reads of now need no lease"
     CLAIMS_AT_ONCE = "a standby claims without waiting for silence"
+    FORCE_ANSWERS_AT_ONCE = "who takes the log from a living holder answers before that one's reads have ended"
+    RELEASES_IN_HOLD = "who took the log from a living holder releases it before that one's reads have ended"
     LEASE_FROM_ANSWER = "a lease counts from the answer, not from sending"
     CLAIM_WITHOUT_NONCE = "two claims of one process have the same bytes"
     READS_AFTER_RELEASE = "reads go on after a release was sent"

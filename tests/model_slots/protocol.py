@@ -75,6 +75,8 @@ class Process(NamedTuple):
     """When the last of its slots that landed was sent."""
     clock: int = 0
     ceiling: int = 0
+    hold: int = 0
+    """When it may answer: it took the log from a holder that lived, and whose reads go on until then."""
     number: int = 0
     """The slot that it is creating, with ``content``; when that was sent first, and how often again."""
     content: Slot = NOTHING
@@ -190,7 +192,12 @@ class Protocol:
         is_on = process.role in (HOLDING, WRITING) or (
             process.role == RELEASING and self.bug is Bug.READS_AFTER_RELEASE
         )
-        return is_on and (state.time < process.lease + TTL or self.bug is Bug.NO_LEASE)
+        return (
+            is_on and self._answers(state, process) and (state.time < process.lease + TTL or self.bug is Bug.NO_LEASE)
+        )
+
+    def _answers(self, state: State, process: Process) -> bool:
+        return state.time >= process.hold or self.bug is Bug.FORCE_ANSWERS_AT_ONCE
 
     def _wall(self, state: State, who: int) -> int:
         """Return a process's clock on the wall: all but the first one's are slow."""
@@ -290,14 +297,16 @@ class Protocol:
         if not process.seen or process.seen >= self.size.slots or not last.kind:
             return
         is_free = last.owner == NOBODY or last.kind == RELEASE or self.bug is Bug.CLAIMS_AT_ONCE
-        if is_free or state.time >= process.seen_at + TTL:
+        is_silent = is_free or state.time >= process.seen_at + TTL
+        if is_silent or self.size.forces:
             number = process.seen + 1
             life = 0 if self.bug is Bug.CLAIM_WITHOUT_NONCE else process.life
             ceiling = max(last.ceiling, self._wall(state, who) + TTL) if self.size.clocks else 0
             claim = Slot(CLAIM, number, _owner(who, life), 0, last.needed, last.base, ceiling, 0)
+            hold = 0 if is_silent else process.seen_at + TTL
             yield (
                 f"{who} plans to claim {number}",
-                _with(state, who, process._replace(role=PLANNED, number=number, content=claim)),
+                _with(state, who, process._replace(role=PLANNED, number=number, content=claim, hold=hold)),
             )
 
     def _listed(self, state: State, process: Process) -> Sequence[int]:
@@ -358,13 +367,14 @@ class Protocol:
     def _write(self, state: State, who: int, process: Process) -> Iterator[Step]:
         """Send a slot: a write, a beat, a release."""
         written = sum(each.writes for each in state.processes)
-        if process.writes < self.size.writes and written < self.size.total_writes:
+        is_allowed = process.writes < self.size.writes and self._answers(state, process)
+        if is_allowed and written < self.size.total_writes:
             bit = 1 << (who * self.size.writes + process.writes)
             yield f"{who} writes", self._send_next(state, who, process._replace(writes=process.writes + 1), DATA, bit)
         renews = process.needed != process.landed_needed or state.time != process.lease
         if renews or self.bug is Bug.LEASE_FROM_ANSWER:
             yield f"{who} beats", self._send_next(state, who, process, DATA, 0)
-        if self.size.releases:
+        if self.size.releases and (self._answers(state, process) or self.bug is Bug.RELEASES_IN_HOLD):
             yield f"{who} releases", self._send_next(state, who, process, RELEASE, 0)
 
     def _send_next(self, state: State, who: int, process: Process, kind: int, write: int) -> State:

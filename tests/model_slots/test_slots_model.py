@@ -20,6 +20,8 @@ PLANTED: dict[Bug, tuple[Size, str]] = {
     Bug.DELETES_TOO_SOON: (Size(ticks=2), "needs is missing"),
     Bug.NO_LEASE: (Size(ticks=2), "a stale read"),
     Bug.CLAIMS_AT_ONCE: (Size(ticks=2), "a stale read"),
+    Bug.FORCE_ANSWERS_AT_ONCE: (Size(slots=4, ticks=2, forces=True), "a stale read"),
+    Bug.RELEASES_IN_HOLD: (Size(slots=6, ticks=1, forces=True, releases=True, total_writes=1), "a stale read"),
     Bug.LEASE_FROM_ANSWER: (Size(ticks=2, doubles=1, total_writes=1), "a stale read"),
     Bug.CLAIM_WITHOUT_NONCE: (Size(ticks=2, crashes=1, total_writes=1), "a stale read"),
     Bug.READS_AFTER_RELEASE: (Size(ticks=2, releases=True, total_writes=1), "a stale read"),

@@ -24,13 +24,15 @@ class Deletions:
         bucket: Bucket,
         locate: Callable[[str], str],
         is_read: Callable[[str], bool],
+        is_pinned: Callable[[str], bool],
         forget: Callable[[str], None],
     ) -> None:
-        """``locate`` gives the name of a file's object; a file that ``is_read`` in this process waits too; ``forget``
-        is called with those that are gone."""
+        """``locate`` gives the name of a file's object; a file that ``is_read`` in this process, or ``is_pinned`` for
+        others, waits too; ``forget`` is called with those that are gone."""
         self._bucket = bucket
         self._locate = locate
         self._is_read = is_read
+        self._is_pinned = is_pinned
         self._forget = forget
         self._asked: dict[str, int] = {}
         """For each file, in order, the number of the call that asked for it."""
@@ -44,8 +46,10 @@ class Deletions:
     def __contains__(self, path: str) -> bool:
         return path in self._asked
 
-    def __len__(self) -> int:
-        return len(self._asked)
+    def has_due(self) -> bool:
+        """Whether there is any that no pin holds."""
+        with self._lock:
+            return not all(map(self._is_pinned, self._asked))
 
     def ask(self, path: str) -> None:
         """Ask that a file be deleted."""
@@ -74,7 +78,7 @@ class Deletions:
             with self._lock:
                 if self._is_over:
                     return []
-                due = [path for path, number in self._asked.items() if number <= up_to and not self._is_read(path)]
+                due = [path for path, number in self._asked.items() if number <= up_to and self._is_free(path)]
                 self._doubtful.update(due)
             if not due:
                 return []
@@ -88,6 +92,9 @@ class Deletions:
                     self._forget(path)
                 return due
             return []
+
+    def _is_free(self, path: str) -> bool:
+        return not self._is_read(path) and not self._is_pinned(path)
 
     def abandon(self) -> None:
         """Delete nothing from now on: whether a slot has landed is unknown, or another process holds the store."""

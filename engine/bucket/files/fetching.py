@@ -11,8 +11,11 @@ from threading import BoundedSemaphore
 from ....schemas.errors import StoreError
 from ..bucket import Bucket
 
-AT_ONCE = 16
-"""Requests that are under way at the same time."""
+AT_ONCE = 64
+"""Requests that are under way at the same time: an opening asks for the ends of thousands of files, each some 30 ms."""
+LARGE_AT_ONCE = 16
+"""Requests for more than ``_LARGE_BYTES`` beside them, whose bytes are in memory until they are kept."""
+_LARGE_BYTES = 256 << 10
 REQUEST_BYTES = 8 << 20
 """The most bytes of one request: more of an object are fetched by several."""
 _WASTE = 10
@@ -30,14 +33,15 @@ class Fetcher:
         self._bucket = bucket
         self._is_held = is_held
         self._turns = BoundedSemaphore(AT_ONCE)
+        self._large_turns = BoundedSemaphore(LARGE_AT_ONCE)
         self._pool = ThreadPoolExecutor(AT_ONCE, "nyala-fetch")  # no thread before the first work
         self._is_closed = False
 
     def read(self, name: str, first: int, last: int) -> bytes:
         """Return the bytes [first, last) of an object. Raises OSError: EAGAIN if it was lost with the store."""
-        with self._turns, answered(name):
+        with self._turns_for(last - first), answered(name):
             if self._is_closed:
-                raise OSError(errno.EBADF, "the files are closed", name)
+                raise OSError(errno.EAGAIN, "the files are closed", name)  # no file is to blame
             try:
                 return self._bucket.get_range(name, first, last - first)
             except FileNotFoundError:
@@ -45,16 +49,19 @@ class Fetcher:
                     raise
                 raise OSError(errno.EAGAIN, "another process has the store, and has replaced this file", name) from None
 
+    def _turns_for(self, size_bytes: int) -> BoundedSemaphore:
+        return self._turns if size_bytes <= _LARGE_BYTES else self._large_turns
+
     def begin(self, work: Callable[[], None]) -> None:
         """Let a thread do work that reads something; there is one for each request that may be under way. It is not
         done, or later, if there can be no thread."""
         with suppress(RuntimeError):  # it was closed, the interpreter ends, or no thread can be started
             self._pool.submit(work)
 
-    def close(self) -> None:
-        """End what is under way. Whoever waits for what has not begun, or reads later, gets an OSError."""
+    def close(self, wait: bool = True) -> None:
+        """End what is under way. Whoever waits for what has not begun, or reads later, gets an OSError EAGAIN."""
         self._is_closed = True
-        self._pool.shutdown()
+        self._pool.shutdown(wait)
 
 
 class Coming:

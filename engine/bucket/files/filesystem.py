@@ -7,7 +7,7 @@ see it whole. A file that was never synced is not in the bucket. What the protoc
   after a crash both names may be there. Nothing keeps a process that has lost the store from it. So no file whose
   replacing counts, as that of a manifest does, lives here.
 * ``unlink`` hides the file from this process. Its object goes when the owner of the log says so (``deletions``), and
-  nobody in this process reads it.
+  nobody in this process reads it, and no pin holds it.
 * ``link`` is a copy, which the bucket makes; ``is_linked`` knows of none.
 * Directories are not kept: one is there while something is in it, or since this process made it. To list one that is
   not there gives nothing.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from ...fs.filesystem import FileLock, FileSystem, clean_path, other_disk, parent_of, require_same_directory
@@ -47,6 +47,8 @@ class BucketFileSystem:
         store: str,
         own: Collection[str] = ("tablets",),
         is_held: Callable[[], bool] = lambda: True,
+        is_pinned: Callable[[str], bool] = lambda path: False,
+        known: Mapping[str, int] | None = None,
     ) -> None:
         """Use the objects whose names begin with ``prefix``, which is empty or ends with a slash.
 
@@ -55,13 +57,14 @@ class BucketFileSystem:
         another is not used. In the directories ``own``, at the top, only this process makes and removes files, and no
         name is ever used twice, not even by another holder of the store: there the cache lasts, and names are listed
         once. ``is_held`` tells whether no other process can have the store now: else a missing object is no damage,
-        but an OSError EAGAIN. Raises OSError if the directory of the cache cannot be made.
+        but an OSError EAGAIN. A file that ``is_pinned`` is not deleted. ``known`` are the files in ``own`` with their
+        sizes, for a reader who got them elsewhere. Raises OSError if the directory of the cache cannot be made.
         """
         cache.make_directory("")
         self._bucket = bucket
         self._disk = cache
         self._store = store
-        self._names = ObjectNames(bucket, prefix, own)
+        self._names = ObjectNames(bucket, prefix, own, known)
         self._cache = PieceCache(cache, capacity_bytes, self._names.is_own)
         self._fetcher = Fetcher(bucket, is_held)
         self._objects: dict[str, StoredObject] = {}
@@ -71,7 +74,7 @@ class BucketFileSystem:
         self._made: set[str] = {""}
         """The directories that this process made."""
         self._lock = threading.RLock()
-        self.deletions = Deletions(bucket, self._names.locate, self._is_read, self._deleted)
+        self.deletions = Deletions(bucket, self._names.locate, self._is_read, is_pinned, self._deleted)
         """The files that were unlinked, and wait for the log."""
 
     def __repr__(self) -> str:
@@ -209,9 +212,17 @@ class BucketFileSystem:
     def total_bytes(self, path: str) -> int:
         return self._disk.total_bytes("")
 
-    def close(self) -> None:
-        """End the threads that fetch."""
-        self._fetcher.close()
+    def look_again(self, directory: str) -> None:
+        """List a directory of ``own`` once more: for a reader beside the process that makes and removes its files."""
+        gone = self._names.look_again(clean_path(directory))
+        with self._lock:
+            for path in gone:
+                if not self._is_read(path):
+                    self._forget(path)
+
+    def close(self, wait: bool = True) -> None:
+        """End the threads that fetch, and ``wait`` for them."""
+        self._fetcher.close(wait)
 
     def _inside(self, path: str) -> set[str]:
         """Return the names in a directory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ..bucket import Bucket
 from .fetching import answered
@@ -55,14 +55,19 @@ class ObjectNames:
     """The files of a store under a prefix of a bucket. Thread safe.
 
     Of the directories in ``own``, at the top, only this process changes anything: they are listed once, and known from
-    then on. Others are asked for each time, since other processes put files there.
+    then on, or until ``look_again``. Others are asked for each time, since other processes put files there.
     """
 
-    def __init__(self, bucket: Bucket, prefix: str, own: Collection[str]) -> None:
+    def __init__(
+        self, bucket: Bucket, prefix: str, own: Collection[str], known: Mapping[str, int] | None = None
+    ) -> None:
+        """``known`` are the files in ``own`` with their sizes, if the caller knows them: then nothing is listed."""
         self._bucket = bucket
         self._prefix = prefix
         self._own = frozenset(own)
         self._known: dict[str, ObjectTree] = {}
+        if known is not None:
+            self._known = dict.fromkeys(self._own, ObjectTree(known.items()))
         self._lock = threading.Lock()
 
     def is_own(self, path: str) -> bool:
@@ -101,6 +106,19 @@ class ObjectNames:
             tree = self._tree(path)
             with self._lock:
                 tree.remove(path)
+
+    def look_again(self, directory: str) -> list[str]:
+        """List a directory of ``own`` once more, in which another process made and removed files; return the paths of
+        those that are gone. Raises OSError."""
+        tree, found = self._tree(directory), self._listed(directory)
+        with self._lock:
+            known = tree.names(directory)
+            gone = [f"{directory}/{name}" for name in known if found.size(f"{directory}/{name}") is None]
+            for path in gone:
+                tree.remove(path)
+            for name in found.names(directory):
+                tree.add(f"{directory}/{name}", found.size(f"{directory}/{name}") or 0)
+        return gone
 
     def _tree(self, path: str) -> ObjectTree:
         top = path.split("/", 1)[0]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ....schemas.bucket_place import BucketPlace
 from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
 from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.write import Durability, WriteResult
@@ -43,13 +44,15 @@ class Storage:
     fs: FileSystem
     root: str
     uri: str | None = None
-    """The URI, if it is not the store's directory."""
+    """The URI, if it is not with the store."""
+    bucket: BucketPlace | None = None
+    """The bucket, if it is that of the store."""
 
     @classmethod
-    def of(cls, store: FileSystem, uri: str | None, store_uuid: str) -> Storage:
-        """Return the store's own directory, or the place at ``uri``, which stores may share."""
+    def of(cls, store: FileSystem, uri: str | None, store_uuid: str, bucket: BucketPlace | None = None) -> Storage:
+        """Return the store's own directory or ``bucket``, or the place at ``uri``, which stores may share."""
         if uri is None:
-            return cls(store, ROOT)
+            return cls(store, ROOT, bucket=bucket)
         if is_encrypted(store):
             why = "files outside the data directory would not be encrypted"
             raise InvalidArgumentError(f"an encrypted store takes no import_storage: {why}; leave it out")
@@ -137,6 +140,7 @@ class Imports:
             first_file_id=first,
             rowset_bytes=TARGET_BYTES,
             ttl_seconds=asked.ttl_seconds,
+            bucket=self._storage.bucket,
         )
 
     def commit(self, asked: ImportCommit) -> WriteResult:

@@ -2,39 +2,57 @@
 
 A pin flushes the table, then gives each of its files a second name in a directory of the pin (``pins/<id>``). So
 compactions, history collection and even dropping the table take nothing from readers, and need not know of pins. Pins
-last while the store is open; opening it removes the directories of earlier ones.
+last while the store is open; opening it removes the directories of earlier ones, but for those that are kept, which
+have a name (`pin_note`). Those of a store in a bucket are in `bucket_pins`.
 
 A pin costs no space while the table uses its files. Files that compactions have replaced since are kept for pins alone:
-when they exceed their limit, or the disk is below its reserve, the oldest pin is released early.
+when they exceed their limit, or the disk is below its reserve, the oldest pin is released early. Those of kept pins do
+not count: only who made these drops them.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ....schemas.direct import PinnedTable, PinSnapshot
-from ....schemas.errors import NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
+from ....schemas.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SnapshotTooOldError,
+    StoreError,
+    UnavailableError,
+    UnreadableFileError,
+)
 from ....schemas.limits import Limits
+from ....schemas.pins import CreatePin, KeptPin, OpenedPin, OpenPin
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
-from ...fs.failures import named
-from ...fs.filesystem import FileSystem, join
-from ...fs.tree import remove_quietly, remove_tree
+from ...fs.failures import named, reading
+from ...fs.filesystem import join
+from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp, TabletOp
 from ...maintenance.upkeep import flushed
-from ...manifest import files
+from ...manifest import files, pin_note
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
+from ...manifest.pin_note import ROOT, PinNote
 from ...scan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.tablet import Tablet
 from ..leases import Leases
+from .kept import check_name_free, check_room, no_kept_pin
+
+if TYPE_CHECKING:
+    from ...home.pinned import PinnedObjects
+    from .bucket_pins import BucketPins
 
 _LOG = logging.getLogger("nyala.engine")
-ROOT = "pins"
 _ATTEMPTS = 5
 
 
@@ -60,6 +78,10 @@ class Pins:
         self._room = room
         self._leases: Leases[dict[str, int]] = Leases("pin", self._remove, now, room)
         """The files of each pin with their sizes, by their paths in the tablets' directories."""
+        self._keeping = threading.Lock()
+        self._unread: set[str] = set()
+        """The ids of kept pins whose notes cannot be read."""
+        self._kept = self._found_kept()
 
     def pin(self, asked: PinSnapshot) -> PinnedTable:
         """Keep the files that hold a table at a snapshot.
@@ -75,9 +97,81 @@ class Pins:
         while pin_id := self._too_much():
             self._release_early(pin_id)
         with self._leases.begun():
-            return self._pin(asked, table, snapshot)
+            pinned, linked = self._pin(table, snapshot, asked.ttl_seconds)
+            self._leases.add(pinned.pin_id, linked, asked.ttl_seconds)
+        return pinned
 
-    def _pin(self, asked: PinSnapshot, table: Table, snapshot: int) -> PinnedTable:
+    def create(self, asked: CreatePin) -> KeptPin:
+        """Keep the files that hold a table at a snapshot until the pin is dropped, also by later processes.
+
+        Raises:
+            AlreadyPresentError: a pin has this name.
+            InvalidArgumentError: all tables are asked for.
+            NotFoundError, SnapshotTooOldError, StorageFullError, UnavailableError: as ``pin``.
+        """
+        if asked.table is None:
+            raise InvalidArgumentError("a pin of all tables needs a store in a bucket: name a table, or use checkpoint")
+        table = self._catalog.table(asked.table)
+        snapshot = self._snapshots.of(asked.as_of, table, "as_of")
+        with self._keeping, named("the pin could not be made"):
+            check_name_free(asked.name, {note.name for note in self._kept.values()})
+            check_room(self._room, table.table_id, [note.pinned.table_id for note in self._kept.values()])
+            self._room.check_disk(0)
+            pinned, linked = self._pin(table, snapshot, None)
+            note = PinNote(name=asked.name, pinned=pinned, options=table.options, sizes=linked)
+            try:
+                pin_note.keep(self._environment.fs, note)
+            except OSError:
+                remove_quietly(self._environment.fs, pinned.directory)
+                raise
+            self._kept[pinned.pin_id] = note
+        return _told(note)
+
+    def kept(self) -> list[KeptPin]:
+        """Return the pins that are kept, oldest first."""
+        return [_told(note) for note in sorted(self._kept.values(), key=lambda note: note.pinned.snapshot)]
+
+    def open(self, asked: OpenPin) -> OpenedPin:
+        """Return what a reader needs of a kept pin. Raises NotFoundError: there is none, or it has another table."""
+        note = self._kept.get(asked.pin_id)
+        if note is None:
+            raise no_kept_pin(asked.pin_id)
+        if asked.table not in (None, note.pinned.table):
+            raise NotFoundError(f"the pin {note.name!r} keeps no table {asked.table!r}")
+        return OpenedPin(pinned=note.pinned, options=note.options)
+
+    def drop(self, pin_id: str) -> None:
+        """Drop a kept pin, also one whose note cannot be read. Raises NotFoundError if it is gone already."""
+        with self._keeping:
+            if pin_id not in self._kept and pin_id not in self._unread:
+                raise no_kept_pin(pin_id)
+            directory = join(ROOT, pin_id)
+            with named("the pin could not be dropped"):
+                pin_note.keep_no_longer(self._environment.fs, directory)
+            self._kept.pop(pin_id, None)
+            self._unread.discard(pin_id)
+            remove_quietly(self._environment.fs, directory)
+
+    def _found_kept(self) -> dict[str, PinNote]:
+        """Return the kept pins of earlier processes; those whose note cannot be read are told as damage, and stay."""
+        found: dict[str, PinNote] = {}
+        for directory in pin_note.kept(self._environment.fs):
+            path = pin_note.path_in(directory)
+            try:
+                with reading(path):
+                    note = pin_note.read_note(self._environment.fs, directory)
+            except (CorruptionError, UnreadableFileError, InvalidArgumentError) as error:  # or a later version wrote it
+                pin_id = directory.rpartition("/")[2]
+                self._unread.add(pin_id)
+                why = error.message if isinstance(error, InvalidArgumentError) else error.why
+                step = f"`nyala pin drop {pin_id}` gives up the pin"
+                self._environment.damage.note(CorruptionError(path, 0, f"{why}; {step}"))
+            else:
+                found[note.pinned.pin_id] = note
+        return found
+
+    def _pin(self, table: Table, snapshot: int, ttl_seconds: int | None) -> tuple[PinnedTable, dict[str, int]]:
+        """Link the files of a table; return also their sizes."""
         pin_id = f"{table.table_id}-{self._new_timestamp():x}"
         directory = join(ROOT, pin_id)
         for _ in range(_ATTEMPTS):
@@ -95,8 +189,7 @@ class Pins:
             remove_quietly(self._environment.fs, directory)
         else:
             raise UnavailableError(f"table {table.name!r} keeps being altered: try again later", 1.0)
-        self._leases.add(pin_id, linked, asked.ttl_seconds)
-        return PinnedTable(
+        pinned = PinnedTable(
             pin_id=pin_id,
             table=table.name,
             table_id=table.table_id,
@@ -106,8 +199,9 @@ class Pins:
             tablets=tuple(entry.model_dump(mode="json") for entry in entries),
             limits=self._limits,
             directory=directory,
-            ttl_seconds=asked.ttl_seconds,
+            ttl_seconds=ttl_seconds,
         )
+        return pinned, linked
 
     def renew(self, pin_id: str) -> None:
         """Restart the lease. Raises NotFoundError if the pin is gone."""
@@ -131,9 +225,10 @@ class Pins:
     @property
     def kept_bytes(self) -> int:
         """Bytes of the files that only pins keep."""
-        return sum(self._kept(self._leases.values()).values())
+        linked = self._leases.values() | {pin_id: note.sizes for pin_id, note in self._kept.copy().items()}
+        return sum(self._needed_by(linked).values())
 
-    def _kept(self, pins: dict[str, dict[str, int]]) -> dict[str, int]:
+    def _needed_by(self, pins: dict[str, dict[str, int]]) -> dict[str, int]:
         """Return the files that only these pins keep, with their sizes."""
         files_of_pins = {path: size for linked in pins.values() for path, size in linked.items()}
         if not files_of_pins:
@@ -150,7 +245,7 @@ class Pins:
     def _too_much(self) -> str | None:
         """Return the oldest pin that keeps any file, if pins exceed their limit; else None."""
         pins = self._leases.values()
-        kept = self._kept(pins)
+        kept = self._needed_by(pins)
         with named("the size of pinned files could not be determined"):
             if not self._room.is_over(sum(kept.values())):
                 return None
@@ -195,6 +290,21 @@ class Pins:
         return entry
 
 
-def sweep(fs: FileSystem) -> None:
-    """Remove the pins of an earlier process."""
-    remove_tree(fs, ROOT)
+def kind_for(pinned: PinnedObjects | None) -> Callable[..., Pins | BucketPins]:
+    """Return what makes the pins of a store: ``pinned`` is what pins hold in its bucket, None in a directory."""
+    if pinned is None:
+        return Pins
+    from .bucket_pins import BucketPins  # a store in a directory needs no bucket
+
+    return partial(BucketPins, pinned)
+
+
+def _told(note: PinNote) -> KeptPin:
+    pinned = note.pinned
+    return KeptPin(
+        pin_id=pinned.pin_id,
+        name=note.name,
+        table=pinned.table,
+        table_id=pinned.table_id,
+        snapshot=pinned.snapshot,
+    )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import Executor
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from ....schemas.description import ScanPlan
-from ....schemas.direct import PinnedTable
-from ....schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ....schemas.direct import PinnedIn, PinnedTable
+from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ....schemas.scan import ScanSpec
 from ....schemas.service import ScanStream
 from ....schemas.table import TableOptions
+from ...bucket import Bucket
+from ...bucket.files import BucketFileSystem
 from ...cfile.cache import PageCache
 from ...filter.compiled import FilterCache
 from ...fs.failures import named
+from ...fs.far import FarFileSystem
 from ...fs.filesystem import FileSystem
+from ...fs.memory import MemoryFileSystem
 from ...fs.subdirectory import DirectoryFileSystem
 from ...manifest.environment import LooseFiles
 from ...manifest.manifest import TabletEntry
@@ -29,13 +34,16 @@ from ...tablet.open import open_tablet
 from ...tablet.tablet import Tablet
 
 _DEFAULTS = StoreOptions()
+_CACHE_BYTES = 64 << 20
+"""What a reader keeps of objects: enough for what it fetches ahead."""
 
 
 class PinnedReader:
     """Some or all tablets of a pinned table, open for reading. Close it."""
 
     def __init__(self, pinned: PinnedTable, store: FileSystem, tablets: Collection[int] | None = None) -> None:
-        """Open the files; ``store`` is the store's directory. Tablets outside ``tablets`` show no rows.
+        """Open the files; ``store`` is the store's directory, or ``files_in_bucket``. Tablets outside ``tablets`` show
+        no rows.
 
         Raises:
             NotFoundError: the files are gone.
@@ -43,21 +51,22 @@ class PinnedReader:
             UnavailableError: the disk failed.
         """
         self._pinned = pinned
+        self._store = store
         self._filters = FilterCache(pinned.limits)
         self._tablets: list[Tablet] = []
         try:
             with named("the files of a pinned snapshot could not be opened"):
-                self._check_there(store)
-                cache = PageCache()
-                found = LooseFiles(DirectoryFileSystem(store, pinned.directory), cache)
+                self._check_there()
+                found = LooseFiles(self._files(), PageCache())
+                self._is_far = isinstance(found.fs, FarFileSystem)
                 for each in pinned.tablets:
                     entry = TabletEntry.model_validate(each)
                     if tablets is not None and entry.id not in tablets:
                         entry = entry.model_copy(update={"rowsets": ()})
                     self._tablets.append(open_tablet(entry, pinned.schema_, found))
-        except (CorruptionError, OSError):
+        except StoreError:
             self.close()
-            self._check_there(store)
+            self._check_there()
             raise
         except ValidationError as error:
             raise InvalidArgumentError(f"this version cannot read this pin: {error}") from None
@@ -76,7 +85,7 @@ class PinnedReader:
         wanted = scanning.wanted_tablets(spec, self._table, version, request)
         versions = scanning.pinned(spec, wanted.tablets, self._table, request)
         marked = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits)
-        return ScanStream(request.schema, request.snapshot, scanning.unmarked(marked))
+        return ScanStream(request.schema, request.snapshot, self._read(scanning.unmarked(marked)))
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Return how a scan would run, in parts of about ``split_bytes`` that can be read alone. Raises as ``scan``."""
@@ -102,11 +111,34 @@ class PinnedReader:
             )
         version = self._table.version
         chunk_bytes = _DEFAULTS.scan_batch_bytes
-        return scanning.resolve(spec, version, pinned.snapshot, None, self._filters, chunk_bytes)
+        return scanning.resolve(spec, version, pinned.snapshot, None, self._filters, chunk_bytes, self._is_far)
 
-    def _check_there(self, store: FileSystem) -> None:
-        if not store.exists(self._pinned.directory):
-            raise NotFoundError(
-                f"the files of pin {self._pinned.pin_id!r} are not in this directory: it is not the store's, or the "
-                "pin expired, was released, or the server was restarted; pin the table again"
-            )
+    def _files(self) -> FileSystem:
+        pinned = self._pinned
+        return self._store if pinned.bucket else DirectoryFileSystem(self._store, pinned.directory)
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches. If one cannot be read because the pin has ended, say so."""
+        try:
+            yield from batches
+        except StoreError:
+            self._check_there()
+            raise
+
+    def _check_there(self) -> None:
+        pinned = self._pinned
+        there = pinned.bucket.manifest if pinned.bucket else pinned.directory
+        with named("the files of a pinned snapshot could not be found"):
+            if self._store.exists(there):
+                return
+        where, why = ("bucket", "") if pinned.bucket else ("directory", ", or the server was restarted")
+        raise NotFoundError(
+            f"the files of pin {pinned.pin_id!r} are not in this {where}: it is not the store's, or the pin expired "
+            f"or was released{why}; pin the table again"
+        )
+
+
+def files_in_bucket(pinned: PinnedIn, bucket: Bucket) -> BucketFileSystem:
+    """Return the files of a pinned table that are in a bucket, with a small cache in memory; close it."""
+    cache = MemoryFileSystem()
+    return BucketFileSystem(bucket, pinned.prefix, cache, _CACHE_BYTES, pinned.store_uuid, known=pinned.sizes)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ....schemas.bucket_place import BucketPlace
 from ....schemas.compaction import (
     TASK_FILES_MAX,
     CompactionBegin,
@@ -88,9 +89,11 @@ class Compactions:
         new_timestamp: Callable[[], int],
         flushed: Callable[[], None],
         notify: Callable[[], None],
+        bucket: BucketPlace | None = None,
     ) -> None:
         """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call; ``flushed`` is called after
-        flushes; ``notify`` wakes maintenance."""
+        flushes; ``notify`` wakes maintenance; ``bucket`` is that of the store."""
+        self._bucket = bucket
         self._catalog = catalog
         self._snapshots = snapshots
         self._flushed = flushed
@@ -146,6 +149,7 @@ class Compactions:
             rowset_bytes=TARGET_BYTES,
             rowset_rows=TARGET_ROWS,
             ttl_seconds=asked.ttl_seconds,
+            bucket=self._bucket,
         )
 
     def commit(self, asked: CompactionCommit) -> CompactionDone:
@@ -221,16 +225,18 @@ class Compactions:
         timestamp: int,
         ancient_history_mark: int,
     ) -> _Task:
-        """Make a task of some rowsets, with lasting names for their files."""
+        """Make a task of some rowsets, with lasting names for their files. In a bucket they have their own: nobody else
+        replaces what is handed out, and an object that is gone nevertheless ends the task, no more."""
         number, ids = len(found.tasks), {rowset.rowset_id for rowset in group}
         rowsets = tuple(rowset for rowset in entry.rowsets if rowset.id in ids)
         mine = entry.model_copy(update={"rowsets": rowsets})
         directory = join(found.directory, str(number))
-        fs, home = self._environment.fs, files.directory(entry.home)
-        target = join(join(directory, INPUTS), home)
-        fs.make_directory(target)
-        for name in (name for rowset in rowsets for name in rowset.file_names):
-            fs.link(join(home, name), join(target, name))
+        if self._bucket is None:
+            fs, home = self._environment.fs, files.directory(entry.home)
+            target = join(join(directory, INPUTS), home)
+            fs.make_directory(target)
+            for name in (name for rowset in rowsets for name in rowset.file_names):
+                fs.link(join(home, name), join(target, name))
         plan = CompactionTask(
             number=number,
             tablet=tablet.tablet_id,

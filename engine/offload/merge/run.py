@@ -44,7 +44,7 @@ class _Names:
 
 
 def merge_task(plan: CompactionPlan, task: CompactionTask, store: FileSystem, attempt: str) -> MergedTask:
-    """Merge the rowsets of a task into files beside them, durably; ``store`` is the directory of the store.
+    """Merge the rowsets of a task into files beside them, durably; ``store`` has the files of the store.
 
     ``attempt``, some hexadecimal digits, makes this attempt's file names unique. Files of a failed attempt are removed
     with the task.
@@ -58,25 +58,29 @@ def merge_task(plan: CompactionPlan, task: CompactionTask, store: FileSystem, at
         try:
             tablet = _opened(plan, task, store)
         except (CorruptionError, OSError):
-            _check_there(task, store)
+            _check_there(plan, task, store)
             raise
         try:
             return _merged(plan, task, tablet, DirectoryFileSystem(store, join(task.directory, attempt)), attempt)
-        except OSError:
-            _check_there(task, store)
+        except (CorruptionError, OSError):
+            _check_there(plan, task, store)
             raise
         finally:
             tablet.close()
 
 
 def _opened(plan: CompactionPlan, task: CompactionTask, store: FileSystem) -> Tablet:
-    _check_there(task, store)
+    _check_there(plan, task, store)
+    entry = _entry_of(task)
+    inputs = store if plan.bucket else DirectoryFileSystem(store, join(task.directory, INPUTS))
+    return open_tablet(entry, plan.schema_, LooseFiles(inputs, PageCache()))
+
+
+def _entry_of(task: CompactionTask) -> TabletEntry:
     try:
-        entry = TabletEntry.model_validate(task.entry)
+        return TabletEntry.model_validate(task.entry)
     except ValidationError as error:
         raise InvalidArgumentError(f"this version cannot run this task: {error}") from None
-    inputs = DirectoryFileSystem(store, join(task.directory, INPUTS))
-    return open_tablet(entry, plan.schema_, LooseFiles(inputs, PageCache()))
 
 
 def _merged(
@@ -121,9 +125,13 @@ def _told(output: OutputRowSet, staging: FileSystem, directory_id: int) -> Merge
     return told
 
 
-def _check_there(task: CompactionTask, store: FileSystem) -> None:
-    if not store.exists(task.directory):
+def _check_there(plan: CompactionPlan, task: CompactionTask, store: FileSystem) -> None:
+    entry = _entry_of(task)
+    home = files.directory(entry.home)
+    inputs = [f"{home}/{name}" for rowset in entry.rowsets for name in rowset.file_names]
+    if not all(map(store.exists, inputs if plan.bucket else [task.directory])):
+        where = "bucket" if plan.bucket else "directory"
         raise NotFoundError(
-            f"the files of task {task.number} are not in this directory: it is not the store's, or the "
+            f"the files of task {task.number} are not in this {where}: it is not the store's, or the "
             "compaction expired or ended, or the server was restarted; start a new one"
         )

@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from ....schemas.errors import UnavailableError
+from ....schemas.errors import StoreError, UnavailableError
 from .ceiling import CeilingClock
 from .options import SlotOptions
-from .reader import newest_slot
-from .slot import Slot, SlotHeader, SlotKind, decode_slot, encode_slot
+from .slot import Slot, SlotHeader, SlotKind, encode_slot
 from .slot_store import SlotStore
+from .standby import Standby, holder_of
+from .tail import TTL, Tail
 
 Answer = TypeVar("Answer")
-
-_TTL = "ttl_seconds"  # a member of what a claim tells others
+_LOOKS_MAX = 16
+"""So many slots a standby follows one by one before it goes to the end, wherever that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +58,67 @@ class Claimant:
         Raises UnavailableError if somebody still does at ``until``, after 2 TTL if that is None.
         """
         began = self.boot_seconds()
-        seen, since = newest_slot(self.slots), self.boot_seconds()
-        epoch, ttl = 0, self.options.ttl_seconds
-        while seen is not None and seen.header.kind is not SlotKind.RELEASE:
-            if seen.header.epoch != epoch:
-                epoch, ttl = seen.header.epoch, max(self.options.ttl_seconds, self._ttl_of(seen))
-            number = seen.header.number + 1
-            if (content := self.slots.read(number)) is not None:
-                seen, since = decode_slot(number, content), self.boot_seconds()
-                if seen.header.kind is SlotKind.RELEASE:
-                    return seen
-            now = self.boot_seconds()
-            if now - since > ttl:
-                return seen
-            if now >= (began + 2 * ttl if until is None else until):
-                raise UnavailableError(f"another process has the store: {_holder(seen)}; stop it first")
-            if content is None:
+        tail = Tail(self.slots, self.options.ttl_seconds, self.boot_seconds)
+        while not tail.is_released:
+            found = tail.look()
+            if tail.is_released or tail.is_silent():
+                break
+            if self.boot_seconds() >= (began + 2 * tail.ttl if until is None else until):
+                assert tail.seen is not None, "an empty log is free"
+                raise UnavailableError(f"another process has the store: {_told(tail, tail.seen)}; stop it first")
+            if not found:
                 self.pause(self.options.poll_seconds)
-        return seen
+        return tail.seen
+
+    def stand_by(self, standby: Standby) -> Slot | None:
+        """Wait, however long, until this process is to claim the log; return its end as ``wait_for_silence`` does.
+
+        Raises StandbyStoppedError.
+        """
+        found_in_a_row = 0
+        while True:
+            standby.check_stopped()
+            found = False
+            try:
+                tail = standby.tail = standby.tail or Tail(self.slots, self.options.ttl_seconds, self.boot_seconds)
+                before = tail.seen
+                found = tail.look_far() if standby.is_forced else tail.look()
+                if tail.seen is not before and standby.is_own(tail):
+                    tail.seek()  # the claim is void, or its outcome was unknown
+                found_in_a_row = found_in_a_row + 1 if found else 0
+                if found_in_a_row > _LOOKS_MAX:  # the holder may write faster than this process reads
+                    tail.seek()
+                    found_in_a_row = 0
+                standby.saw(tail)
+                if not found and standby.may_claim(tail):
+                    if standby.is_taking and not standby.is_checked:
+                        standby.check_newest(tail)
+                        continue  # the holder went on meanwhile
+                    if standby.is_taking or not tail.has_moved():
+                        if not standby.is_taking:
+                            standby.check_newest(tail)
+                        standby.note(None)
+                        return tail.seen
+            except (StoreError, OSError) as error:
+                standby.note(error)
+            if not found:
+                self.pause(self.options.poll_seconds)
 
     def claim(
-        self, seen: Slot | None, clock: CeilingClock, holder: bytes, about: Mapping[str, object], until: float
+        self,
+        seen: Slot | None,
+        clock: CeilingClock,
+        holder: bytes,
+        about: Mapping[str, object],
+        until: float,
+        others_wait: float = 0.0,
     ) -> Claimed | None:
         """Claim the slot after ``seen``, the end of a log that nobody holds; None if somebody was faster.
 
-        ``about`` tells others of the holder. Raises UnavailableError if there is no answer by ``until``.
+        ``about`` tells others of the holder, and that they are to wait for its silence, ``others_wait`` seconds at
+        least. Raises UnavailableError if there is no answer by ``until``.
         """
-        payload = json.dumps({**about, _TTL: self.options.ttl_seconds}).encode()
+        payload = json.dumps({**about, TTL: max(self.options.ttl_seconds, others_wait)}).encode()
         ceiling = clock.ceiling_for(self.options.ttl_seconds)
         header = self._header(seen.header if seen else None, seen.crc if seen else 0, holder, ceiling)
         content, crc = encode_slot(header, [payload])
@@ -94,17 +129,6 @@ class Claimant:
             return None
         clock.raise_ceiling(header.ceiling)
         return Claimed(Slot(header, crc, memoryview(payload), len(content)), sent)
-
-    def _ttl_of(self, seen: Slot) -> float:
-        """Return how long the holder believes that it has the log, as its claim says; 0 if it does not say."""
-        number = seen.header.epoch
-        content = None if number == seen.header.number else self.slots.read(number)
-        claim = decode_slot(number, content) if content is not None else seen
-        try:
-            ttl = json.loads(bytes(claim.payload))[_TTL]
-        except (ValueError, KeyError, TypeError):
-            return 0.0
-        return float(ttl) if isinstance(ttl, int | float) else 0.0
 
     def _answer(self, question: Callable[[], Answer], until: float) -> Answer:
         """Ask until there is an answer."""
@@ -139,5 +163,7 @@ class Claimant:
         )
 
 
-def _holder(slot: Slot) -> UUID:
-    return UUID(bytes=slot.header.holder)
+def _told(tail: Tail, newest: Slot) -> str:
+    """Return who has the log: its uuid, and where it is if it told that."""
+    holder = holder_of(tail, newest.header)
+    return " at ".join(filter(None, (holder.process, " or ".join(holder.locations))))

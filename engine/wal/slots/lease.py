@@ -42,6 +42,11 @@ class Lease:
         """Whether nobody else can have the log now."""
         return not self._is_lost and self._boot_seconds() < self._until
 
+    @property
+    def seconds_left(self) -> float:
+        """Until when it holds, from now on; 0 if it does not."""
+        return 0.0 if self._is_lost else max(0.0, self._until - self._boot_seconds())
+
     def check(self) -> None:
         """Raise UnavailableError unless the lease holds."""
         if not self.holds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ....schemas.errors import CorruptionError
@@ -22,6 +22,12 @@ def newest_slot(slots: SlotStore) -> Slot | None:
             return decode_slot(end, content)
         # It was freed: then there is a later one.
     return None
+
+
+def fetch(slots: SlotStore, numbers: Sequence[int]) -> list[bytes | None]:
+    """Read slots, all at once. Raises UnavailableError."""
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        return list(pool.map(slots.read, numbers))
 
 
 class SlotReader:
@@ -52,8 +58,7 @@ class SlotReader:
         missing = [number for number in numbers if number not in self._kept]
         fetched: dict[int, bytes | None] = {}
         if missing:
-            with ThreadPoolExecutor(len(missing)) as pool:
-                fetched = dict(zip(missing, pool.map(self._slots.read, missing), strict=True))
+            fetched = dict(zip(missing, fetch(self._slots, missing), strict=True))
         for number, content in fetched.items():
             if content is not None and self._kept_bytes + len(content) <= _KEPT_BYTES:
                 self._kept[number] = content

@@ -24,7 +24,7 @@ from uuid import UUID
 from ....schemas.errors import InternalError, UnavailableError
 from ...mvcc.clock import Clock, boot_seconds
 from ..format import LogRecord
-from ..store_log import StoreLog, WalStats
+from ..store_log import StoreLog
 from ..turn import Position
 from ..writer import LogWriter
 from .beats import Beats
@@ -36,6 +36,7 @@ from .reader import SlotReader
 from .slot import SlotHeader, SlotKind, decode_slot
 from .slot_sink import KeptSlot, SlotGroup, SlotRequest, SlotSink
 from .slot_store import SlotStore
+from .standby import Standby
 
 _logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class SlotLog(StoreLog):
         options: SlotOptions,
         boot: Callable[[], float],
         pause: Callable[[float], object],
+        standby: Standby | None = None,
     ) -> None:
         self.clock = clock
         """Gives the timestamps of commits and snapshots: within what the log allows this holder."""
@@ -63,6 +65,8 @@ class SlotLog(StoreLog):
         """Until when nobody else can have the store. Ask before "now" is read; the past needs no lease."""
         self._slots = slots
         self._options = options
+        self._boot, self._pause = boot, pause
+        self._standby = standby
         self._reader: SlotReader | None = SlotReader(slots, claimed.slot)
         self._claim = claimed.slot.header
         self._sink = SlotSink(slots, claimed, clock, self.lease, options, boot, pause)
@@ -88,34 +92,55 @@ class SlotLog(StoreLog):
         wait_seconds: float | None = None,
         boot: Callable[[], float] = boot_seconds,
         pause: Callable[[float], object] = pause,
+        standby: Standby | None = None,
     ) -> SlotLog:
         """Claim the log as soon as nobody has it, and open it; a log without slots is made.
 
         At once if its last holder released it, after ``ttl_seconds`` of silence if that one died, or those of that one
         if they are more. ``clock`` tells the time of day. ``new_uuid`` must return a uuid that nobody else has.
         ``about`` tells others of this process: what JSON can say. ``wait_seconds`` (2 TTL unless given) bounds how long
-        somebody may be waited for who lives.
+        somebody may be waited for who lives; without a bound with ``standby``, until
+        that is told to stop.
 
         Raises:
+            StandbyStoppedError: the standby was told to stop.
             UnavailableError: another process has the log, or there is no answer.
             CorruptionError: the end of the log is not what was written.
         """
         options = options or SlotOptions()
+        slots = standby.over(slots) if standby else slots
         claimant = Claimant(slots, options, new_uuid, boot, pause)
         until = None if wait_seconds is None else boot() + wait_seconds
         limited, holder = CeilingClock(clock, 0), new_uuid().bytes
+        if standby:
+            standby.process = holder
         while True:
-            seen = claimant.wait_for_silence(until)
+            seen = claimant.stand_by(standby) if standby else claimant.wait_for_silence(until)
             if seen is not None:
                 limited.update(seen.header.ceiling)
             answer_by = boot() + 2 * options.ttl_seconds if until is None else until
-            if claimed := claimant.claim(seen, limited, holder, about or {}, answer_by):
-                return cls(slots, claimed, limited, options, boot, pause)
+            try:
+                others_wait = standby.others_wait if standby else 0.0
+                claimed = claimant.claim(seen, limited, holder, about or {}, answer_by, others_wait)
+            except UnavailableError as error:
+                if standby is None:
+                    raise
+                standby.note(error)  # if the claim lands nevertheless, it is one that falls silent
+                continue
+            if claimed:
+                if standby:
+                    standby.claimed(claimed.slot.header, claimed.sent)
+                return cls(slots, claimed, limited, options, boot, pause, standby)
 
     @property
     def newest(self) -> SlotHeader:
         """What the newest slot of this holder says: the manifest, and from where the log is needed."""
         return self._sink.newest.header
+
+    @property
+    def sent(self) -> float:
+        """When the newest slot was first sent, in seconds since the machine started."""
+        return self._sink.sent
 
     @property
     def store_uuid(self) -> bytes:
@@ -130,6 +155,11 @@ class SlotLog(StoreLog):
     def epoch(self) -> int:
         """The number of this holder's claim."""
         return self._claim.epoch
+
+    @property
+    def process(self) -> bytes:
+        """The uuid of this holder."""
+        return self._claim.holder
 
     @property
     def first_lsn(self) -> int:
@@ -156,7 +186,15 @@ class SlotLog(StoreLog):
             kept.append(KeptSlot(header.number, header.next_lsn, slot.size_bytes, header.kind is SlotKind.CLAIM))
             yield from slot.records()
         self._sink.kept.precede(kept)
+        if self._standby:
+            self._standby.ends()
+            while (seconds := self._hold_seconds) > 0:
+                self._pause(seconds)
         self._writer = self._inner
+
+    def check_held(self) -> None:
+        """Raise UnavailableError if another process has the log, or there is no answer for a while: ask by a slot."""
+        self._inner.wait_for(self._sink.ask(SlotRequest()))
 
     def commit_manifest(self, name: str, crc: int, needed_lsn: int) -> None:
         """Make a manifest count, which is stored durably under ``name``: a slot says so, with the records that wait.
@@ -201,26 +239,15 @@ class SlotLog(StoreLog):
             if records:
                 yield records
 
-    def stats(self) -> WalStats:
-        kept, writer = self._sink.kept.all(), self._inner
-        return WalStats(
-            segment_count=len(kept),
-            size_bytes=sum(slot.size_bytes for slot in kept),
-            first_lsn=self.first_lsn,
-            last_lsn=writer.last_lsn,
-            durable_lsn=writer.durable_lsn,
-            records=writer.counters.records,
-            groups=writer.counters.groups,
-            bytes_written=writer.counters.bytes_written,
-            torn_bytes=0,
-            sync_seconds=writer.counters.sync_seconds,
-        )
+    def sizes(self) -> Sequence[int]:
+        return [slot.size_bytes for slot in self._sink.kept.all()]
 
     def close(self) -> None:
         """Make all appended records durable, free the log, and release it: another process may claim it at once.
 
-        Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL. In a process that
-        was forked from the holder it does nothing.
+        Without an answer it gives up after ``patience_seconds``; then the next process waits for TTL, as it does while
+        a former holder that was not silent may answer reads. In a process that was forked from the holder it does
+        nothing.
         """
         if self._sink.is_forked:
             return
@@ -228,13 +255,18 @@ class SlotLog(StoreLog):
             self._inner.close()
             if self.failed is None and not self._is_closed:
                 self._is_closed = True
-                for step in (self._free, self._release):
+                for step in (self._free,) if self._hold_seconds > 0 else (self._free, self._release):
                     try:
                         step()
                     except UnavailableError as error:
                         _logger.warning("the log was not freed or not released: %s", error.message)
         finally:
             self._give_up()
+
+    @property
+    def _hold_seconds(self) -> float:
+        """How long a former holder that was not silent may still answer reads."""
+        return self._standby.hold_until - self._boot() if self._standby else 0.0
 
     def _free(self) -> int:
         with self._freeing:

@@ -112,8 +112,9 @@ class SlotSink:
     """See the module's text, and ``Sink``."""
 
     free_bytes = 1 << 62
-    group_bytes = 4 << 20
-    """One slot is on its way at a time, and no beat passes it: it must arrive well within the time of a lease."""
+    group_bytes = 8 << 20
+    """One slot is on its way at a time, and no beat passes it: it must arrive well within the time of a lease. Less of
+    it would bound the rate of a load: a request takes some 30 ms, however little it has."""
 
     def __init__(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ....schemas.errors import InvalidArgumentError
+from ....schemas.errors import InvalidArgumentError, PermissionDeniedError
 from ....schemas.grants import ALL_TABLES, Privilege
 from ....schemas.service import StoreService
+from ...failover.absent_store import AbsentStore
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
 from ...server import FlightServer
@@ -41,14 +43,21 @@ class Visit:
         guarded = self.store
         if isinstance(guarded, GuardedStore):
             guarded.need(ALL_TABLES, Privilege.MAINTAIN, "console", {})
+        elif isinstance(guarded, AbsentStore):
+            guarded.check_operates()
 
     @property
     def operates(self) -> bool:
         """Whether the caller may maintain all tables."""
         guarded = self.store
-        return not isinstance(guarded, GuardedStore) or Privilege.MAINTAIN in guarded.rights.everywhere
+        if isinstance(guarded, GuardedStore):
+            return Privilege.MAINTAIN in guarded.rights.everywhere
+        with suppress(PermissionDeniedError):
+            self.check_operates()
+            return True
+        return False
 
     def maintains(self, table: str) -> bool:
         """Whether the caller may maintain a table."""
         guarded = self.store
-        return not isinstance(guarded, GuardedStore) or guarded.rights.of(table).has(Privilege.MAINTAIN)
+        return guarded.rights.of(table).has(Privilege.MAINTAIN) if isinstance(guarded, GuardedStore) else self.operates

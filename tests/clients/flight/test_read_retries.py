@@ -6,16 +6,22 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.clients.flight import server_wait
+from nyala.clients.flight import scan_reader, server_wait
 from nyala.clients.flight.scan_reader import ScanReader
+from nyala.clients.flight.server_wait import ServerWait
 from nyala.clients.flight.store import FlightStore
+from nyala.schemas.command import ScanMark
 from nyala.schemas.errors import UnavailableError
+from nyala.schemas.scan import ScanSpec
 from tests.clients.flight.test_retries import SCHEMA, serve
 
 PATIENT = (0.2,) * 600
@@ -122,6 +128,43 @@ def test_a_sorted_scan_that_is_cut_begins_again(server: Restarting, monkeypatch:
     last = count - 1 - offset
     assert np.array_equal(found["v"].to_numpy(), np.arange(last, last - limit, -1))
     assert np.array_equal(values[found["id"].to_numpy()], found["v"].to_numpy())
+
+
+def test_rows_yielded_before_their_mark_count_for_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With little room to hold rows; the stream breaks behind the first mark."""
+    monkeypatch.setattr(scan_reader, "_HELD_BYTES_MAX", 0)
+    opened: list[ScanSpec] = []
+
+    class Stream:
+        """Keys from the ticket's on, two a batch; each second batch has a mark."""
+
+        schema = pa.schema([("id", pa.int64())])
+
+        def __init__(self, ticket: ScanSpec) -> None:
+            opened.append(ticket)
+            self._is_first = len(opened) == 1
+            self._next = int(ticket.key_lower or 0)
+            assert ticket.limit is not None
+            self._end = self._next + ticket.limit
+
+        def read_chunk(self) -> Any:
+            if self._is_first and self._next >= 4:
+                raise fl.FlightUnavailableError("planted")
+            if self._next >= self._end:
+                raise StopIteration
+            ids = list(range(self._next, min(self._next + 2, self._end)))
+            self._next = ids[-1] + 1
+            mark = ScanMark(below=str(self._next), snapshot=7).model_dump_json() if self._next % 4 == 0 else None
+            batch = pa.record_batch({"id": ids}, schema=self.schema)
+            return SimpleNamespace(data=batch, app_metadata=mark and pa.py_buffer(mark.encode()))
+
+        def cancel(self) -> None:
+            pass
+
+    wait = ServerWait(lambda: True, True)
+    reader = ScanReader(lambda ticket: cast(Any, Stream(ticket)), wait, ScanSpec(table="rows", limit=9))
+    assert [row for batch in reader.batches() for row in batch["id"].to_pylist()] == list(range(9))
+    assert [ticket.limit for ticket in opened] == [9, 5]
 
 
 def test_a_connection_may_wait_too(server: Restarting) -> None:

@@ -17,7 +17,8 @@ from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
 from tests.clients.flight.test_read_retries import PATIENT, Restarting
-from tests.clients.flight.test_retries import SCHEMA, Proxy, batch, proxy, rows
+from tests.clients.flight.test_retries import SCHEMA, batch, proxy, rows
+from tests.doubles.proxy import Proxy
 
 __all__ = ["proxy", "rows"]
 COUNT = 60

@@ -66,6 +66,14 @@ def test_time_to_try_again_comes_along_where_the_text_was_changed() -> None:
         assert (came.message != text, came.retry_after_seconds) == (True, 2.5)
 
 
+def test_locations_come_along() -> None:
+    translator = Translator(("/srv/data",))
+    for text, locations in (("/srv/data is elsewhere", ["grpc://m1:8815"]), ("nobody has it", []), ("busy", None)):
+        came = store_error(translator.flight(nyala.UnavailableError(text, 0.5, locations), "test"))
+        assert isinstance(came, nyala.UnavailableError)
+        assert (came.locations, came.retry_after_seconds) == (locations, 0.5)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import pyarrow as pa
 import pytest
 
 import nyala
+from nyala.clients.api.connect import connect
 from nyala.clients.api.database import Database
 from nyala.clients.offload import bulk_compact as compaction
+from nyala.engine.home.opening import home_at
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from tests.engine.phases import at
 
@@ -125,3 +130,25 @@ def test_a_conflict_ends_one_task(db: Database, home: Path, monkeypatch: pytest.
     monkeypatch.setattr(Store, "compaction_commit", one_conflict)
     made = table.bulk_compact(directory=home)
     assert made.conflicts == ["the tablet was compacted"] and made.rowsets == 1 and rows_of(table).equals(before)
+
+
+@pytest.mark.parametrize("is_remote", [False, True], ids=["embedded", "remote"])
+def test_rowsets_are_merged_in_the_bucket_of_a_store(is_remote: bool, tmp_path: Path) -> None:
+    home = home_at(f"file://{tmp_path / 'bucket'}", "a")
+    with Store.open(home, StoreOptions(maintenance="off", bucket_cache=str(tmp_path / "cache"))) as opened:
+        server = FlightServer(opened, "grpc://127.0.0.1:0")
+        with connect(f"grpc://127.0.0.1:{server.port}") if is_remote else nullcontext(Database(opened)) as db:
+            table = cities(db)
+            first = db.now()
+            before = rows_of(table)
+            with pytest.raises(NotFoundError, match="not in this bucket"):
+                table.bulk_compact(directory=f"file://{tmp_path / 'other'}")
+            assert all(tablet["rowsets"] == 4 for tablet in table.stats()["tablets"])
+            with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
+                made = table.bulk_compact(executor=executor)
+            assert (made.tasks, made.rowsets_before, made.rowsets, made.rows, made.conflicts) == (2, 8, 2, 4_000, [])
+            assert rows_of(table).equals(before) and rows_of(table, as_of=first).equals(before)
+        server.shutdown()
+    assert not home.bucket.list("stores/a/compactions/"), "nothing is left behind"
+    report = verify_bucket(home)
+    assert report.is_sound and not report.notes, (report.problems, report.notes)

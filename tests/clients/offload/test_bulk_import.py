@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import nyala
+from nyala.clients.api.connect import connect
 from nyala.clients.api.database import Database
 from nyala.engine.fs.arrow import ArrowFileSystem
+from nyala.engine.home.opening import home_at
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
 from nyala.schemas.bulk import ImportBegin, ImportCommit
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
 
@@ -146,3 +151,26 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
+
+@pytest.mark.parametrize("is_remote", [False, True], ids=["embedded", "remote"])
+def test_files_are_built_in_the_bucket_of_a_store(is_remote: bool, files: Path, tmp_path: Path) -> None:
+    home = home_at(f"file://{tmp_path / 'bucket'}", "a")
+    with Store.open(home, StoreOptions(maintenance="off", bucket_cache=str(tmp_path / "cache"))) as opened:
+        server = FlightServer(opened, "grpc://127.0.0.1:0")
+        with connect(f"grpc://127.0.0.1:{server.port}") if is_remote else nullcontext(Database(opened)) as db:
+            table = cities(db)
+            with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
+                assert table.bulk_import(files, executor=executor).applied == 5_000
+            assert rows_of(table).equals(ROWS.sort_by("id").cast(table.schema))
+            with pytest.raises(AlreadyPresentError, match="already in the table"):
+                table.bulk_import([files / "a.parquet"])
+            changed = ROWS.slice(100, 400).set_column(1, "city", pa.array(["moved"] * 400))
+            url = f"file://{tmp_path / 'bucket'}"
+            table.bulk_import(changed, mode="upsert", directory=url, scratch=tmp_path / "scratch")
+            assert table.scan(where="city = 'moved'").to_arrow().num_rows == 400 and len(rows_of(table)) == 5_000
+            with pytest.raises(InvalidArgumentError, match="does not find it in the staging directory"):
+                table.bulk_import(ROWS, directory=f"file://{tmp_path / 'other'}")
+        server.shutdown()
+    assert not home.bucket.list("stores/a/imports/"), "nothing is left behind"
+    assert verify_bucket(home).is_sound

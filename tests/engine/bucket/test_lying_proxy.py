@@ -1,37 +1,27 @@
 """Buckets over real HTTP through a proxy that lies: what was told is what is there."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from nyala.engine.bucket import Patience, bucket_of, probe
 from tests.doubles.lying_proxy import LyingProxy, Odds
-from tests.doubles.s3_server import KEYS, s3_server, url_of
+from tests.doubles.s3_server import url_of
 
 PATIENT = Patience(60.0, 0.01, 0.1)
 SLOTS, RACERS = 40, 4
 CREATES_FAIL = Odds(error_before=0.1, answer_lost=0.12, error_after=0.12, doubled=0.1, late=0.1, conflict=0.1, cut=0.1)
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with s3_server() as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in KEYS.items():
-        monkeypatch.setenv(key, value)
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_of_many_creators_each_knows_what_it_won(s3: str, seed: int) -> None:
+def test_of_many_creators_each_knows_what_it_won(address: str, seed: int) -> None:
     """Rivals for each slot of a log, over two gateways that lie, are told the truth; late requests change nothing."""
     won: list[set[int]] = [set() for _ in range(RACERS)]
     errors: list[BaseException] = []
-    with LyingProxy([s3], seed, CREATES_FAIL) as one, LyingProxy([s3], 100 + seed, CREATES_FAIL) as two:
+    with LyingProxy([address], seed, CREATES_FAIL) as one, LyingProxy([address], 100 + seed, CREATES_FAIL) as two:
 
         def race(racer: int) -> None:
             proxy = (one, two)[racer % 2]
@@ -49,7 +39,7 @@ def test_of_many_creators_each_knows_what_it_won(s3: str, seed: int) -> None:
         for thread in threads:
             thread.join()
         assert errors == []
-        honest = bucket_of(url_of(s3, f"race-{seed}"))
+        honest = bucket_of(url_of(address, f"race-{seed}"))
         before = [honest.get(f"log/{slot:020d}") for slot in range(SLOTS)]
         one.land_late_ones()
         two.land_late_ones()
@@ -63,16 +53,18 @@ def test_of_many_creators_each_knows_what_it_won(s3: str, seed: int) -> None:
     assert all(events[lie] for lie in lies), events
 
 
-def test_a_creator_alone_always_wins(s3: str) -> None:
+def test_a_creator_alone_always_wins(address: str) -> None:
     """What looks like a rival is its own object, each time."""
-    with LyingProxy([s3], 7, CREATES_FAIL) as proxy:
+    with LyingProxy([address], 7, CREATES_FAIL) as proxy:
         bucket = bucket_of(url_of(proxy.address, "alone"), PATIENT)
         assert all(bucket.create(f"log/{slot}", b"mine %d" % slot) for slot in range(SLOTS))
         assert proxy.events["answer_lost"] + proxy.events["error_after"] > 0
 
 
-def test_every_verb_through_the_proxy(s3: str) -> None:
-    with LyingProxy([s3], 11, Odds(late=0, doubled=0)) as proxy:  # a late put of old bytes is the caller's own business
+def test_every_verb_through_the_proxy(address: str) -> None:
+    with LyingProxy(
+        [address], 11, Odds(late=0, doubled=0)
+    ) as proxy:  # a late put of old bytes is the caller's own business
         bucket = bucket_of(url_of(proxy.address, "verbs"), PATIENT)
         content = bytes(range(256)) * 400
         for number in range(30):
@@ -88,6 +80,6 @@ def test_every_verb_through_the_proxy(s3: str) -> None:
         assert proxy.events["cut"] and proxy.events["slow"]
 
 
-def test_a_probe_takes_a_bad_network_for_no_liar(s3: str) -> None:
-    with LyingProxy([s3], 3, Odds(late=0, doubled=0)) as proxy:
+def test_a_probe_takes_a_bad_network_for_no_liar(address: str) -> None:
+    with LyingProxy([address], 3, Odds(late=0, doubled=0)) as proxy:
         probe(bucket_of(url_of(proxy.address, "probe"), PATIENT), "1")

@@ -6,29 +6,22 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from nyala.engine.bucket import Bucket, Patience, bucket_of, hurried, probe
+from nyala.engine.bucket.opening import bucket_of_both
 from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from tests.doubles.s3_server import KEYS, s3_server, url_of
+from tests.doubles.s3_server import KEYS, url_of
 
 SOON = Patience(0.5, 0.05, 0.1)
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with s3_server() as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in KEYS.items():
-        monkeypatch.setenv(key, value)
+pytestmark = pytest.mark.usefixtures("keys")
 
 
 def test_a_bucket_in_memory_is_found_by_its_name() -> None:
@@ -140,14 +133,21 @@ class _Refusing(BaseHTTPRequestHandler):
         return
 
 
-@pytest.fixture(params=[403, 500])
-def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[Bucket, list[str]]]:
-    handler = type("Refusing", (_Refusing,), {"requests": [], "status": request.param})
+@contextmanager
+def refuser(status: int) -> Iterator[tuple[Bucket, list[str]]]:
+    """Yield a bucket that answers each request with an error, and the requests that it got."""
+    handler = type("Refusing", (_Refusing,), {"requests": [], "status": status})
     server = HTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield bucket_of(url_of(f"http://127.0.0.1:{server.server_port}"), SOON), handler.requests
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture(params=[403, 500])
+def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[Bucket, list[str]]]:
+    with refuser(request.param) as bucket_and_requests:
+        yield bucket_and_requests
 
 
 def test_errors_tell_no_secrets(refusing: tuple[Bucket, list[str]]) -> None:
@@ -204,3 +204,15 @@ def test_a_store_that_says_nothing_is_given_up_soon() -> None:
             with pytest.raises(UnavailableError):
                 call()
         assert elapsed_seconds() - began < 20, "a large object may take longer than two minutes"
+
+
+def test_a_bucket_of_both_is_found_where_one_request_reaches_both() -> None:
+    assert bucket_of_both("memory://x", "memory://y") is None
+    assert bucket_of_both("file:///a", "file:///b") is None
+    one = bucket_of_both("memory://x", "memory://x")
+    assert one is not None and one[1:] == ("", "")
+    assert bucket_of_both("s3://one/a?region=r", "s3://two/a?region=r") is None
+    assert bucket_of_both("s3://one/a?region=r", "s3://one/a?region=q") is None
+    pytest.importorskip("obstore")
+    both = bucket_of_both("s3://one/a/b?region=r", "s3://one?region=r")
+    assert both is not None and both[1:] == ("a/b/", "")

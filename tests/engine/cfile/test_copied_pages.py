@@ -58,12 +58,12 @@ def test_pages_before_and_after_others(fs, make, how):
     others = make.vector_of(how[0], PAGE_ROWS + 7, seed=8, distinct=900)
 
     def fill(stream):
-        assert stream.copy_page(source, 1)
+        assert stream.copy_rows(source, PAGE_ROWS)
         stream.append(others.slice(0, PAGE_ROWS))
-        assert stream.copy_page(source, 0)
-        assert not stream.copy_page(source, 2), "a short page"
+        assert stream.copy_rows(source, 0)
+        assert not stream.copy_rows(source, 2 * PAGE_ROWS), "a short page"
         stream.append(others.slice(PAGE_ROWS, PAGE_ROWS + 7))
-        assert not stream.copy_page(source, 0), "rows are pending"
+        assert not stream.copy_rows(source, 0), "rows are pending"
 
     target = written(fs, *how, fill=fill)
     expected = concat([cells.slice(PAGE_ROWS, 2 * PAGE_ROWS), others.slice(0, PAGE_ROWS), cells.slice(0, PAGE_ROWS)])
@@ -82,10 +82,10 @@ def test_codes_of_another_dictionary_are_not_copied(fs, make):
     second, cells = source_of(make, fs, *how, seed=6)
 
     def fill(stream):
-        assert stream.copy_page(first, 0)
-        assert not stream.copy_page(second, 0)
+        assert stream.copy_rows(first, 0)
+        assert not stream.copy_rows(second, 0)
         stream.append(cells.slice(0, PAGE_ROWS))
-        assert stream.copy_page(first, 1)
+        assert stream.copy_rows(first, PAGE_ROWS)
 
     target = written(fs, *how, fill=fill)
     assert make.cells_of(target.read(PAGE_ROWS, 2 * PAGE_ROWS)) == make.cells_of(cells.slice(0, PAGE_ROWS))
@@ -97,7 +97,7 @@ def test_a_stream_that_begins_with_plain_pages_gets_no_dictionary(fs, make):
     source = CFileReader.open(fs, "plain", 50).stream(KEY)
 
     def fill(stream):
-        assert stream.copy_page(source, 0)
+        assert stream.copy_rows(source, 0)
         stream.append(cells.slice(0, PAGE_ROWS))
 
     target = written(fs, BYTES, "dictionary", "none", fill)
@@ -114,7 +114,7 @@ def test_pages_of_another_kind_are_not_copied(fs, make, other):
     cells = make.vector_of(other[0], 3)
 
     def fill(stream):
-        assert not stream.copy_page(source, 0)
+        assert not stream.copy_rows(source, 0)
         stream.append(cells)
 
     assert make.cells_of(written(fs, *other, fill=fill).read(0, 3)) == make.cells_of(cells)
@@ -132,6 +132,6 @@ def test_a_damaged_page_is_not_copied(fs, make):
     damaged = CFileReader.open(fs, "source-5", 105).stream(KEY)
     with CFileWriter(fs, "target", 9, "base") as writer:
         stream = writer.open_stream(KEY, INT64, "plain", "none")
-        assert stream.copy_page(damaged, 0)
+        assert stream.copy_rows(damaged, 0)
         with pytest.raises(CorruptionError, match="checksum"):
-            stream.copy_page(damaged, 1)
+            stream.copy_rows(damaged, PAGE_ROWS)

@@ -10,6 +10,7 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
+from nyala.engine.table.writes import _WRITES_AHEAD
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import InternalError, InvalidArgumentError, UnavailableError
@@ -130,11 +131,11 @@ def test_batches_before_a_refused_one_do_not_hold_up_later_writes() -> None:
 
 def test_answers_that_nobody_fetches_do_not_hold_up_later_writes() -> None:
     subject = Subject()
-    answers = subject.store.write_all(UPSERT, (batch([(key, 0, "")]) for key in range(20)))
+    answers = subject.store.write_all(UPSERT, (batch([(key, 0, "")]) for key in range(40)))
     next(answers)
     answers.close()  # pyright: ignore[reportAttributeAccessIssue]
     within_seconds(lambda: subject.store.write(UPSERT, batch([(99, 0, "")])))
-    assert len(subject.scan()) == 6
+    assert len(subject.scan()) == 1 + _WRITES_AHEAD + 1
     subject.store.close()
 
 

@@ -93,15 +93,15 @@ def merge(database: Any, target_rows: int = ROWS, **how: Any) -> None:
 def counted_copies() -> Iterator[Counter[int]]:
     """Count the pages of each column that are copied."""
     counts: Counter[int] = Counter()
-    copy = OutputWriter.copy_page
+    copy = OutputWriter.copy_rows
 
-    def counting(self: OutputWriter, column_id: int, stream: StreamReader, number: int) -> bool:
-        is_copied = copy(self, column_id, stream, number)
+    def counting(self: OutputWriter, column_id: int, stream: StreamReader, first: int) -> bool:
+        is_copied = copy(self, column_id, stream, first)
         counts.update([column_id] if is_copied else [])
         return is_copied
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OutputWriter, "copy_page", counting)
+        patch.setattr(OutputWriter, "copy_rows", counting)
         yield counts
 
 

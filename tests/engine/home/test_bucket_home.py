@@ -153,6 +153,34 @@ def test_a_former_holder_reads_the_past_until_the_next_one_replaces_files() -> N
         old.close()
 
 
+def test_who_loses_the_store_while_opening_it_reports_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process claims the store and stands still; a third one replaces the manifest that the second names."""
+    first, others = Machine(), []
+    with made(first) as old:
+        put(old, 1)
+        old.maintain("t", "flush")
+    second = first.other()
+    get = second.objects.get
+
+    def slow_get(name: str) -> bytes:
+        if "/manifests/" in name and not others:
+            second.objects.is_away = True
+            others.append(opened(first.other()))
+            put(others[0], 2)
+            others[0].maintain("t", "flush")
+            while others[0].run_maintenance_once():
+                beat(others[0])
+            others[0].close()
+            second.objects.is_away = False
+        return get(name)
+
+    monkeypatch.setattr(second.objects, "get", slow_get)
+    with pytest.raises(UnavailableError, match="another process has the store"):
+        opened(second)
+    with opened(first.other()) as again:
+        assert rows(again) == {1: "x", 2: "x"}
+
+
 def test_a_silent_holder_does_not_answer_about_now() -> None:
     machine = Machine()
     with made(machine) as store:

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from nyala.clients.api.database import Database
-from nyala.engine.recovery.sweep_bucket import leftovers, sweep
+from nyala.engine.recovery.sweep_bucket import Leftover, leftovers, sweep
 from nyala.engine.store import Store
+from nyala.schemas.bulk import ImportBegin
+from nyala.schemas.compaction import CompactionBegin
 from tests.doubles.machines import OPTIONS, Machine
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
@@ -69,3 +72,64 @@ def test_a_released_store_is_swept_whole() -> None:
     assert not leftovers(other)
     with opened(machine) as store:
         assert Database(store).table("t").scan().to_arrow().num_rows == ROWS
+
+
+def test_what_was_put_for_a_holder_after_it_ended_is_found() -> None:
+    machine = Machine()
+    filled(machine)
+    mine = machine.other().home()
+    with opened(machine) as store:
+        late = put_outside(machine, store)
+        assert not found_outside(sweep(mine)), "an import and a compaction are under way"
+    with opened(machine) as store:
+        current = put_outside(machine, store)
+        for name in late:
+            machine.bucket.put(name, b"late")
+        assert found_outside(sweep(mine)) == dict.fromkeys(late, True), "of this holder's objects none"
+        assert late | current <= {name for name, _ in machine.bucket.list("stores/a/")}, "none is deleted"
+    stranger = "stores/a/imports/1-99/part"
+    for name in (*current, *late, stranger):
+        machine.bucket.put(name, b"late")
+    assert found_outside(sweep(mine)) == dict.fromkeys((*current, *late, stranger), False)
+    assert not leftovers(mine)
+
+
+def found_outside(left: list[Leftover]) -> dict[str, bool]:
+    """The objects that other processes have put, and whether they are in use."""
+    return {each.name: each.in_use for each in left if each.name.startswith(("stores/a/imports/", "stores/a/compact"))}
+
+
+def put_outside(machine: Machine, store: Store) -> set[str]:
+    """Begin an import and a compaction, and put a file for each, as other processes do; return the objects' names."""
+    imported = store.import_begin(ImportBegin(table="t"))
+    put(store, np.arange(0, 100))
+    store.maintain("t", "flush")
+    compaction = store.compaction_begin(CompactionBegin(table="t", replace=True))
+    (task,) = compaction.tasks
+    names = {
+        f"stores/a/{imported.staging}/1-{imported.first_file_id}-{'0' * 32}.base",
+        f"stores/a/{task.directory}/a0/tablets/1/{task.first_file_id}.base",
+    }
+    for name in names:
+        machine.bucket.put(name, b"rows")
+    return names
+
+
+def test_who_claims_a_released_store_during_a_sweep_keeps_its_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    filled(machine)
+    home = machine.other().home()
+    listing = home.bucket.list
+    stores: list[Store] = []
+    names: set[str] = set()
+
+    def late(prefix: str) -> list[tuple[str, int]]:
+        if prefix == home.prefix and not stores:
+            stores.append(opened(machine))
+            names.update(put_outside(machine, stores[0]))
+        return listing(prefix)
+
+    monkeypatch.setattr(home.bucket, "list", late)
+    assert names.isdisjoint(each.name for each in sweep(home) if not each.in_use)
+    assert names and names <= {name for name, _ in machine.bucket.list("stores/a/")}
+    stores[0].close()

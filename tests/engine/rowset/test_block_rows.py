@@ -122,3 +122,32 @@ def test_other_numbers_are_refused(db: Database, wrong: int) -> None:
     table = db.create_table("t", SCHEMA, ["id"])
     with pytest.raises(InvalidArgumentError, match="block_rows"):
         table.alter().set_block_rows("x", wrong).apply()
+
+
+def test_long_cells_have_narrow_pages_by_themselves(tmp_path: Path, db: Database) -> None:
+    table = db.create_table("t", SCHEMA, ["id"])
+    random = np.random.default_rng(4)
+
+    def long_rows(first: int, count: int) -> pa.Table:
+        words = [random.bytes(40).hex() for _ in range(count)]
+        return rows(first, count).set_column(1, SCHEMA.field("word"), pa.array(words))
+
+    expected = pa.concat_tables([long_rows(0, 100_000), long_rows(100_000, COUNT - 100_000)])
+    for first in (0, 100_000):
+        table.insert(expected.slice(first, 100_000))
+        table.maintain("flush")
+    check(table, expected)
+    assert [pages[1] for pages in page_rows(db)] == [{4_096}, {4_096}]
+    moment = db.now()
+    table.update_where({"word": "'changed'"}, where="id = 70000")
+    table.maintain("flush_deltas")
+    table.maintain("compact")
+    assert page_rows(db) == [[{65_536}, {4_096}, {65_536}, {65_536}]]
+    assert (table.get(70_000) or {})["word"] == "changed"
+    assert table.scan(as_of=moment, ordered=True).to_arrow().equals(expected)
+    db.close()
+    with nyala.open(tmp_path / "store", maintenance="off") as again:
+        found = again.table("t").scan(where="word >= 'c'", ordered=True).to_arrow()
+        changed = expected.to_pylist()
+        changed[70_000]["word"] = "changed"
+        assert found.to_pylist() == [row for row in changed if row["word"] >= "c"]

@@ -25,6 +25,7 @@ from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import CorruptionError
 from tests.engine.table.test_point_plan import KEYS, STEPS, Subject
+from tests.matrix.test_matrix import check_cells
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20)
 PAGE = 1 << 16
@@ -56,8 +57,7 @@ def both_ways(read: Callable[[], pa.Table], monkeypatch: pytest.MonkeyPatch) -> 
         expected = read()
     for batch in found.to_batches():
         batch.validate(full=True)
-    assert found.schema == expected.schema
-    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+    check_cells(found, expected)
     return found
 
 

@@ -393,6 +393,7 @@ def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread leaves when its fate is known: sent again, it gets the answer."""
+    monkeypatch.setattr(writer, "_LINGER_SECONDS", 30)  # the log's own thread would wait beside them
     rows, turns = queue_of(store)._rows, store._wal._ready.turns
     real_commit, real_wait = row_commit.commit_rows, Turn.wait
     taken, is_sent_again = threading.Event(), threading.Event()
@@ -427,7 +428,7 @@ def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
     with held(monkeypatch):
         for number, thread in enumerate(threads):
             thread.start()
-            until(lambda number=number: turns.leader is not None and len(turns.waiting) == len(rows) == number)
+            until(lambda number=number: turns.leader is not None and len(rows) == number <= len(turns.waiting))
     for thread in threads:
         thread.join(30)
     assert taken.is_set() and not first.outcome

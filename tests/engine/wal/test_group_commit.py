@@ -16,6 +16,7 @@ from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.turn import Position, Turn, link
 from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import UnavailableError
+from tests.doubles.waiting import until
 
 WRITERS = 8
 
@@ -60,16 +61,6 @@ def raising(error: BaseException) -> Callable[[], None]:
         raise error
 
     return do
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if is_true():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came true")
 
 
 def waiters(log: WriteAheadLog, lsns: list[int]) -> list[tuple[threading.Thread, list[object]]]:
@@ -307,7 +298,7 @@ def test_a_leader_interrupted_in_a_new_segment_begins_it_once(bench: Any, monkey
     with pytest.raises(KeyboardInterrupt):
         log.wait(lsn)
     until(lambda: log.durable_lsn == lsn)
-    assert [(each.first_lsn, each.last_lsn) for each in log.segments()] == [(1, 1), (2, 2)]
+    assert [(each.first_lsn, each.last_lsn) for each in log._segments.all()] == [(1, 1), (2, 2)]
     log.close()
     assert [lsn for lsn, _, _ in bench.open()[1]] == [1, 2]
 

@@ -36,18 +36,3 @@ def opening(bucket: WatchedBucket, tmp_path: Path) -> Iterator[Opening]:
     yield open_one
     for each in opened:
         each.close()
-
-
-def write(fs: FileSystem, path: str, content: bytes) -> None:
-    file = fs.create(path)
-    file.append(content)
-    file.sync()
-    file.close()
-
-
-def read(fs: FileSystem, path: str) -> bytes:
-    file = fs.open(path)
-    try:
-        return file.pread(0, file.size)
-    finally:
-        file.close()

@@ -13,14 +13,15 @@ from random import Random
 import pytest
 
 from nyala.engine.bucket.files import cache
-from nyala.engine.bucket.files.fetching import AT_ONCE
+from nyala.engine.bucket.files.fetching import AT_ONCE, LARGE_AT_ONCE
 from nyala.engine.bucket.files.piece import BLOCK_BYTES
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.far import FarFile, FarFileSystem
+from tests.contracts.filesystem_contract import read, write
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.watched_bucket import WatchedBucket
 
-from .conftest import Opening, read, write
+from .conftest import Opening
 
 CONTENT = Random(1).randbytes(5 * BLOCK_BYTES + 123)
 PATH = "tablets/1/x"
@@ -308,27 +309,41 @@ def test_ranges_are_fetched_ahead_and_together(opening: Opening, bucket: Watched
         file = fs.open(f"tablets/3/{number}")
         assert file.pread(0, 24) == CONTENT[:24] and file.pread(file.size - 16_384, 16_384) == CONTENT[-16_384:]
     assert len(bucket.ranges) == 80 and bucket.got_bytes == 40 * (24 + 16_384)
-    assert bucket.most_at_once == AT_ONCE
+    assert LARGE_AT_ONCE < bucket.most_at_once <= AT_ONCE
     file = fs.open(PATH)
     file.fetch([(100_000, 50_000), (0, 50_000), (52_000, 40_000)])
     assert file.pread(0, 50_000) == CONTENT[:50_000] and file.pread(52_000, 98_000) == CONTENT[52_000:150_000]
     assert sorted(bucket.ranges[80:]) == [("root/" + PATH, 0, 150_000)]
 
 
+def test_few_large_ranges_are_in_memory_at_once(opening: Opening, bucket: WatchedBucket) -> None:
+    writer, content = opening("writer"), CONTENT * 3
+    for number in range(40):
+        write(writer, f"tablets/3/{number}", content)
+    fs = opening()
+    files = [fs.open(f"tablets/3/{number}") for number in range(40)]
+    bucket.reset()
+    bucket.delay_seconds = 0.02
+    for file in files:
+        file.fetch([(0, len(content))])
+    assert all(file.pread(0, len(content)) == content for file in files)
+    assert 1 < bucket.most_at_once <= LARGE_AT_ONCE
+
+
 def test_nobody_waits_for_ever_for_files_that_are_closed(opening: Opening, bucket: WatchedBucket) -> None:
-    writer = opening("writer")
-    for number in range(60):
+    writer, count = opening("writer"), 2 * AT_ONCE
+    for number in range(count):
         write(writer, f"tablets/4/{number}", CONTENT)
     fs = opening()
-    files = [fs.open(f"tablets/4/{number}") for number in range(60)]
+    files = [fs.open(f"tablets/4/{number}") for number in range(count)]
     bucket.delay_seconds = 0.1
     for file in files:
         file.fetch([(0, len(CONTENT))])
-    with ThreadPoolExecutor(60) as pool:
+    with ThreadPoolExecutor(count) as pool:
         reads = [pool.submit(file.pread, 0, 10) for file in files]
         fs.close()
         errors = [error for each in reads if (error := each.exception(timeout=20))]
-    assert 0 < len(errors) < 60 and {str(error.args[1]) for error in errors} == {"the files are closed"}
+    assert 0 < len(errors) < count and {str(error.args[1]) for error in errors} == {"the files are closed"}
     files[0].fetch([(0, len(CONTENT))])
     with pytest.raises(OSError, match="the files are closed"):
         fs.open(PATH).pread(500, 10)

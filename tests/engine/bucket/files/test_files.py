@@ -12,10 +12,11 @@ from nyala.engine.fs.copy import bring
 from nyala.engine.fs.failures import is_of_the_file
 from nyala.engine.fs.together import SyncTogether
 from nyala.engine.fs.tree import remove_tree
+from tests.contracts.filesystem_contract import read, write
 from tests.doubles.faulty import WRITES, FaultRule, FaultyFileSystem
 from tests.doubles.watched_bucket import WatchedBucket
 
-from .conftest import Opening, read, write
+from .conftest import Opening
 
 
 def test_a_file_is_in_the_bucket_once_it_is_synced(opening: Opening, bucket: WatchedBucket) -> None:

@@ -1,7 +1,5 @@
 """Logs over the same slots, whose time a test owns, and which are checked as a whole in the end."""
 
-import threading
-from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -62,13 +60,3 @@ def put(log: SlotLog, *payloads: bytes) -> int:
         lsn = appended(log, payload)
         log.wait(lsn)
     return lsn
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if is_true():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came true")

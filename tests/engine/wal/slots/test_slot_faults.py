@@ -10,7 +10,8 @@ from nyala.engine.wal.slots import SlotOptions
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.slots import FaultySlots, MemorySlots
-from tests.engine.wal.slots.slot_bench import SlotBench, appended, until
+from tests.doubles.waiting import until
+from tests.engine.wal.slots.slot_bench import SlotBench, appended
 from tests.engine.wal.slots.slot_workload import Journal, check, workload
 
 

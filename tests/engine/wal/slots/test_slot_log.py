@@ -11,7 +11,8 @@ from nyala.engine.wal.slots import SlotOptions, check_slots
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import CorruptionError, InternalError, UnavailableError
 from tests.doubles.slots import FaultySlots
-from tests.engine.wal.slots.slot_bench import SlotBench, appended, put, until
+from tests.doubles.waiting import until
+from tests.engine.wal.slots.slot_bench import SlotBench, appended, put
 
 
 def test_what_is_appended_comes_back(bench: SlotBench) -> None:

@@ -1,0 +1,308 @@
+"""Copies of a store in a bucket, as stores of their own: in another bucket, or under another name.
+
+A copy shows what the loss of its holder at one moment would have left, and the store goes on meanwhile:
+
+1. The *mark* of a copy is put, and what is at the target is listed.
+2. The *cut*: the newest slot, while it names the manifest of a pin, which holds the files; and the records of the log
+   that this manifest may lack.
+3. The files that the target lacks are copied, under their names. Names are used once: those that it has are the same.
+4. A manifest is put, which has another uuid; and then one slot with all records of the cut. That slot is created if
+   its number is free, as any. From then on the copy is there; before, the former one was, or none.
+5. What was listed, and does not belong to the copy any more, is deleted. It was dropped before the cut, so no later
+   copy can need it.
+
+The slot says by its holder, which is the uuid of the source, that nobody has opened the copy. Whoever does claims the
+next slot: then no copy is made there any more. So the names of files stay apart: those of the copy have reigns of the
+source, up to that of its slot, and who opens it begins the next one. If the source has had another reign since the
+former copy, whoever opened that one while a run goes on would begin the reign whose files the run brings. So the run
+says first, in a slot that repeats the former copy, that it has the reign of the cut.
+"""
+
+from __future__ import annotations
+
+import errno
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError, UnavailableError
+from ..bucket import Bucket
+from ..cfile.reader import CFileReader
+from ..fs.failures import named
+from ..fs.filesystem import FileSystem
+from ..home.bucket import BucketHome
+from ..home.copy_mark import NAME as MARK
+from ..home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
+from ..home.manifests import DIRECTORY, file_paths, read_manifest
+from ..manifest import files
+from ..manifest.manifest import Manifest, pack_manifest
+from ..recovery.bucket_state import state_of
+from ..wal.slots.reader import SlotReader, newest_slot
+from ..wal.slots.slot import NO_NONCE, Slot, SlotHeader, SlotKind, encode_slot, path_of
+
+_PIECE_BYTES = 8 << 20
+_LOG = "log/"
+_NO_EPOCH = 0
+"""No claim made the slots of a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameService:
+    """A bucket that has both stores, so that it can copy an object itself."""
+
+    bucket: Bucket
+    source: str
+    """What stands there before the names of the source's bucket."""
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotCut:
+    """The state of a store at one slot."""
+
+    header: SlotHeader
+    first_lsn: int
+    records: list[memoryview] = field(default_factory=list[memoryview])
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileToCopy:
+    """A file that the target lacks."""
+
+    path: str
+    size: int
+
+
+class BucketCopy:
+    """One run: ``begin``, then ``bring`` each file in any threads, then ``end``."""
+
+    def __init__(self, source: BucketHome, target: BucketHome, via: SameService | FileSystem, new_uuid: UUID) -> None:
+        """``via`` copies objects without their bytes coming here, or is a disk for those that are on their way;
+        ``new_uuid`` is that of the copy."""
+        same = via if isinstance(via, SameService) else None
+        if same and (same.source + source.prefix) == (same.target + target.prefix):
+            raise InvalidArgumentError(f"{source.where} cannot be copied to itself: give another name or bucket")
+        self._source = source
+        self._target = target
+        self._via = via
+        self._uuid = new_uuid
+        self._cut: _SlotCut | None = None
+        self._manifest: Manifest | None = None
+        """That of the cut."""
+        self._named: dict[str, int] = {}
+        self._before: dict[str, int] = {}
+        """The objects at the target when this run began, with their sizes."""
+        self._former: Slot | None = None
+        """The newest slot at the target."""
+        self._end = 0
+        """Its number."""
+
+    def begin(self, manifest: str) -> list[FileToCopy] | None:
+        """Return the files that the target lacks, of the store as of its newest slot; None if another manifest than
+        this one, which a pin holds, counts by now.
+
+        Raises:
+            ConflictError: the target has another store, or a copy that was opened, also at this moment.
+            CorruptionError, NotFoundError, UnavailableError: as ``state_of``.
+        """
+        self._cut = self._manifest = None
+        self._prepare()
+        state = state_of(self._source)  # after what is at the target was listed
+        newest = state.newest.header
+        if newest.manifest != manifest:
+            return None
+        self._manifest = read_manifest(self._source.bucket, self._source.prefix, newest.manifest, newest.manifest_crc)
+        self._cut = _cut_at(newest, state.reader)
+        self._keep_names_apart(newest.reign)
+        self._named = dict(self._sizes(state.manifest))
+        return [FileToCopy(path, size) for path, size in self._named.items() if self._before.get(path) != size]
+
+    def bring(self, file: FileToCopy) -> int:
+        """Copy a file; return its bytes.
+
+        Raises:
+            FileNotFoundError: it is gone: begin again.
+            CorruptionError: it is not what was written.
+            UnavailableError: a bucket does not answer.
+        """
+        name, new_name = self._source.prefix + file.path, self._target.prefix + file.path
+        via = self._via
+        if isinstance(via, SameService):
+            via.bucket.copy(via.source + name, via.target + new_name)
+            return file.size
+        fetched = file.path.replace("/", "-")
+        try:
+            self._fetch(name, file.size, via, fetched)
+            with named(f"{name} could not be copied"):
+                _check(via, fetched, file)
+                content = via.open(fetched)
+                try:
+                    self._target.bucket.put(new_name, content)
+                finally:
+                    content.close()
+        finally:
+            with suppress(OSError):
+                via.unlink(fetched)
+        return file.size
+
+    def end(self) -> int:
+        """Let the target be the copy; return the number of objects that were deleted there.
+
+        Raises:
+            ConflictError: somebody opened the store there meanwhile, or another run copied to it.
+            CorruptionError: a file is not there as it was copied.
+            UnavailableError: a bucket does not answer; the copy may be there, or appear later.
+        """
+        cut, raw, bucket, prefix = self._cut, self._manifest, self._target.bucket, self._target.prefix
+        assert cut is not None and raw is not None, "it was begun"
+        there = dict(self._listed(f"{files.ROOT}/"))
+        if self._target.slots.end() != self._end:  # who opens a copy removes what it does not name
+            raise self._overtaken()
+        for path, size in self._named.items():
+            if there.get(path) != size:
+                raise CorruptionError(path, 0, f"it was copied, but {self._target.where} has {there.get(path)} bytes")
+        name = cut.header.manifest
+        document = pack_manifest(raw.model_copy(update={"store_uuid": self._uuid.hex, "pins": (), "clean_stop": None}))
+        bucket.put(f"{prefix}{DIRECTORY}{name}", document)
+        header = replace(
+            cut.header,
+            store_uuid=self._uuid.bytes,
+            holder=cut.header.store_uuid,
+            manifest_crc=zlib.crc32(document),
+        )
+        former = dict(self._before)
+        self._write_slots(replace(cut, header=header))
+        return self._sweep(name, former)
+
+    def _prepare(self) -> None:
+        """Mark the target, and note what is there."""
+        home, of_source = self._target, newest_slot(self._source.slots)
+        if of_source is None:
+            raise NotFoundError(f"there is no store at {self._source.where}: check the URL and the name")
+        source_uuid, newest = of_source.header.store_uuid, newest_slot(home.slots)
+        if newest is not None and newest.header.holder != source_uuid:
+            raise ConflictError(
+                f"{home.where} has another store, or a copy that was opened since: copy to another name, or delete the "
+                f"objects below {home.prefix} first"
+            )
+        mark = CopyMark(source=source_uuid.hex())
+        if newest is None and read_copy_mark(home.bucket, home.prefix) is None and home.bucket.list(home.prefix):
+            raise ConflictError(f"there are other objects below {home.prefix} in {home.url}: copy to another name")
+        home.bucket.create(home.prefix + MARK, pack_copy_mark(mark))
+        if read_copy_mark(home.bucket, home.prefix) != mark:
+            raise ConflictError(f"{home.where} is for copies of another store: copy to another name")
+        if newest is None and home.has_store():
+            raise ConflictError(f"somebody has just made a store at {home.where}: copy to another name")
+        self._former, self._end = newest, newest.header.number if newest else 0
+        self._before = dict(self._listed(""))
+
+    def _listed(self, directory: str) -> Iterator[tuple[str, int]]:
+        """Yield the paths of the objects at the target, and their sizes."""
+        prefix = self._target.prefix
+        for name, size in self._target.bucket.list(prefix + directory):
+            yield name.removeprefix(prefix), size
+
+    def _sizes(self, manifest: Manifest) -> Iterator[tuple[str, int]]:
+        """Yield the files that a manifest names, and their sizes."""
+        prefix = self._source.prefix
+        there = dict(self._source.bucket.list(f"{prefix}{files.ROOT}/"))
+        for path in dict.fromkeys(file_paths(manifest)):
+            if prefix + path not in there:
+                raise FileNotFoundError(errno.ENOENT, "no such object", prefix + path)
+            yield path, there[prefix + path]
+
+    def _fetch(self, name: str, size: int, disk: FileSystem, path: str) -> None:
+        """Put an object of the source on a disk."""
+        fetched = disk.create(path)
+        try:
+            for offset in range(0, size, _PIECE_BYTES):
+                piece = self._source.bucket.get_range(name, offset, min(_PIECE_BYTES, size - offset))
+                with named(f"{name} could not be copied"):
+                    fetched.append(piece)
+            fetched.flush()
+        finally:
+            fetched.close()
+
+    def _keep_names_apart(self, reign: int) -> None:
+        """Let whoever opens the former copy from now on begin a reign above this one, that of the cut."""
+        former = self._former
+        if former is None or former.header.reign >= reign:
+            return
+        repeated = _cut_at(former.header, SlotReader(self._target.slots, former))
+        self._write_slots(replace(repeated, header=replace(former.header, reign=reign)))
+        if self._target.slots.end() != self._end:  # its number was free since others had come further
+            raise self._overtaken()
+
+    def _write_slots(self, cut: _SlotCut) -> None:
+        """Create the slot that makes a copy; and if it has records, one that releases it."""
+        number = self._end + 1
+        header = replace(
+            cut.header,
+            kind=SlotKind.RECORDS if cut.count else SlotKind.RELEASE,
+            count=cut.count,
+            nonce=NO_NONCE,
+            number=number,
+            epoch=_NO_EPOCH,
+            previous_crc=0,
+            first_lsn=cut.first_lsn,
+            safe=cut.header.safe if cut.count else cut.header.ceiling,
+            needed_slot=number,
+        )
+        content, slot_crc = encode_slot(header, cut.records)
+        if not self._created(number, content):
+            raise self._overtaken()
+        if cut.count:
+            released = replace(
+                header,
+                kind=SlotKind.RELEASE,
+                count=0,
+                number=number + 1,
+                previous_crc=slot_crc,
+                first_lsn=header.next_lsn,
+                safe=header.ceiling,
+            )
+            content, _ = encode_slot(released, ())
+            with suppress(UnavailableError):  # whoever opens it waits for the silence of a holder that is not there
+                self._created(number + 1, content)
+
+    def _created(self, number: int, content: bytes) -> bool:
+        """Create a slot, unless its number is not free."""
+        if not self._target.slots.create(number, content):
+            return False
+        self._end = number
+        self._before[path_of(number)] = len(content)  # the next slot replaces it
+        return True
+
+    def _overtaken(self) -> ConflictError:
+        return ConflictError(f"somebody opened {self._target.where} meanwhile, or another run copied to it: copy again")
+
+    def _sweep(self, manifest: str, former: Iterable[str]) -> int:
+        """Delete what was at the target, and does not belong to the copy."""
+        kept = {DIRECTORY + manifest, *self._named}
+        old = (f"{files.ROOT}/", DIRECTORY, _LOG)
+        gone = [path for path in former if path.startswith(old) and path not in kept]
+        self._target.bucket.delete([self._target.prefix + path for path in gone])
+        return len(gone)
+
+
+def _cut_at(newest: SlotHeader, reader: SlotReader) -> _SlotCut:
+    """Return the state at the newest slot of a log. Raises CorruptionError and UnavailableError."""
+    slots = list(reader.read())
+    records = [slot for slot in slots if slot.header.kind is SlotKind.RECORDS]
+    count = sum(slot.header.count for slot in records)
+    return _SlotCut(newest, slots[0].header.first_lsn, [slot.payload for slot in records], count)
+
+
+def _check(disk: FileSystem, path: str, file: FileToCopy) -> None:
+    """Check the pages of a file that was fetched."""
+    try:
+        reader = CFileReader.open(disk, path, files.id_of(file.path.rpartition("/")[2]))
+        try:
+            reader.verify_checksums()
+        finally:
+            reader.close()
+    except CorruptionError as error:
+        raise CorruptionError(file.path, error.offset, error.why) from error

@@ -1,0 +1,94 @@
+"""CacheAhead: a process that stands by keeps in its cache what it would read first if it took the store over.
+
+That is the end of each file: one request for each, which would all come between the claim and the first answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...schemas.errors import StoreError
+from ..bucket.files import BucketFileSystem
+from ..cfile.footer import TAIL_AT_ONCE
+from .manifests import file_paths, read_manifest
+
+if TYPE_CHECKING:
+    from ..bucket import Bucket
+    from ..fs.filesystem import FileSystem
+    from ..wal.slots.slot import SlotHeader
+
+_PAUSE_SECONDS = 10.0
+"""At least so long between two manifests: a busy holder has a new one more often."""
+
+
+class CacheAhead:
+    """Follows the manifests of the store whose objects begin with ``prefix``, on a thread of its own, until ``stop``.
+
+    All it does may fail, or come late: whoever opens the store fetches what is missing.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        cache: FileSystem,
+        capacity_bytes: int,
+        pause_seconds: float = _PAUSE_SECONDS,
+    ) -> None:
+        """``cache`` and ``capacity_bytes`` are those with which the store will be opened."""
+        self._bucket = bucket
+        self._prefix = prefix
+        self._cache = cache
+        self._capacity_bytes = capacity_bytes
+        self._pause_seconds = pause_seconds
+        self._newest: SlotHeader | None = None
+        self._is_changed = threading.Event()
+        self._is_over = threading.Event()
+        self._paths: frozenset[str] = frozenset()
+        """The files whose ends were fetched, as far as they were there."""
+        self._thread = threading.Thread(target=self._run, name="nyala-ahead", daemon=True)
+        self._thread.start()
+
+    def see(self, header: SlotHeader) -> None:
+        """Take note of the newest slot. Returns at once."""
+        if self._newest is None or header.manifest != self._newest.manifest:
+            self._newest = header
+            self._is_changed.set()
+
+    def stop(self) -> None:
+        """Begin nothing more; do not wait for what is under way. What still comes into the cache harms nobody."""
+        self._is_over.set()
+        self._is_changed.set()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            self._is_changed.wait()
+            self._is_changed.clear()
+            try:
+                self._fetch()
+            except (StoreError, OSError):  # no answer, or the manifest has been replaced meanwhile
+                self._is_changed.set()
+            self._is_over.wait(self._pause_seconds)
+
+    def _fetch(self) -> None:
+        header = self._newest
+        if self._is_over.is_set() or header is None or not header.manifest:
+            return
+        paths = frozenset(file_paths(read_manifest(self._bucket, self._prefix, header.manifest, header.manifest_crc)))
+        if new := sorted(paths - self._paths):
+            uuid = header.store_uuid.hex()
+            files = BucketFileSystem(self._bucket, self._prefix, self._cache, self._capacity_bytes, uuid)
+            try:
+                files.exists(new[0])  # lists the names: if that fails, it would for each of them
+                files.fetch_ends(new, 0, TAIL_AT_ONCE)
+                for path in new:
+                    if self._is_over.is_set():
+                        return
+                    with suppress(FileNotFoundError):  # the holder has replaced it meanwhile
+                        file = files.open(path)
+                        file.pread(max(file.size - TAIL_AT_ONCE, 0), TAIL_AT_ONCE)  # waits until it is here
+            finally:
+                files.close()
+        self._paths = paths

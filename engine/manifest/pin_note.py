@@ -1,0 +1,105 @@
+"""The file ``pin`` of a pin that is kept in a directory: its name, and what a reader needs. Without it, the directory
+of a pin is of an earlier process, and is removed.
+
+A document as in ``fs/document``: magic ``NYALAPIN``, version 1, and JSON.
+"""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeInt, ValidationError
+
+from ...schemas.direct import PinnedTable
+from ...schemas.errors import CorruptionError
+from ...schemas.message import Message
+from ...schemas.table import TableOptions
+from ..fs.document import HEADER, pack, read, unpack, write
+from ..fs.filesystem import FileSystem, join
+from ..fs.tree import remove_tree
+from . import files
+from .manifest import Manifest, TableEntry, TabletEntry
+
+ROOT = "pins"
+_NAME = "pin"
+_MAGIC = b"NYALAPIN"
+_VERSION = 1
+
+
+class PinNote(Message, frozen=True, extra="forbid"):
+    """What the file says."""
+
+    name: str
+    pinned: PinnedTable
+    options: TableOptions
+    sizes: dict[str, NonNegativeInt]
+    """The bytes in each file, by its path in the store."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the manifest of a store would say that has no other files than the pin."""
+        pinned = self.pinned
+        table = TableEntry(
+            id=pinned.table_id,
+            name=pinned.table,
+            schema_=pinned.schema_,
+            options=self.options,
+            tablets=tuple(map(TabletEntry.model_validate, pinned.tablets)),
+            partitions=pinned.partitions,
+        )
+        return Manifest(store_uuid="", tables=(table,))
+
+
+def path_in(directory: str) -> str:
+    """Return the file of a pin's directory that says what it keeps."""
+    return join(directory, _NAME)
+
+
+def pack_note(note: PinNote) -> bytes:
+    """Return the bytes of the file."""
+    return pack(_MAGIC, _VERSION, note.model_dump_json().encode())
+
+
+def read_note(fs: FileSystem, directory: str) -> PinNote:
+    """Return what the directory of a kept pin says. Raises CorruptionError, InvalidArgumentError and OSError."""
+    path = path_in(directory)
+    body = unpack(read(fs, path), path, _MAGIC, _VERSION, "note of a pin")
+    try:
+        return PinNote.model_validate_json(body)
+    except ValidationError as error:
+        raise CorruptionError(path, HEADER.size, f"the note of a pin cannot be parsed: {error}") from error
+
+
+def keep(fs: FileSystem, note: PinNote) -> None:
+    """Make a pin last, durably, as the last step: its files are there. Raises OSError."""
+    directory = note.pinned.directory
+    tablets = join(directory, files.ROOT)
+    homes = [join(tablets, home) for home in fs.list(tablets)] if fs.exists(tablets) else []
+    for each in [*homes, *([tablets] if homes else []), directory, ROOT, ""]:
+        fs.sync_directory(each)
+    new = join(directory, f"{_NAME}.new")
+    write(fs, new, pack_note(note))
+    fs.rename(new, join(directory, _NAME))
+    fs.sync_directory(directory)
+
+
+def keep_no_longer(fs: FileSystem, directory: str) -> None:
+    """Let a pin end, durably; its files may be removed then. Raises OSError."""
+    fs.unlink(join(directory, _NAME))
+    fs.sync_directory(directory)
+
+
+def kept(fs: FileSystem) -> list[str]:
+    """Return the directories of kept pins."""
+    directories = [join(ROOT, name) for name in sorted(fs.list(ROOT))] if fs.exists(ROOT) else []
+    return [directory for directory in directories if fs.exists(join(directory, _NAME))]
+
+
+def sweep(fs: FileSystem) -> None:
+    """Remove the pins of an earlier process, but for those that are kept."""
+    if not fs.exists(ROOT):
+        return
+    lasting = kept(fs)
+    for directory in (join(ROOT, name) for name in fs.list(ROOT)):
+        if directory not in lasting:
+            remove_tree(fs, directory)
+    if not lasting:
+        fs.remove_directory(ROOT)

@@ -1,0 +1,41 @@
+"""Snapshots of a store that another process writes, and whose log this one follows.
+
+Nothing commits here. What was applied up to the *safe* timestamp of a slot is all that any holder has committed up to
+it, or ever will: so each snapshot up to there shows what it shows everywhere, and none after it is one yet.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ...schemas.errors import UnavailableError
+from .clock import Clock
+from .mvcc import MvccManager
+
+
+class ReplicatedMvcc(MvccManager):
+    """See the module's text. Thread safe."""
+
+    def __init__(self, clock: Clock, patience_seconds: float) -> None:
+        """Nobody waits longer than ``patience_seconds`` for a snapshot that the log has not reached."""
+        super().__init__(clock)
+        self._patience_seconds = patience_seconds
+        self._safe = 0
+        self._advanced = threading.Condition()
+
+    def advance(self, safe: int) -> None:
+        """Let snapshots up to ``safe`` be read: all commits up to it are applied."""
+        with self._advanced:
+            self._safe = max(self._safe, safe)
+            self._advanced.notify_all()
+
+    def snapshot(self) -> int:
+        """Return the newest snapshot that can be read here. It is not "now"."""
+        return self._safe
+
+    def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
+        """Return when ``timestamp`` can be read here. Raises UnavailableError if that takes too long."""
+        seconds = self._patience_seconds if timeout is None else timeout
+        with self._advanced:
+            if not self._advanced.wait_for(lambda: self._safe >= timestamp, seconds):
+                raise UnavailableError(f"timestamp {timestamp} is later than what this replica has of the log")

@@ -1,0 +1,294 @@
+"""Pins of a store in a bucket: entries of its manifest, so that they outlive the process that made them.
+
+A pin flushes its tables and is committed with the manifest that names their files: from then on nothing deletes these,
+whoever has the store, until another manifest comes without the pin. So making, renewing and ending one are each a
+commit of the manifest. See ``home/pinned``.
+
+A pin with a name has no time to live: it stays until it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from ....schemas.direct import PinnedIn, PinnedTable, PinSnapshot
+from ....schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
+from ....schemas.limits import Limits
+from ....schemas.pins import CreatePin, KeptPin, OpenedPin, OpenPin
+from ....schemas.request import peer
+from ...catalog.catalog import Catalog
+from ...commit.room import Room
+from ...fs.failures import named
+from ...home.manifests import DIRECTORY, file_paths
+from ...home.pinned import PinnedObjects, held_by
+from ...maintenance.op import MaintenanceOp, TabletOp
+from ...maintenance.upkeep import flushed
+from ...manifest.environment import Environment
+from ...manifest.manifest import Manifest, PinEntry, TableEntry
+from ...scan.snapshots import Snapshots
+from ...table.table import Table
+from .kept import ALL, check_name_free, check_room, no_kept_pin, table_of
+
+_ATTEMPTS = 5
+_Tablets = Mapping[int, set[int]]
+"""Numbers of tablets, by that of their table."""
+
+
+class _AlteredError(Exception):
+    """A table has other tablets than those that were flushed, or the history of one begins after the snapshot."""
+
+
+class BucketPins:
+    """The pins of one store in a bucket. Thread safe."""
+
+    def __init__(
+        self,
+        pinned: PinnedObjects,
+        catalog: Catalog,
+        environment: Environment,
+        snapshots: Snapshots,
+        limits: Limits,
+        room: Room,
+        now: Callable[[], int],
+        new_timestamp: Callable[[], int],
+    ) -> None:
+        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call."""
+        self._pinned = pinned
+        self._catalog = catalog
+        self._environment = environment
+        self._snapshots = snapshots
+        self._limits = limits
+        self._room = room
+        self._now = now
+        self._new_timestamp = new_timestamp
+        self._peers: dict[str, str] = {}
+        """Who asked for the pins that were made here."""
+
+    def pin(self, asked: PinSnapshot) -> PinnedTable:
+        """Keep the files that hold a table at a snapshot.
+
+        Raises:
+            NotFoundError: there is no such table.
+            SnapshotTooOldError: the table's history no longer reaches back to it.
+            StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or another
+                process has the store.
+        """
+        table = self._catalog.table(asked.table)
+        pin = self._new(table, self._snapshots.of(asked.as_of, table, "as_of"))
+        until = self._until(asked.ttl_seconds)
+        pin = pin.model_copy(update={"ttl_seconds": asked.ttl_seconds, "expires": until})
+        made: list[PinnedTable] = []
+
+        def answer(pin: PinEntry, held: Manifest) -> None:  # while the store still knows these files
+            with named("the sizes of pinned files could not be determined"):
+                sizes = {path: self._environment.fs.size(path) for path in file_paths(held)}
+            made.append(self._answer(pin, held.tables[0], held.store_uuid, sizes))
+
+        self._made(pin, lambda: [table], answer)
+        return made[-1]
+
+    def create(self, asked: CreatePin) -> KeptPin:
+        """Keep the files that hold a table, or all tables, at a snapshot until the pin is dropped.
+
+        Raises:
+            AlreadyPresentError: a pin has this name.
+            InvalidArgumentError: all tables at an earlier time are asked for.
+            NotFoundError, SnapshotTooOldError, StorageFullError, UnavailableError: as ``pin``.
+        """
+        table = None if asked.table is None else self._catalog.table(asked.table)
+        snapshot = self._snapshots.of(asked.as_of, table, "as_of") if table else self._snapshots.now()
+        pin = self._new(table, snapshot).model_copy(update={"name": asked.name})
+        made = self._made(pin, lambda: [table] if table else self._catalog.tables(), lambda pin, held: None)
+        return self._told(made)
+
+    def kept(self) -> list[KeptPin]:
+        """Return the pins that are kept, oldest first."""
+        return [self._told(pin) for pin in self._environment.manifest.current.pins if pin.name]
+
+    def open(self, asked: OpenPin) -> OpenedPin:
+        """Return what a reader needs of a kept pin.
+
+        Raises:
+            NotFoundError: there is no such pin, or it does not keep this table.
+            InvalidArgumentError: it keeps several tables, and none is named.
+            CorruptionError, UnavailableError: what it keeps cannot be read.
+        """
+        pin = next((each for each in self._environment.manifest.current.pins if each.id == asked.pin_id), None)
+        if pin is None or not pin.name:
+            raise no_kept_pin(asked.pin_id)
+        held = self._pinned.read(pin)
+        entry = table_of(pin.name, [table for table in held.tables if table.dropped_until is None], asked.table)
+        of_table = held.model_copy(update={"tables": (entry,)})
+        pinned = self._answer(pin, entry, held.store_uuid, self._pinned.sizes(of_table))
+        return OpenedPin(pinned=pinned, options=entry.options)
+
+    def drop(self, pin_id: str) -> None:
+        """Drop a kept pin. Raises NotFoundError if it is gone already, and as ``ManifestFile.commit``."""
+        if not self._end(lambda pin: pin.id == pin_id and pin.name is not None):
+            raise no_kept_pin(pin_id)
+
+    def renew(self, pin_id: str) -> None:
+        """Restart its time. Raises NotFoundError if the pin is gone, and as ``ManifestFile.commit``."""
+
+        def edit(manifest: Manifest) -> Manifest:
+            for pin in manifest.pins:
+                if pin.id == pin_id and pin.ttl_seconds and not self._is_expired(pin):
+                    return manifest.with_pin(pin.model_copy(update={"expires": self._until(pin.ttl_seconds)}))
+            raise _gone(pin_id)
+
+        self._environment.manifest.commit(edit)
+
+    def release(self, pin_id: str) -> None:
+        """Release the files. Raises NotFoundError if the pin is gone already, and as ``ManifestFile.commit``."""
+        if not self._end(lambda pin: pin.id == pin_id and pin.name is None):
+            raise _gone(pin_id)
+
+    def __len__(self) -> int:
+        """Return the number of pins that have not ended, without those that are kept."""
+        return sum(pin.name is None for pin in self._environment.manifest.current.pins)
+
+    def removals(self) -> list[MaintenanceOp]:
+        """Return the work of ending pins that have expired."""
+        if any(map(self._is_expired, self._environment.manifest.current.pins)):
+            return [TabletOp("release expired pins", lambda: 1.0, lambda: self._end(self._is_expired))]
+        return []
+
+    def _new(self, table: Table | None, snapshot: int) -> PinEntry:
+        """Return a pin without an end."""
+        number = table.table_id if table else ALL
+        return PinEntry(
+            id=f"{number}-{self._new_timestamp():x}",
+            manifest="",
+            table=table.table_id if table else None,
+            snapshot=snapshot,
+            ttl_seconds=None,
+            expires=None,
+        )
+
+    def _made(
+        self, pin: PinEntry, tables: Callable[[], Sequence[Table]], note: Callable[[PinEntry, Manifest], None]
+    ) -> PinEntry:
+        """Flush tables and commit a pin of them; ``note`` gets what it holds at that moment."""
+        self._check_room(pin, self._environment.manifest.current)
+        for _ in range(_ATTEMPTS):
+            with ExitStack() as held:
+                found = tables()
+                for table in found:  # flushing the others may take longer than a table keeps history
+                    held.enter_context(self._snapshots.holding(table, pin.snapshot))
+                try:
+                    return self._committed(pin, self._flushed(found), note)
+                except _AlteredError:  # the new version of the table shows where its rows are
+                    if pin.table is None:
+                        pin = pin.model_copy(update={"snapshot": self._snapshots.now()})
+        what = "the tables keep" if pin.table is None else f"table {tables()[0].name!r} keeps"
+        raise UnavailableError(f"{what} being altered: try again later", 1.0)
+
+    def _flushed(self, tables: Sequence[Table]) -> _Tablets:
+        """Flush tables; return which tablets that were."""
+        flushed_ids: dict[int, set[int]] = {}
+        for table in tables:
+            version = table.version
+            version.check_here(None)  # a pin of some tablets would look like the whole table
+            for tablet in version.tablets:
+                with flushed(tablet, self._environment):
+                    pass  # it may be compacted before the commit: what it holds at the snapshot stays the same
+            flushed_ids[table.table_id] = {tablet.tablet_id for tablet in version.tablets}
+        return flushed_ids
+
+    def _committed(self, pin: PinEntry, flushed_ids: _Tablets, note: Callable[[PinEntry, Manifest], None]) -> PinEntry:
+        """Commit a pin of what the manifest names at that moment."""
+
+        def edit(manifest: Manifest) -> Manifest:
+            nonlocal pin
+            self._check_room(pin, manifest)
+            pin = pin.model_copy(update={"manifest": self._pinned.next_manifest()})
+            held = held_by(pin, manifest)
+            _check_flushed(pin, held, flushed_ids)
+            self._pinned.add(pin, held)
+            note(pin, held)
+            return manifest.with_pin(pin)
+
+        self._peers[pin.id] = peer()
+        try:
+            self._environment.manifest.commit(edit)
+        except BaseException:
+            self._peers.pop(pin.id, None)
+            self._pinned.forget([pin])
+            raise
+        return pin
+
+    def _answer(self, pin: PinEntry, entry: TableEntry, store_uuid: str, sizes: dict[str, int]) -> PinnedTable:
+        return PinnedTable(
+            pin_id=pin.id,
+            table=entry.name,
+            table_id=entry.id,
+            snapshot=pin.snapshot,
+            schema_=entry.schema_,
+            partitions=entry.partitions,
+            tablets=tuple(tablet.model_dump(mode="json") for tablet in entry.tablets),
+            limits=self._limits,
+            directory="",
+            ttl_seconds=pin.ttl_seconds,
+            bucket=PinnedIn(
+                url=self._pinned.place.url,
+                prefix=self._pinned.place.prefix,
+                manifest=f"{DIRECTORY}{pin.manifest}",
+                store_uuid=store_uuid,
+                sizes=sizes,
+            ),
+        )
+
+    def _told(self, pin: PinEntry) -> KeptPin:
+        table = self._pinned.table_name(pin)
+        return KeptPin(pin_id=pin.id, name=pin.name or "", table=table, table_id=pin.table, snapshot=pin.snapshot)
+
+    def _check_room(self, pin: PinEntry, manifest: Manifest) -> None:
+        if pin.name:
+            kept = {each.name: each.table for each in manifest.pins if each.name}
+            check_name_free(pin.name, kept)
+            check_room(self._room, pin.table, kept.values())
+            return
+        who = peer()
+        pins = [each.id for each in manifest.pins if each.name is None and not self._is_expired(each)]
+        self._room.check_count("pins", len(pins), sum(self._peers.get(each) == who for each in pins) if who else None)
+
+    def _until(self, ttl_seconds: int) -> int:
+        return self._now() + ttl_seconds * 1_000_000
+
+    def _is_expired(self, pin: PinEntry) -> bool:
+        return pin.expires is not None and pin.expires <= self._now()
+
+    def _end(self, is_over: Callable[[PinEntry], bool]) -> list[PinEntry]:
+        """End pins, and return them."""
+        ended: list[PinEntry] = []
+
+        def edit(manifest: Manifest) -> Manifest:
+            ended[:] = filter(is_over, manifest.pins)  # not before: a renewal may be on its way
+            return manifest.without_pins({pin.id for pin in ended})
+
+        if any(map(is_over, self._environment.manifest.current.pins)):
+            self._environment.manifest.commit(edit)
+            self._pinned.forget(ended)
+        for pin in ended:
+            self._peers.pop(pin.id, None)
+        return ended
+
+
+def _check_flushed(pin: PinEntry, held: Manifest, flushed_ids: _Tablets) -> None:
+    """Raise unless the files of the tables that a pin holds have all of its snapshot."""
+    if pin.table is not None and (not held.tables or held.tables[0].dropped_until is not None):
+        raise NotFoundError("the table was dropped")
+    for entry in held.tables:
+        if {tablet.id for tablet in entry.tablets} != flushed_ids.get(entry.id):
+            raise _AlteredError
+        if entry.dropped_until is None and any(pin.snapshot < tablet.history_floor for tablet in entry.tablets):
+            if pin.table is None:
+                raise _AlteredError  # a later snapshot does as well
+            raise SnapshotTooOldError(
+                f"snapshot {pin.snapshot} is older than the history that table {entry.name!r} keeps"
+            )
+
+
+def _gone(pin_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no pin {pin_id!r}: it expired, or it ended; start a new one")

@@ -1,0 +1,117 @@
+"""AbsentStore: what a process answers for a store that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from ...schemas.description import Health
+from ...schemas.errors import PermissionDeniedError, UnavailableError
+from ...schemas.metrics import Metrics
+from ...schemas.moving import MoveProgress
+from ...schemas.scan import ScanSpec
+from ...schemas.service import PendingResult, ScanStream
+from ...schemas.transaction import StagedBatch, StageResult
+from ...schemas.verb import Verb
+from ...schemas.verbs import Verbs
+from ...schemas.whereabouts import Whereabouts
+from ...schemas.write import WriteCommand, WriteResult
+
+_RETRY_SECONDS = 0.2
+"""When a client should ask again while nobody is known to have the store."""
+
+
+class AbsentStore(Verbs):
+    """A ``StoreService`` that answers UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
+
+    def __init__(self, whereabouts: Callable[[], Whereabouts], version: str) -> None:
+        """``whereabouts`` tells who has the store."""
+        self._whereabouts = whereabouts
+        self._version = version
+
+    def for_others(self) -> AbsentStore:
+        """Return what a caller gets who is no administrator, as far as is known without the grants of the store."""
+        return _ForOthers(self._whereabouts, self._version)
+
+    def check_operates(self) -> None:
+        """Raise PermissionDeniedError unless the caller may see what all users do."""
+
+    def refuse(self) -> NoReturn:
+        """Raise UnavailableError, with the locations of the process that has the store."""
+        raise self.refusal(f"this process stands by for the store {self._whereabouts().name}")
+
+    def refusal(self, why: str) -> UnavailableError:
+        """Return the error of a request that this process does not answer, with who does."""
+        found = self._whereabouts()
+        locations = found.holder.locations if found.holder else []
+        if locations:
+            what = f"ask {' or '.join(locations)}, which has the store"
+        elif found.holder:
+            what = "another process has the store, which told no location"
+        else:
+            what = "nobody is known to have the store now"
+        later = None if found.holder else _RETRY_SECONDS
+        return UnavailableError(f"{why}; {what}", later, locations)
+
+    def perform(self, verb: Verb, *_: Any, **__: Any) -> NoReturn:
+        """See Verbs."""
+        self.refuse()
+
+    def health(self) -> Health:
+        """See StoreService. A process that stands by does its duty, unless it could not take the store over now."""
+        found = self._whereabouts()
+        status, reason = (
+            ("degraded", f"it could not take the store over: {found.trouble}") if found.trouble else ("ok", "")
+        )
+        return Health(status=status, reason=reason, version=self._version, name=found.name, state="standby")
+
+    def metrics(self) -> Metrics:
+        """See StoreService. There are none of a store."""
+        return Metrics()
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """See StoreService."""
+        self.refuse()
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
+        """See StoreService."""
+        self.refuse()
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """See StoreService."""
+        self.refuse()
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """See StoreService."""
+        self.refuse()
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        self.refuse()
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService."""
+        self.refuse()
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """See StoreService."""
+        self.refuse()
+
+    def close(self) -> None:
+        """See StoreService."""
+
+
+class _ForOthers(AbsentStore):
+    def check_operates(self) -> None:
+        raise PermissionDeniedError(
+            "this process stands by and knows no grants: what it counts is for users with the role admin, and for "
+            "admins of its options"
+        )
+
+    def metrics(self) -> Metrics:
+        self.check_operates()
+        return super().metrics()

@@ -1,0 +1,130 @@
+"""ReplicaStore: what a process answers for a store that it does not have, and follows.
+
+It never answers about "now". A scan that may be so many seconds behind reads the newest snapshot here, if that has all
+writes that were acknowledged longer ago; one at an earlier time reads at that time. All else is refused, as by any
+process that stands by, with the locations of the one that has the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from ...engine.replica.replica import Replica
+from ...schemas.description import Health, ScanPlan, TableDescription, TableStats, TabletMap
+from ...schemas.errors import UnavailableError
+from ...schemas.scan import ScanSpec
+from ...schemas.service import ScanStream
+from ...schemas.whereabouts import Whereabouts
+from .absent_store import AbsentStore
+from .follower import Follower
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+class ReplicaStore(AbsentStore):
+    """A ``StoreService``; see the module's text."""
+
+    def __init__(
+        self,
+        whereabouts: Callable[[], Whereabouts],
+        version: str,
+        follower: Callable[[], Follower | None],
+        recent_seconds: float,
+    ) -> None:
+        """``follower`` returns who follows the store now. Names of tables, schemas and statistics are told if they were
+        right ``recent_seconds`` ago."""
+        super().__init__(whereabouts, version)
+        self._follower = follower
+        self._recent_seconds = recent_seconds
+
+    def health(self) -> Health:
+        """See StoreService."""
+        follower = self._follower()
+        uuid = follower.store_uuid if follower is not None else ""
+        return super().health().model_copy(update={"store_uuid": uuid})
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        with self._naming_holder():
+            replica = self._replica()
+            stream = replica.scan(self._pinned(replica, spec))
+        marked = stream.marked and self._naming(stream.marked)
+        return replace(stream, batches=self._naming(stream.batches), marked=marked)
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        with self._naming_holder():
+            replica = self._replica()
+            return replica.plan(self._pinned(replica, spec))
+
+    def release_scan(self, lease: str) -> None:
+        """See StoreService."""
+        with self._naming_holder():
+            self._replica().release_scan(lease)
+
+    def tables(self) -> list[str]:
+        """See StoreService. As they were a moment ago, like all that is not read at a snapshot."""
+        return self._recent(Replica.tables)
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService."""
+        return self._recent(lambda replica: replica.describe_table(name))
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService."""
+        return self._recent(lambda replica: replica.table_stats(name))
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService."""
+        return self._recent(lambda replica: replica.tablets(name))
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How long ago the replica had all of the log; None: it answers nothing yet."""
+        follower = self._follower()
+        return None if follower is None else follower.lag_seconds
+
+    @property
+    def safe(self) -> int | None:
+        """The newest snapshot that can be read here; None: none yet."""
+        follower = self._follower()
+        return None if follower is None else follower.safe
+
+    def _replica(self) -> Replica:
+        follower = self._follower()
+        if follower is None:
+            self.refuse()
+        return follower.replica
+
+    def _recent(self, ask: Callable[[Replica], Answer]) -> Answer:
+        with self._naming_holder():
+            lag = self.lag_seconds
+            if lag is None or lag > self._recent_seconds:
+                self.refuse()
+            return ask(self._replica())
+
+    def _pinned(self, replica: Replica, spec: ScanSpec) -> ScanSpec:
+        """Return a scan at a snapshot that this process can know. Raises UnavailableError: it is to read "now"."""
+        if (spec.changes.until if spec.changes else spec.as_of) is not None:
+            return spec
+        if spec.max_staleness is None:
+            self.refuse()
+        return spec.pinned(replica.snapshot(spec.max_staleness))
+
+    @contextmanager
+    def _naming_holder(self) -> Iterator[None]:
+        """Tell, with the error that something cannot be read here, where it can."""
+        try:
+            yield
+        except UnavailableError as error:
+            if error.locations is not None:
+                raise
+            raise self.refusal(error.message) from error
+
+    def _naming(self, items: Iterator[Item]) -> Iterator[Item]:
+        with self._naming_holder():
+            yield from items

@@ -1,0 +1,52 @@
+"""What is done before a store is closed, while it serves. To close it takes as long as the maintenance that runs; and
+what is in files need not be replayed by whoever opens it next."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from ..schemas.errors import StoreError
+from ..schemas.maintenance import PAUSE_SECONDS_MAX, PauseMaintenance
+from ..schemas.service import MaintenanceKind, StoreService
+
+_LOOK_SECONDS = 0.05
+_LOG = logging.getLogger("nyala.flight_server")
+
+
+def rest_within(store: StoreService, seconds: float, is_lost: Callable[[], bool] = lambda: False) -> None:
+    """Let no maintenance begin any more, and wait for what runs, for so many seconds at most, and while the store is
+    not lost."""
+    until = time.monotonic() + seconds
+    try:
+        store.pause_maintenance(PauseMaintenance(seconds=PAUSE_SECONDS_MAX))
+        while store.maintenance().running and time.monotonic() < until and not is_lost():
+            time.sleep(_LOOK_SECONDS)
+    except StoreError as error:
+        _LOG.warning("maintenance may go on: %s", error.message)
+
+
+def flush_within(store: StoreService, seconds: float) -> None:
+    """Flush the tables, as far as that goes in ``seconds``."""
+    is_over = threading.Event()
+    flushing = threading.Thread(target=_flush_until, args=(store, is_over), name="nyala-flush", daemon=True)
+    if seconds > 0:
+        flushing.start()
+        flushing.join(seconds)
+        is_over.set()
+
+
+def _flush_until(store: StoreService, is_over: threading.Event) -> None:
+    try:
+        if not store.maintenance().is_on:
+            return
+        for kind in (MaintenanceKind.FLUSH, MaintenanceKind.FLUSH_DELTAS):
+            for table in store.tables():
+                if is_over.is_set():
+                    return
+                if store.describe_table(table).options.maintenance == "on":
+                    store.maintain(table, kind)
+    except StoreError as error:
+        _LOG.warning("not all was flushed; the next start replays the rest from the log: %s", error.message)

@@ -1,0 +1,18 @@
+"""What each of several processes gets of the memory and the threads of a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine.options import BUDGET_SHARES
+
+
+def memory_shares(options: Any, count: int) -> dict[str, int]:
+    """Return the memory options of each of ``count`` processes, which share those of a store."""
+    return {name: max(getattr(options, name) // count, 1) for name in BUDGET_SHARES}
+
+
+def shares(options: Any, count: int) -> dict[str, int]:
+    """Return the options of memory and threads of each of ``count`` processes, which share those of a store."""
+    threads = {name: max(getattr(options, name) // count, 1) for name in ("scan_threads", "load_threads")}
+    return memory_shares(options, count) | threads

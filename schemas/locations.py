@@ -1,0 +1,43 @@
+"""Locations: the addresses of the processes that can have one store, of which one has it.
+
+As text they stand between commas, and one without a scheme takes that of the one before: ``grpc://m1:8815,m2:8815``. So
+do sockets: ``grpc+unix:///run/a.sock,/run/b.sock``. In Python and in a placement they may also be a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .errors import InvalidArgumentError
+
+_UNIX = "grpc+unix"
+
+
+def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return each location once, whole, in the order given.
+
+    Raises:
+        InvalidArgumentError: there is none, or one is empty.
+    """
+    found: list[str] = []
+    scheme = ""
+    for text in (given,) if isinstance(given, str) else given:
+        for piece in str(text).split(","):
+            name, mark, _ = piece.strip().partition("://")
+            if mark:
+                scheme = name
+                found.append(piece.strip())
+            elif not piece.strip():
+                raise InvalidArgumentError(f"a location is empty in {given!r}")
+            elif scheme == _UNIX and not piece.strip().startswith("/"):
+                found[-1] += f",{piece}"  # the name of a socket may have a comma
+            else:
+                found.append(f"{scheme}://{piece.strip()}" if scheme else piece.strip())
+    if not found:
+        raise InvalidArgumentError("give the location of a server, such as grpc://127.0.0.1:8815")
+    return tuple(dict.fromkeys(found))
+
+
+def joined(locations: Iterable[str]) -> str:
+    """Return locations as one text, which ``locations_of`` reads."""
+    return ",".join(locations)

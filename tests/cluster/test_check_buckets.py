@@ -1,0 +1,42 @@
+"""Servers whose stores are in one bucket, under two names: checked like others, but their tablets cannot move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pair as pair_module
+import pytest
+from pair import Pair
+from rival import COUNT, SCHEMA, rows
+
+import nyala
+from nyala.engine.home.opening import home_at
+from nyala.jobs import apply_balance, check_cluster, plan_balance
+from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.placement import Placement
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    names = iter("ab")
+    monkeypatch.setattr(pair_module, "MemoryFileSystem", lambda: home_at(f"file://{tmp_path}", next(names)))
+    made = Pair(placed_on="a")
+    yield made
+    made.close()
+
+
+def test_names_in_a_bucket_are_checked(pair: Pair) -> None:
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+    table.insert(rows(0))
+    table.maintain("flush")
+    found = check_cluster(pair.db, checksums=True, show="off")
+    assert found.faults == [] and found.tables[0].servers == {"a": 4, "b": 0}
+    assert found.checksums[0].rows == COUNT
+    assert check_cluster(pair.db, compare=found, show="off").is_healthy
+    pair.members.placement = Placement(servers=pair.placement.servers)
+    plan = plan_balance(pair.db)
+    assert len(plan.moves) == 2
+    with pytest.raises(InvalidArgumentError, match="this store is in a bucket"):
+        apply_balance(pair.db, plan, show="off")
+    assert check_cluster(pair.db, compare=found, show="off").faults == []
