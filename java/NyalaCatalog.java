@@ -1,10 +1,14 @@
 package io.nyala.spark;
 
+import io.nyala.flight.Credentials;
+import io.nyala.flight.FlightStore;
+import io.nyala.flight.StoreException;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
-import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -54,8 +58,15 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     if (!isDefault(namespace)) {
       throw new NoSuchNamespaceException(namespace);
     }
-    String[] names = PythonSource.ask("tables", ofServer()).fieldNames();
-    return Stream.of(names).map(table -> Identifier.of(defaultNamespace(), table)).toArray(Identifier[]::new);
+    List<Identifier> tables = new ArrayList<>();
+    try {
+      FlightStore store = FlightStore.at(ofServer().get("uri"), Credentials.of(ofServer()));
+      store.ask("tables", null).path("tables")
+          .forEach(table -> tables.add(Identifier.of(defaultNamespace(), table.asText())));
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+    return tables.toArray(Identifier[]::new);
   }
 
   @Override
@@ -88,10 +99,8 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     } else {
       throw new NoSuchTableException(table);
     }
-    StructType schema = PythonSource.ask("schema", TableOptions.ofSchema(new CaseInsensitiveStringMap(options)));
-    if (schema.isEmpty()) {
-      throw new NoSuchTableException(table);
-    }
+    StructType schema = TableColumns.ofTable(TableOptions.ofSchema(new CaseInsensitiveStringMap(options)))
+        .orElseThrow(() -> new NoSuchTableException(table));
     String where = String.join(".", namespace.length == 0 ? defaultNamespace() : namespace);
     String fullName = name + "." + where + "." + table.name();
     return new NyalaTable(fullName, schema, new CaseInsensitiveStringMap(options), true);

@@ -17,10 +17,10 @@ public final class NyalaProvider implements TableProvider, DataSourceRegister {
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    return PythonSource.schema(TableOptions.ofSchema(TableOptions.of(options)));
+    return TableColumns.of(TableOptions.ofSchema(TableOptions.of(options)));
   }
 
-  /** A user's schema is a projection; Python checks it. */
+  /** A user's schema is a projection. */
   @Override
   public boolean supportsExternalMetadata() {
     return true;

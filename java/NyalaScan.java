@@ -1,5 +1,7 @@
 package io.nyala.spark;
 
+import io.nyala.flight.Json;
+import io.nyala.flight.ScanParts;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,7 +17,10 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One scan of one query. Python plans its tasks when it runs, from the options that say what to read. */
+/**
+ * One scan of one query: planned when it runs, and read by its tasks, without Python. Micro-batches of a stream are
+ * those of the Python data source.
+ */
 final class NyalaScan implements SupportsReportStatistics {
   private final String name;
   private final StructType schema;
@@ -24,6 +29,7 @@ final class NyalaScan implements SupportsReportStatistics {
   private final Measures measures;
   private final QueryMoment moment;
   private Statistics statistics;
+  private boolean isStream;
 
   NyalaScan(
       String name, StructType columns, CaseInsensitiveStringMap given, List<String> filters, Measures measures) {
@@ -32,7 +38,7 @@ final class NyalaScan implements SupportsReportStatistics {
     this.measures = measures;
     this.pushedFilter = String.join(" AND ", filters);
     this.options = PythonSource.with(given, pushed(given));
-    this.moment = TableOptions.isPinned(options) ? null : QueryMoment.ofScan(uri());
+    this.moment = TableOptions.isPinned(options) ? null : QueryMoment.current();
   }
 
   @Override
@@ -59,17 +65,18 @@ final class NyalaScan implements SupportsReportStatistics {
           "a stream reads changes, with the columns _op and _timestamp: read " + name + ".changes, or use "
               + "readStream.format(\"nyala\") with the option readChangeFeed");
     }
+    isStream = true;
     return PythonSource.scan(schema, options).toMicroBatchStream(checkpointLocation);
   }
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.UNSUPPORTED; // as in Spark's Python reader; asking each task would need a plan
+    return isStream ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
   }
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return PythonSource.scan(schema, options).supportedCustomMetrics();
+    return isStream ? PythonSource.scan(schema, options).supportedCustomMetrics() : new CustomMetric[0];
   }
 
   /** Returns the store's estimate for these columns and filters, from its files and zone maps. */
@@ -88,10 +95,8 @@ final class NyalaScan implements SupportsReportStatistics {
     if (TableOptions.isOfChanges(options)) {
       return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // unknown for changes
     }
-    Map<String, String> columns = Map.of("columns", Json.of(schema.fieldNames()));
-    StructType answer = PythonSource.ask("size", PythonSource.with(options, columns));
-    long bytes = Math.max(PythonSource.number(answer, "bytes"), 1);
-    return new Estimate(OptionalLong.of(PythonSource.number(answer, "rows")), OptionalLong.of(bytes));
+    long[] size = new ReadRequest(schema, options).size();
+    return new Estimate(OptionalLong.of(size[0]), OptionalLong.of(Math.max(size[1], 1)));
   }
 
   private Map<String, String> pushed(CaseInsensitiveStringMap given) {
@@ -106,40 +111,28 @@ final class NyalaScan implements SupportsReportStatistics {
     return added;
   }
 
-  private CaseInsensitiveStringMap pinned() {
-    Long timestamp = moment == null ? null : moment.timestamp(TableOptions.ofServer(options));
-    if (timestamp == null) {
-      return options;
-    }
-    String option = TableOptions.isOfChanges(options) ? "endTimestamp" : "snapshotTimestamp";
-    return PythonSource.with(options, Map.of(option, timestamp.toString()));
-  }
-
-  private String uri() {
-    return options.getOrDefault("uri", "");
-  }
-
   private record Estimate(OptionalLong numRows, OptionalLong sizeInBytes) implements Statistics {}
 
   /** The tasks; equal for scans of one query that read the same, so that Spark runs equal parts of a plan once. */
   private final class Tasks implements Batch {
-    private Batch planned;
+    private final ReadRequest request = new ReadRequest(schema, options);
+    private ScanParts plan;
 
     @Override
     public InputPartition[] planInputPartitions() {
-      return planned().planInputPartitions();
+      return planned().parts().stream().map(PartReaderFactory.Part::new).toArray(InputPartition[]::new);
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return planned().createReaderFactory();
+      return request.readers(planned());
     }
 
-    private synchronized Batch planned() {
-      if (planned == null) {
-        planned = PythonSource.scan(schema, pinned()).toBatch();
+    private synchronized ScanParts planned() {
+      if (plan == null) {
+        plan = moment == null ? request.plan(null) : moment.plan(ReadOptions.uri(options), request::plan);
       }
-      return planned;
+      return plan;
     }
 
     private NyalaScan scan() {

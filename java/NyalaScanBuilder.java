@@ -1,25 +1,21 @@
 package io.nyala.spark;
 
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
-import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * Takes over from Spark what the store does better: column pruning, filters, and aggregates over all rows.
  *
- * <p>They become options that users may also set: columns as a schema, {@code filter}, {@code aggregate}. The Python
- * data source never takes filters itself, since Spark 4.3.0 handles that wrongly.
+ * <p>They become options that users may also set: {@code filter}, {@code aggregate}.
  */
 final class NyalaScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownRequiredColumns {
@@ -74,18 +70,12 @@ final class NyalaScanBuilder
 
   @Override
   public void pruneColumns(StructType required) {
-    columns = required.isEmpty() ? new StructType(new StructField[] {narrowest()}) : required;
+    columns = required;
   }
 
   @Override
   public Scan build() {
     return new NyalaScan(name, columns, options, texts, measures);
-  }
-
-  /** Returns one column, since Spark's Python reader needs at least one even to count rows. */
-  private StructField narrowest() {
-    Comparator<StructField> byWidth = Comparator.comparingInt(field -> field.dataType().defaultSize());
-    return Stream.of(schema.fields()).min(byWidth).orElseThrow();
   }
 
   private boolean isOfRows() {

@@ -1,5 +1,6 @@
 package io.nyala.spark;
 
+import io.nyala.flight.Json;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
@@ -19,8 +20,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store, or its changes; planned anew for each query. */
 final class NyalaTable implements SupportsRead, SupportsWrite {
-  /** The key in its columns' metadata; if Python made the schema, the value is the table's name. */
-  private static final String MARK = "nyala";
+  /** The key in its columns' metadata; the value is the server and the name of a whole table. */
+  static final String MARK = "nyala";
   private static final String STATEMENT = "statement";
 
   private final String name;

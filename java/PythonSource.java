@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The Python data source, which does all reading and writing: this package only plans.
+ * The Python data source, which writes, reads streams, and says what the columns of tables with defaults are.
  *
  * <p>Spark 4.3 keeps the schema and the read plan of a Python data source in its object. So each use creates an object:
  * no plan is ever used for another query.
@@ -32,22 +32,6 @@ final class PythonSource {
 
   static PythonWriteBuilder writer(LogicalWriteInfo info) {
     return new PythonWriteBuilder(fresh(), FORMAT, info);
-  }
-
-  /**
-   * Asks Python, which alone can reach the store. During planning, a Python data source can only return a schema: so
-   * the answers are its field names and their metadata.
-   */
-  static StructType ask(String question, Map<String, String> options) {
-    return schema(with(new CaseInsensitiveStringMap(options), Map.of("ask", question)));
-  }
-
-  static long askNumber(String question, Map<String, String> options, String name) {
-    return number(ask(question, options), name);
-  }
-
-  static long number(StructType answer, String name) {
-    return answer.apply(name).metadata().getLong("value");
   }
 
   /** Returns options with others added; these replace options of the same names. */

@@ -1,5 +1,7 @@
 package io.nyala.spark;
 
+import io.nyala.flight.Credentials;
+import io.nyala.flight.StoreException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,6 +19,15 @@ final class TableOptions {
       List.of("uri", "token", "tokenfile", "tlsroots", "clientcert", "clientkey");
 
   private TableOptions() {}
+
+  /** Returns what the server is shown. Throws an AnalysisException if that does not fit together. */
+  static Credentials credentials(CaseInsensitiveStringMap options) {
+    try {
+      return Credentials.of(ofServer(options));
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
 
   /** Returns the options that say which server to ask, and as whom. */
   static Map<String, String> ofServer(CaseInsensitiveStringMap options) {
@@ -65,6 +76,10 @@ final class TableOptions {
       kept.keySet().removeAll(OF_WRITES);
     }
     return new CaseInsensitiveStringMap(kept);
+  }
+
+  static boolean isOfWrites(CaseInsensitiveStringMap options) {
+    return OF_WRITES.stream().anyMatch(options::containsKey);
   }
 
   static boolean isOfChanges(CaseInsensitiveStringMap options) {

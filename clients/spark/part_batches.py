@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError, WrongServerError
+from ...schemas.locations import joined
 from ...schemas.scan import ScanSpec
 from ..flight.scan_parts import ScanPart
 from .server import ServerOptions
@@ -19,7 +20,7 @@ def batches_of(server: ServerOptions, part: ScanPart) -> Iterator[pa.RecordBatch
         WrongServerError: no server has the tablet.
         UnavailableError: the server cannot be reached; the message names it.
     """
-    location = part.locations[0] if part.locations else server.uri
+    location = joined(part.locations) if part.locations else server.uri
     try:
         yield from server.at(location).read_part(part)
     except WrongServerError:  # raised before the first batch: the tablet has moved since planning
@@ -27,7 +28,8 @@ def batches_of(server: ServerOptions, part: ScanPart) -> Iterator[pa.RecordBatch
     except UnavailableError as error:
         if location in error.message:
             raise
-        raise UnavailableError(f"the server at {location}: {error.message}", error.retry_after_seconds) from None
+        said = f"the server at {location}: {error.message}"
+        raise UnavailableError(said, error.retry_after_seconds, error.locations) from None
 
 
 def _followed(server: ServerOptions, part: ScanPart) -> Iterator[pa.RecordBatch]:

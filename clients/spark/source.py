@@ -31,10 +31,9 @@ class NyalaDataSource(DataSource):
     @plain_errors
     def schema(self) -> StructType:
         """The columns of a table or of its changes, or those chosen. Spark does not say whether for a stream."""
-        from .answers import ASK, answer
         from .batch_read import asked_schema
 
-        return answer(dict(self.options)) if ASK in self.options else asked_schema(self.options)
+        return asked_schema(self.options)
 
     @plain_errors
     def reader(self, schema: StructType) -> BatchReader:

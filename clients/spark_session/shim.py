@@ -107,13 +107,13 @@ def _javac() -> str:
 
 
 def _source_files() -> list[Path]:
-    return sorted(_SOURCES.glob("*.java"))
+    return sorted(_SOURCES.rglob("*.java"))
 
 
 def _digest() -> str:
     told = hashlib.sha256()
     for path in _source_files():
-        told.update(path.name.encode() + b"\0" + path.read_bytes())
+        told.update(path.relative_to(_SOURCES).as_posix().encode() + b"\0" + path.read_bytes())
     return told.hexdigest()[:40]  # a manifest line has at most 72 bytes
 
 

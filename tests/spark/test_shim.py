@@ -115,26 +115,6 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
         shim.build_shim(tmp_path)
 
 
-def test_answers(db: Database, uri: str) -> None:
-    """What the shim asks in Python: schemas carry what is told."""
-    homes = db.create_table("homes", pa.schema({"id": pa.int64(), "city": pa.string()}), ["id"])
-    homes.insert({"id": range(1000), "city": ["Oslo"] * 1000})
-
-    def ask(question: str, **options: str) -> dict[str, int]:
-        answer = NyalaDataSource({"ask": question, "uri": uri} | options).schema()
-        return {field.name: field.metadata.get("value", 0) for field in answer}
-
-    assert list(ask("tables")) == ["homes"]
-    assert list(ask("schema", table="homes")) == ["id", "city"] and not ask("schema", table="barns")
-    written = homes.insert({"id": [1000]}).timestamp
-    assert ask("now")["now"] >= written
-    size = ask("size", table="homes", columns='["id"]')
-    assert size["rows"] == 1001 and 8_000 <= size["bytes"] < 10_000
-    assert ask("size", table="homes")["bytes"] > size["bytes"]
-    with pytest.raises(InvalidArgumentError, match="has another version"):
-        ask("weather")
-
-
 def test_an_aggregate_is_one_row(db: Database, uri: str) -> None:
     homes = db.create_table("homes", pa.schema({"id": pa.int64(), "price": pa.decimal128(9, 2)}), ["id"])
     homes.insert({"id": [1, 2, 3], "price": [1, 2, None]})

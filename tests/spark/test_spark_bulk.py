@@ -33,3 +33,14 @@ def test_tasks_build_and_read_files(spark: SparkSession, tmp_path: Path) -> None
         assert table.scan(where="city = 'moved'").to_arrow().num_rows == 22
         with pytest.raises(nyala.AlreadyPresentError, match="already in the table"):
             table.bulk_import(files[0], directory=home, executor=executor)
+
+
+def test_tasks_read_a_bucket_past_the_server(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": pa.array(range(999), pa.int64()), "city": ["somewhere"] * 999})
+    with nyala.open(f"file://{tmp_path / 'bucket'}", name="a", bucket_cache=str(tmp_path / "cache")) as db:
+        table = db.create_table("t", rows.schema, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+        table.insert(rows)
+        with table.direct_scan(where="id < 500", split_bytes=5_000) as scan:
+            table.delete({"id": list(range(100))})
+            table.maintain("compact")
+            assert scan.to_arrow(SparkExecutor(spark)).num_rows == 500

@@ -1,0 +1,70 @@
+package io.nyala.spark;
+
+import io.nyala.flight.BatchDecoder;
+import io.nyala.flight.ScanParts;
+import io.nyala.flight.ScanReader;
+import java.time.ZoneId;
+import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.TimeStampVector;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** Reads one part of a scan in a task: the vectors that came are what Spark gets. */
+final class PartReader implements PartitionReader<ColumnarBatch> {
+  private final ScanReader reader;
+  private final BatchDecoder decoder;
+  private final ColumnarBatch batch;
+  private final List<TimeStampVector> clocks = new ArrayList<>();
+  private final ZoneId zone;
+
+  PartReader(PartReaderFactory what, ScanParts.Part part) {
+    zone = DateTimeUtils.getZoneId(what.zone());
+    reader = new ScanReader(what.uri(), what.credentials(), part);
+    decoder = new BatchDecoder(reader);
+    StructField[] fields = what.schema().fields();
+    ColumnVector[] columns = new ColumnVector[fields.length];
+    for (int place = 0; place < fields.length; place++) {
+      FieldVector cells = decoder.vectors().get(what.places()[place]);
+      columns[place] = new ArrowColumnVector(cells);
+      if (fields[place].dataType() instanceof TimestampNTZType) {
+        clocks.add((TimeStampVector) cells);
+      }
+    }
+    batch = new ColumnarBatch(columns);
+  }
+
+  @Override
+  public boolean next() {
+    int rows = decoder.next();
+    clocks.forEach(cells -> toClock(cells, rows));
+    batch.setNumRows(Math.max(rows, 0));
+    return rows >= 0;
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  @Override
+  public void close() {
+    decoder.close();
+  }
+
+  /** Replaces moments by what a clock in the session's time zone shows then, as Spark's CAST does. */
+  private void toClock(TimeStampVector cells, int rows) {
+    for (int row = 0; row < rows; row++) {
+      if (!cells.isNull(row)) {
+        cells.set(row, DateTimeUtils.convertTz(cells.get(row), ZoneOffset.UTC, zone));
+      }
+    }
+  }
+}

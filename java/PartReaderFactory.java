@@ -1,0 +1,35 @@
+package io.nyala.spark;
+
+import io.nyala.flight.Credentials;
+import io.nyala.flight.ScanParts;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * What all tasks of a scan know: where it was planned, the columns that Spark expects, their places among those of the
+ * scan, and the session's time zone. It goes to the executors.
+ */
+record PartReaderFactory(String uri, Credentials credentials, StructType schema, int[] places, String zone)
+    implements PartitionReaderFactory {
+  /** One task: a part of a scan at a fixed snapshot. */
+  record Part(ScanParts.Part part) implements InputPartition {}
+
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    return new PartReader(this, ((Part) partition).part);
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("parts are read in columns");
+  }
+}

@@ -1,0 +1,24 @@
+package io.nyala.spark;
+
+import io.nyala.flight.StoreException;
+import org.apache.spark.QueryContext;
+import org.apache.spark.sql.AnalysisException;
+import scala.Option;
+import scala.collection.immutable.Map$;
+
+/** Turns errors of a store into what Spark raises where a query cannot be planned: an AnalysisException. */
+final class PlanError {
+  private PlanError() {}
+
+  /** Throws it. In Java an AnalysisException is to be declared; Spark's own code, which calls this, is in Scala. */
+  static RuntimeException thrown(StoreException error) {
+    return PlanError.<RuntimeException>undeclared(new AnalysisException(
+        error.getMessage(), Option.empty(), Option.empty(), Option.apply(error), Option.empty(),
+        Map$.MODULE$.<String, String>empty(), new QueryContext[0]));
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <E extends Throwable> E undeclared(Throwable error) throws E {
+    throw (E) error;
+  }
+}

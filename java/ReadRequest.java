@@ -1,0 +1,188 @@
+package io.nyala.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.nyala.flight.Credentials;
+import io.nyala.flight.FlightStore;
+import io.nyala.flight.Json;
+import io.nyala.flight.ScanParts;
+import io.nyala.flight.StoreException;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Function;
+import org.apache.arrow.vector.types.pojo.ArrowType;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** What one scan asks the store: columns, filter, measures and moment. For one thread. */
+final class ReadRequest {
+  static final String BEFORE = "_before_"; // the prefix of the columns with previous values
+
+  private final StructType schema;
+  private final String uri;
+  private final Credentials credentials;
+  private final ObjectNode scan;
+  private boolean isResolved;
+
+  /** {@code schema} are the columns that Spark expects, or those of the measures. */
+  ReadRequest(StructType schema, CaseInsensitiveStringMap options) {
+    this.schema = schema;
+    this.uri = ReadOptions.uri(options);
+    this.credentials = TableOptions.credentials(options);
+    this.scan = ReadOptions.scan(options);
+    if (scan.has("aggregate")) {
+      isResolved = true;
+    } else {
+      putColumns(List.of(schema.fieldNames()));
+    }
+  }
+
+  /** Returns the parts of the scan, at a timestamp of the store, or at the scan's own moment if it is null. */
+  ScanParts plan(Long timestamp) {
+    if (timestamp != null && scan.get("changes") instanceof ObjectNode changes) {
+      changes.put("until", timestamp);
+    } else if (timestamp != null) {
+      scan.put("as_of", timestamp);
+    }
+    return asked(what -> store().plan(what));
+  }
+
+  /** Returns the tasks' factory of readers for a plan. Checks that the columns are those that Spark expects. */
+  PartReaderFactory readers(ScanParts plan) {
+    List<Field> fields = plan.schema().getFields();
+    int[] places = new int[schema.length()];
+    for (int place = 0; place < places.length; place++) {
+      places[place] = placeOf(schema.apply(place), fields);
+    }
+    return new PartReaderFactory(uri, credentials, schema, places, SQLConf.get().sessionLocalTimeZone());
+  }
+
+  /** Returns the store's estimate of rows and of bytes, from its files and zone maps. */
+  long[] size() {
+    JsonNode splits = asked(what -> store().ask("explain", what)).path("splits");
+    long rows = 0;
+    long bytes = 0;
+    for (JsonNode split : splits) {
+      rows += split.path("rows").asLong();
+      bytes += split.path("bytes").asLong();
+    }
+    return new long[] {rows, bytes};
+  }
+
+  private FlightStore store() {
+    return FlightStore.at(uri, credentials);
+  }
+
+  private <T> T asked(Function<ObjectNode, T> ask) {
+    try {
+      return askedByNames(ask);
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
+
+  /** Asks with the names as Spark has them; if the store does not know these, with its own names for them. */
+  private <T> T askedByNames(Function<ObjectNode, T> ask) {
+    try {
+      return ask.apply(scan);
+    } catch (StoreException error) {
+      if (!error.is(StoreException.INVALID_ARGUMENT) || isResolved || !resolve()) {
+        throw error;
+      }
+      return ask.apply(scan);
+    }
+  }
+
+  /** Takes the table's own names for columns that differ in case; returns whether any does. */
+  private boolean resolve() {
+    isResolved = true;
+    List<String> known = new ArrayList<>();
+    JsonNode table = store().ask("describe_table", Map.of("table", scan.get("table").asText()));
+    table.path("columns").forEach(column -> known.add(column.path("name").asText()));
+    List<String> asked = List.of(schema.fieldNames());
+    List<String> names = asked.stream().map(name -> {
+      String before = name.startsWith(BEFORE) ? BEFORE : "";
+      return before + sameName(name.substring(before.length()), known);
+    }).toList();
+    putColumns(names);
+    return !names.equals(asked);
+  }
+
+  /** Asks for the columns of the table behind those of a scan or of its changes. */
+  private void putColumns(List<String> names) {
+    Set<String> columns = new LinkedHashSet<>();
+    for (String name : names) {
+      String own = name.startsWith(BEFORE) ? name.substring(BEFORE.length()) : name;
+      if (!own.startsWith("_")) {
+        columns.add(own);
+      }
+    }
+    ArrayNode array = scan.putArray("columns");
+    columns.forEach(array::add);
+  }
+
+  private static int placeOf(StructField asked, List<Field> fields) {
+    List<String> names = fields.stream().map(Field::getName).toList();
+    int place = names.indexOf(knownName(asked.name(), names));
+    Field have = fields.get(place);
+    DataType type = typeOf(have);
+    if (!readsAs(type, asked.dataType())) {
+      throw new IllegalArgumentException("column '" + asked.name() + "' is " + type.simpleString() + ", not "
+          + asked.dataType().simpleString() + ": leave out the schema, load the table again if it was altered, or "
+          + "cast in Spark");
+    }
+    if (have.isNullable() && !asked.nullable()) {
+      throw new IllegalArgumentException(
+          "column '" + asked.name() + "' may be NULL, but the schema declares it NOT NULL");
+    }
+    return place;
+  }
+
+  /** Returns Spark's type of a column of a scan, whose timestamps are moments. */
+  static DataType typeOf(Field field) {
+    boolean isMoment = field.getType() instanceof ArrowType.Timestamp;
+    return isMoment ? DataTypes.TimestampType : ArrowUtils.fromArrowType(field.getType());
+  }
+
+  private static boolean readsAs(DataType have, DataType asked) {
+    if (have.equals(DataTypes.TimestampType) && asked instanceof TimestampNTZType) {
+      return true;
+    }
+    return have instanceof StringType ? asked instanceof StringType : have.equals(asked);
+  }
+
+  /** Returns the one of the known names that a name means. */
+  static String knownName(String name, List<String> known) {
+    String found = sameName(name, known);
+    if (known.contains(found)) {
+      return found;
+    }
+    String some = String.join(", ", known.subList(0, Math.min(known.size(), 20)));
+    throw new IllegalArgumentException("the table has no column '" + name + "'; it has " + some);
+  }
+
+  /** Returns the one that differs only in case, if the session does not tell cases apart; else the name itself. */
+  private static String sameName(String name, List<String> known) {
+    if (known.contains(name) || SQLConf.get().caseSensitiveAnalysis()) {
+      return name;
+    }
+    List<String> alike = known.stream().filter(name::equalsIgnoreCase).toList();
+    if (alike.size() > 1) {
+      throw new IllegalArgumentException(
+          "column '" + name + "' is ambiguous: write '" + String.join("' or '", alike) + "'");
+    }
+    return alike.isEmpty() ? name : alike.get(0);
+  }
+}

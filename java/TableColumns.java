@@ -1,0 +1,172 @@
+package io.nyala.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.nyala.flight.FlightStore;
+import io.nyala.flight.Json;
+import io.nyala.flight.StoreException;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Stream;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** The columns of a read: those of a table, of its changes, or measures; as {@code clients/spark} gives them. */
+final class TableColumns {
+  private static final Map<String, DataType> TYPES = Map.ofEntries(
+      Map.entry("bool", DataTypes.BooleanType),
+      Map.entry("int8", DataTypes.ByteType),
+      Map.entry("int16", DataTypes.ShortType),
+      Map.entry("int32", DataTypes.IntegerType),
+      Map.entry("int64", DataTypes.LongType),
+      Map.entry("date", DataTypes.DateType),
+      Map.entry("timestamp[us]", DataTypes.TimestampType),
+      Map.entry("float", DataTypes.FloatType),
+      Map.entry("double", DataTypes.DoubleType),
+      Map.entry("string", DataTypes.StringType),
+      Map.entry("varchar", DataTypes.StringType),
+      Map.entry("binary", DataTypes.BinaryType));
+
+  private final CaseInsensitiveStringMap options;
+  private final FlightStore store;
+  private final String table;
+
+  private TableColumns(CaseInsensitiveStringMap options) {
+    this.options = options;
+    table = ReadOptions.table(options);
+    store = FlightStore.at(ReadOptions.uri(options), TableOptions.credentials(options));
+  }
+
+  /** Returns the columns of a read with these options. Python answers for streams, whose options it checks. */
+  static StructType of(CaseInsensitiveStringMap options) {
+    if (ReadOptions.isOfStream(options)) {
+      return PythonSource.schema(options);
+    }
+    ReadOptions.scan(options); // checks them
+    try {
+      return new TableColumns(options).ofRead();
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
+
+  /** Returns the columns of a table of a catalog, or of its changes; empty if there is no such table. */
+  static Optional<StructType> ofTable(CaseInsensitiveStringMap options) {
+    try {
+      TableColumns columns = new TableColumns(options);
+      if (TableOptions.isOfChanges(options)) {
+        return Optional.of(columns.ofChanges()); // in batch a query tells since when
+      }
+      ReadOptions.scan(options); // checks them
+      return Optional.of(columns.ofRows());
+    } catch (StoreException error) {
+      if (error.is(StoreException.NOT_FOUND)) {
+        return Optional.empty();
+      }
+      throw PlanError.thrown(error);
+    }
+  }
+
+  private StructType ofRead() {
+    if (options.containsKey("aggregate")) {
+      List<Field> measures = store.plan(ReadOptions.scan(options)).schema().getFields();
+      return new StructType(measures.stream()
+          .map(field -> new StructField(
+              field.getName(), ReadRequest.typeOf(field), field.isNullable(), Metadata.empty()))
+          .toArray(StructField[]::new));
+    }
+    return TableOptions.isOfChanges(options) ? ofChanges() : ofRows();
+  }
+
+  /** Python answers where statements that write need Spark's form of the defaults of columns. */
+  private StructType ofRows() {
+    List<JsonNode> columns = described();
+    boolean isWritable = ReadOptions.isOfWholeTable(options);
+    boolean hasDefaults = columns.stream().anyMatch(column -> column.hasNonNull("write_default"));
+    if (isWritable && (hasDefaults || TableOptions.isOfWrites(options))) {
+      return PythonSource.schema(options);
+    }
+    String mark = isWritable ? ReadOptions.uri(options) + " " + table : null;
+    return new StructType(columns.stream().map(column -> field(column, "", mark)).toArray(StructField[]::new));
+  }
+
+  private StructType ofChanges() {
+    List<JsonNode> columns = described();
+    StructType feed = new StructType()
+        .add("_op", DataTypes.StringType, false)
+        .add("_timestamp", DataTypes.LongType, false);
+    Stream<StructField> now = columns.stream().map(column -> field(column, "", null));
+    Stream<StructField> before = options.getBoolean("beforeValues", false)
+        ? columns.stream().map(column -> field(column, ReadRequest.BEFORE, null)) : Stream.of();
+    return new StructType(Stream.of(Stream.of(feed.fields()), now, before)
+        .flatMap(each -> each)
+        .toArray(StructField[]::new));
+  }
+
+  /** Returns the table's columns, or those that the option names, in its order. */
+  private List<JsonNode> described() {
+    List<JsonNode> all = new ArrayList<>();
+    store.ask("describe_table", Map.of("table", table)).path("columns").forEach(all::add);
+    if (!options.containsKey("columns")) {
+      return all;
+    }
+    List<String> known = all.stream().map(TableColumns::name).toList();
+    List<String> asked = names(options.get("columns"));
+    List<Integer> places = asked.stream().map(name -> known.indexOf(ReadRequest.knownName(name, known))).toList();
+    if (places.stream().distinct().count() < places.size()) {
+      throw new IllegalArgumentException("duplicate column in " + String.join(", ", asked));
+    }
+    return places.stream().map(all::get).toList();
+  }
+
+  /** Returns the names in a JSON list, or between commas. */
+  private static List<String> names(String text) {
+    List<String> found = new ArrayList<>();
+    if (!text.stripLeading().startsWith("[")) {
+      Stream.of(text.split(",")).map(String::strip).filter(name -> !name.isEmpty()).forEach(found::add);
+      return found;
+    }
+    try {
+      Json.read(text).forEach(name -> found.add(name.asText()));
+      return found;
+    } catch (IOException error) {
+      throw new IllegalArgumentException("option columns is '" + text + "': not a JSON list");
+    }
+  }
+
+  /** Returns a column; {@code mark} tells the writer of a statement that it is that of a whole table. */
+  private static StructField field(JsonNode column, String before, String mark) {
+    MetadataBuilder metadata = new MetadataBuilder();
+    String comment = column.path("comment").asText("");
+    if (!comment.isEmpty()) {
+      metadata.putString("comment", comment);
+    }
+    if (mark != null) {
+      metadata.putString(NyalaTable.MARK, mark);
+    }
+    boolean isNullable = column.path("nullable").asBoolean() || !before.isEmpty();
+    return new StructField(before + name(column), type(column.path("type").asText()), isNullable, metadata.build());
+  }
+
+  private static String name(JsonNode column) {
+    return column.path("name").asText();
+  }
+
+  private static DataType type(String word) {
+    String name = word.replaceAll("\\(.*", "");
+    if (!name.equals("decimal")) {
+      return TYPES.get(name);
+    }
+    String[] digits = word.substring(name.length() + 1, word.length() - 1).split(",");
+    return new DecimalType(Integer.parseInt(digits[0].strip()), Integer.parseInt(digits[1].strip()));
+  }
+}
