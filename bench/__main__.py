@@ -28,6 +28,8 @@ ENGINE_SUITES = (
     "callers",
     "small_writes",
     "encryption",
+    "bucket",
+    "bucket_requests",
 )
 SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", *ENGINE_SUITES)
 

@@ -42,7 +42,7 @@ class Grown:
         """Return case -> (unit, samples)."""
         found: dict[str, tuple[str, list[float]]] = {}
         try:
-            database: Any = nyala.open(str(self.work), **OPTIONS)
+            database: Any = nyala.open(str(self.work))  # flushes while it loads: the memory holds a few million rows
             table = database.create_table("orders", data.SCHEMA, [data.KEY], partition_by=self.levels)
             found["load, a million rows a call"] = "rows/s", [self.rows / self._load(table)]
             found["flush"] = "s", [seconds(lambda: table.maintain("flush"))]
