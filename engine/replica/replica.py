@@ -57,6 +57,7 @@ from ..wal.slots.chain import Chain
 from ..wal.slots.reader import SlotReader, newest_slot
 from ..wal.slots.slot import Slot, SlotHeader, SlotKind, decode_slot
 from ..wal.slots.slot_store import SlotStore
+from .log_listing import LogListing
 from .open_tables import OpenTables, open_tables
 
 PATIENCE_SECONDS = 2.0
@@ -98,9 +99,7 @@ class Replica:
         self._is_sound = False
         """Whether the tablets have all of the slots up to the last one that was applied, and nothing of later ones."""
         self._fresh_at = float("-inf")
-        self._listed = float("-inf"), 0
-        """When the slots were listed last, and the newest of then."""
-        self._listing = threading.Lock()
+        self._listing = LogListing(self._listed_end, home.seconds_since_boot)
         self._moved = threading.Condition()
         self._is_closed = False
 
@@ -125,7 +124,7 @@ class Replica:
         self._open_reads()
         since = self._home.seconds_since_boot() - max_staleness
         if self._fresh_at < since:
-            at, end = self._listed_since(since)
+            at, end = self._listing.since(since)
             with self._moved:
                 if not self._moved.wait_for(lambda: self.end >= end or self._is_closed, PATIENCE_SECONDS):
                     raise UnavailableError(f"this replica is {end - self.end:,} slots of the log behind")
@@ -133,15 +132,12 @@ class Replica:
             self._check_open()
         return self._mvcc.snapshot()
 
-    def _listed_since(self, since: float) -> tuple[float, int]:
-        with self._listing:
-            if self._listed[0] < since:
-                at, known = self._home.seconds_since_boot(), self.end
-                end = self._home.slots_within(PATIENCE_SECONDS).end()
-                if end < known:
-                    raise UnavailableError(f"the log ends with slot {end:,}, though slot {known:,} was seen")
-                self._listed = at, end
-            return self._listed
+    def _listed_end(self) -> int:
+        known = self.end
+        end = self._home.slots_within(PATIENCE_SECONDS).end()
+        if end < known:
+            raise UnavailableError(f"the log ends with slot {end:,}, though slot {known:,} was seen")
+        return end
 
     # Reads
 

@@ -1,0 +1,46 @@
+"""LogListing: lists the log of a store for those who read it, by one request for all whom its answer serves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ...schemas.errors import UnavailableError
+
+
+class LogListing:
+    """See the module's text. Thread safe."""
+
+    def __init__(self, list_end: Callable[[], int], seconds: Callable[[], float]) -> None:
+        """``list_end`` returns the number of the newest slot that a listing shows, or raises UnavailableError;
+        ``seconds`` is the time."""
+        self._list_end = list_end
+        self._seconds = seconds
+        self._found = float("-inf"), 0
+        self._failure: UnavailableError | None = None
+        self._failures = 0
+        self._one_at_a_time = threading.Lock()
+
+    def since(self, moment: float) -> tuple[float, int]:
+        """Return when a listing was sent, which is at ``moment`` or later, and the newest slot that it shows.
+
+        A request that fails has failed for all who asked before it ended: else they would wait for a bucket that is
+        away one after the other. Whoever asks later sends another one.
+
+        Raises:
+            UnavailableError: the bucket does not answer, or shows less of the log than is known.
+        """
+        failures = self._failures
+        with self._one_at_a_time:
+            if self._found[0] >= moment:
+                return self._found
+            if self._failure is not None and self._failures != failures:
+                raise UnavailableError(self._failure.message) from self._failure
+            sent = self._seconds()
+            try:
+                self._found = sent, self._list_end()
+            except UnavailableError as error:
+                self._failure = error
+                self._failures += 1
+                raise
+            return self._found
