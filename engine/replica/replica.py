@@ -94,6 +94,7 @@ class Replica:
         self._files: LooseFiles | None = None
         self._fs: BucketFileSystem | None = None
         self._reads: Reads | None = None
+        self._planned: PlannedScans | None = None
         self._applied: _Applied | None = None
         self._end = 0
         self._is_sound = False
@@ -173,7 +174,7 @@ class Replica:
         """End what reads, and let its memory go; return at once. ``advance`` raises UnavailableError from then on."""
         with self._moved:
             self._is_closed = True
-            applied, self._applied, self._reads, self._files = self._applied, None, None, None
+            applied, self._applied, self._reads, self._files, self._planned = self._applied, None, None, None, None
             self._moved.notify_all()
         self._pool.shutdown(wait=False)
         if self._fs is not None:
@@ -232,6 +233,20 @@ class Replica:
                 read before still can; call again with the newest slot of then. Or the replica was closed.
             CorruptionError: the log or the manifest is not what was written.
         """
+        try:
+            self._advance(newest)
+        finally:
+            self._forget_plans()
+
+    def _forget_plans(self) -> None:
+        """Release planned scans whose time is over, and those that read tables which others have replaced here: no
+        ticket finds them any more."""
+        applied, planned = self._applied, self._planned
+        if applied is not None and planned is not None:
+            planned.forget_others(applied.tables.tables.values())
+            planned.tidy()
+
+    def _advance(self, newest: Slot) -> None:
         applied = self._applied
         self._check_open()
         if applied is not None and newest.header.number <= applied.last.header.number:
@@ -383,11 +398,12 @@ class Replica:
             key_index = KeyIndexBudget(options.key_index_bytes, on_demand=False)
             self._files = LooseFiles(fs, PageCache(options.page_cache_bytes), key_index)
             disk = LowWater(fs, options.disk_low_bytes)
+            self._planned = PlannedScans(self._clock.physical_microseconds, uuid.uuid4, options, disk)
             self._reads = Reads(
                 table=self._table,
                 mvcc=self._mvcc,
                 snapshots=Snapshots(self._clock, self._mvcc, options.clock_error_seconds),
-                planned=PlannedScans(self._clock.physical_microseconds, uuid.uuid4, options, disk),
+                planned=self._planned,
                 damage=self.damage,
                 pool=self._pool,
                 options=options,

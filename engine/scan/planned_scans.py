@@ -131,6 +131,15 @@ class PlannedScans:
         with self._lock:
             self._scans.clear()
 
+    def forget_others(self, tables: Iterable[Table]) -> None:
+        """Release the scans of tables that are none of these."""
+        with self._lock:
+            if not self._scans:
+                return
+            kept = {*tables}
+            for name in [name for name, scan in self._scans.items() if scan.table not in kept]:
+                del self._scans[name]
+
     def tidy(self) -> None:
         """Forget expired scans, those of dropped tables, and the oldest while they keep too much, or anything that a
         disk which is nearly full could use; at most once a second."""

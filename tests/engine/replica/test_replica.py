@@ -21,7 +21,7 @@ from nyala.engine.wal.slots.slot import SlotKind
 from nyala.schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 from tests.doubles.machines import Machine
-from tests.engine.replica.replicas import SCHEMA, Follower, Holder, rows
+from tests.engine.replica.replicas import SCHEMA, SMALL, Follower, Holder, rows
 
 
 @pytest.fixture
@@ -260,12 +260,26 @@ def rows_in_memory(follower: Follower) -> Any:
 def test_rows_that_a_flush_wrote_leave_the_memory(holder: Holder, follower: Follower) -> None:
     put(holder, *range(20))
     follower.catch_up()
-    rows(follower.replica.scan(ScanSpec(table="t", where="id = 3", as_of=follower.replica.safe)))
+    read_one(follower)
     memrowset = rows_in_memory(follower)
     assert memrowset() is not None
     holder.store.maintain("t", "flush")
     follower.catch_up()
     assert memrowset() is None
+
+
+def test_planned_scans_that_nobody_reads_are_forgotten(
+    holder: Holder, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, ahead = follower.replica._planned, (SMALL.scan_lease_seconds + 1) * 1_000_000
+    assert planned is not None and follower.tail.seen is not None
+    follower.replica.plan(ScanSpec(table="t", as_of=follower.replica.safe, pin=True))
+    follower.replica.advance(follower.tail.seen)
+    assert len(planned) == 1
+    now = planned._now
+    monkeypatch.setattr(planned, "_now", lambda: now() + ahead)
+    follower.replica.advance(follower.tail.seen)
+    assert len(planned) == 0, "also while the log does not move"
 
 
 @pytest.mark.usefixtures("no_collection")
