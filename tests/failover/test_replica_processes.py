@@ -39,6 +39,13 @@ def follows(process: NameProcess) -> bool:
     return lag is not None and lag < 1
 
 
+def lag_metric(process: NameProcess) -> float | None:
+    """What it exports as ``nyala_replica_lag_seconds``, if it does."""
+    with closing(process.itself()) as itself:
+        found = [each for each in itself.metrics().families if each.name == "nyala_replica_lag_seconds"]
+    return found[0].samples[0].value if found else None
+
+
 def test_reads_go_to_a_replica_until_it_takes_the_store_over(start: Start) -> None:
     holder = start()
     with closing(holder.store()) as store:
@@ -50,6 +57,8 @@ def test_reads_go_to_a_replica_until_it_takes_the_store_over(start: Start) -> No
     replica = start("--replica")
     replica.becomes("standby")
     until(lambda: follows(replica))
+    until(lambda: (lag := lag_metric(replica)) is not None and 0 < lag < 2)
+    assert lag_metric(holder) is None, "it is behind nobody"
 
     with closing(replica.itself()) as itself:
         alone = Database(itself)
@@ -81,5 +90,6 @@ def test_reads_go_to_a_replica_until_it_takes_the_store_over(start: Start) -> No
         assert table.scan(max_staleness=0, columns=["id"]).to_arrow().num_rows == 1_500
         assert time.monotonic() - began < 2, "nobody waited for the holder"
         replica.becomes("holder")
+        assert lag_metric(replica) is None
         table.upsert({"id": [5_000], "v": [1]})
         assert table.scan(max_staleness=2).count() == table.scan().count() == 1_501
