@@ -82,8 +82,7 @@ class Gateway(Verbs):
         if _is_for_one(spec):
             self._settle(spec.table)
             return self._local.plan(spec)
-        is_one = spec.ordered or spec.limit is not None or spec.aggregate is not None
-        plan = self._all.plan(spec.model_copy(update={"pin": False}) if is_one else spec)
+        plan = self._all.plan(spec.model_copy(update={"pin": False}) if spec.is_whole else spec)
         mine = {"server": None, "locations": []}
         splits = [
             split.model_copy(update=mine) if split.server == self._here.server else split for split in plan.splits

@@ -1,5 +1,6 @@
 package io.nyala.spark;
 
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -13,6 +14,8 @@ import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.expressions.aggregate.Sum;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -28,33 +31,56 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampType;
 
 /**
- * Aggregates over all rows that the store computes instead of Spark, if the result is the same.
+ * Aggregates that the store computes instead of Spark, if the result is the same: of all rows in one row, by groups in
+ * several rows for a group, which Spark combines.
  *
- * <p>Spark computes the others: groups, which may be as many as rows; minimum and maximum of numbers that may be NaN,
- * which the store skips, and of times without a zone, which may order differently from moments; and sums that may
- * overflow.
+ * <p>Spark computes the others: minimum and maximum of numbers that may be NaN, which the store skips, and of times
+ * without a zone, which may order differently from moments; sums that may overflow, and by groups those of decimals,
+ * which Spark would combine in the narrow type of the cells; groups by floats and by times without a zone, of which
+ * several moments may be one.
  */
-record Measures(Map<String, List<String>> byName, StructType schema) {
+record Measures(Map<String, List<String>> byName, List<String> groups, StructType schema) {
   /** Spark sums {@code decimal(p,s)} as {@code decimal(p+10,s)}: up to this precision, sums cannot overflow. */
   private static final int SUMMED_PRECISION_MAX = DecimalType.MAX_PRECISION() - 10;
 
   /** Returns the measures of an aggregation; empty if Spark must compute it. */
   static Optional<Measures> of(Aggregation aggregation, StructType schema) {
-    if (aggregation.groupByExpressions().length > 0 || aggregation.aggregateExpressions().length == 0) {
+    if (aggregation.groupByExpressions().length + aggregation.aggregateExpressions().length == 0) {
       return Optional.empty();
     }
-    Map<String, List<String>> byName = new LinkedHashMap<>();
+    List<String> groups = new ArrayList<>();
     StructType answer = new StructType();
-    for (AggregateFunc function : aggregation.aggregateExpressions()) {
-      Optional<Measure> measure = measure(function, schema);
-      if (measure.isEmpty()) {
+    for (Expression expression : aggregation.groupByExpressions()) {
+      Optional<String> group = column(expression, schema).filter(name -> isGroup(schema.apply(name).dataType()));
+      if (group.isEmpty()) {
         return Optional.empty();
       }
-      String name = "measure_" + byName.size();
+      groups.add(group.get());
+      answer = answer.add(schema.apply(group.get()));
+    }
+    Map<String, List<String>> byName = new LinkedHashMap<>();
+    for (AggregateFunc function : aggregation.aggregateExpressions()) {
+      Optional<Measure> measure = measure(function, schema);
+      if (measure.isEmpty() || !groups.isEmpty() && measure.get().isSumOfDecimals()) {
+        return Optional.empty();
+      }
+      String name = "_measure_" + byName.size() + "_"; // no column has such a name
       byName.put(name, List.of(measure.get().column, measure.get().function));
       answer = answer.add(name, measure.get().type, !measure.get().function.equals("count"));
     }
-    return Optional.of(new Measures(byName, answer));
+    return Optional.of(new Measures(byName, groups, answer));
+  }
+
+  /** Returns what the plan of a query shows. */
+  @Override
+  public String toString() {
+    return groups.isEmpty() ? byName.toString() : byName + ", by: " + String.join(", ", groups);
+  }
+
+  private static boolean isGroup(DataType type) {
+    return isSmall(type) || type instanceof LongType || type instanceof BooleanType || type instanceof DateType
+        || type instanceof TimestampType || type instanceof DecimalType || type instanceof BinaryType
+        || type.equals(DataTypes.StringType);
   }
 
   private static Optional<Measure> measure(AggregateFunc function, StructType schema) {
@@ -110,5 +136,9 @@ record Measures(Map<String, List<String>> byName, StructType schema) {
     return schema.getFieldIndex(name).isDefined() ? Optional.of(name) : Optional.empty();
   }
 
-  private record Measure(String column, String function, DataType type) {}
+  private record Measure(String column, String function, DataType type) {
+    boolean isSumOfDecimals() {
+      return function.equals("sum") && type instanceof DecimalType;
+    }
+  }
 }

@@ -49,7 +49,7 @@ final class NyalaScan implements SupportsReportStatistics {
   @Override
   public String description() {
     String columns = "columns: " + String.join(", ", schema.fieldNames());
-    String what = measures == null ? columns : "aggregate: " + measures.byName();
+    String what = measures == null ? columns : "aggregate: " + measures;
     return "nyala " + name + " [" + what + "], filter: [" + pushedFilter + "]";
   }
 
@@ -89,13 +89,13 @@ final class NyalaScan implements SupportsReportStatistics {
   }
 
   private Estimate estimate() {
-    if (options.containsKey("aggregate")) {
+    if (options.containsKey("aggregate") && groups().isEmpty()) {
       return new Estimate(OptionalLong.of(1), OptionalLong.of(schema.defaultSize()));
     }
     if (TableOptions.isOfChanges(options)) {
       return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // unknown for changes
     }
-    long[] size = new ReadRequest(schema, options).size();
+    long[] size = new ReadRequest(schema, options, groups()).size();
     return new Estimate(OptionalLong.of(size[0]), OptionalLong.of(Math.max(size[1], 1)));
   }
 
@@ -111,11 +111,15 @@ final class NyalaScan implements SupportsReportStatistics {
     return added;
   }
 
+  private List<String> groups() {
+    return measures == null ? List.of() : measures.groups();
+  }
+
   private record Estimate(OptionalLong numRows, OptionalLong sizeInBytes) implements Statistics {}
 
   /** The tasks; equal for scans of one query that read the same, so that Spark runs equal parts of a plan once. */
   private final class Tasks implements Batch {
-    private final ReadRequest request = new ReadRequest(schema, options);
+    private final ReadRequest request = new ReadRequest(schema, options, groups());
     private ScanParts plan;
 
     @Override

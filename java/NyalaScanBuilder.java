@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Takes over from Spark what the store does better: column pruning, filters, and aggregates over all rows.
+ * Takes over from Spark what the store does better: column pruning, filters, and aggregates.
  *
  * <p>They become options that users may also set: {@code filter}, {@code aggregate}.
  */
@@ -59,7 +59,8 @@ final class NyalaScanBuilder
 
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
-    return isOfRows() && Measures.of(aggregation, schema).isPresent();
+    boolean isGrouped = aggregation.groupByExpressions().length > 0; // a group has a row of each part
+    return !isGrouped && isOfRows() && Measures.of(aggregation, schema).isPresent();
   }
 
   @Override

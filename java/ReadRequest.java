@@ -36,15 +36,17 @@ final class ReadRequest {
   private final ObjectNode scan;
   private boolean isResolved;
 
-  /** {@code schema} are the columns that Spark expects, or those of the measures. */
-  ReadRequest(StructType schema, CaseInsensitiveStringMap options) {
+  /** {@code schema} are the columns that Spark expects, or those of the groups and measures. */
+  ReadRequest(StructType schema, CaseInsensitiveStringMap options, List<String> groups) {
     this.schema = schema;
     this.uri = ReadOptions.uri(options);
     this.credentials = TableOptions.credentials(options);
     this.scan = ReadOptions.scan(options);
-    if (scan.has("aggregate")) {
-      isResolved = true;
-    } else {
+    if (!groups.isEmpty()) {
+      groups.forEach(scan.putArray("group_by")::add);
+      scan.put("partial", true);
+    }
+    if (!scan.has("aggregate")) {
       putColumns(List.of(schema.fieldNames()));
     }
   }
@@ -111,6 +113,9 @@ final class ReadRequest {
     List<String> known = new ArrayList<>();
     JsonNode table = store().ask("describe_table", Map.of("table", scan.get("table").asText()));
     table.path("columns").forEach(column -> known.add(column.path("name").asText()));
+    if (scan.get("aggregate") instanceof ObjectNode measures) {
+      return resolve(measures, known);
+    }
     List<String> asked = List.of(schema.fieldNames());
     List<String> names = asked.stream().map(name -> {
       String before = name.startsWith(BEFORE) ? BEFORE : "";
@@ -118,6 +123,21 @@ final class ReadRequest {
     }).toList();
     putColumns(names);
     return !names.equals(asked);
+  }
+
+  private boolean resolve(ObjectNode measures, List<String> known) {
+    JsonNode before = scan.deepCopy();
+    measures.forEach(measure -> {
+      if (measure instanceof ArrayNode pair && pair.size() == 2) {
+        pair.set(0, sameName(pair.get(0).asText(), known));
+      }
+    });
+    if (scan.get("group_by") instanceof ArrayNode groups) {
+      for (int place = 0; place < groups.size(); place++) {
+        groups.set(place, sameName(groups.get(place).asText(), known));
+      }
+    }
+    return !before.equals(scan);
   }
 
   /** Asks for the columns of the table behind those of a scan or of its changes. */

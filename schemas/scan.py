@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, PositiveInt, StrictInt
 
-from .aggregate import aggregate_schema, measures_json
+from .aggregate import AggregateFunction, aggregate_schema, measures_json
 from .changes import ChangeSpec, feed_schema
 from .errors import InvalidArgumentError
 from .message import Message
@@ -49,6 +49,9 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
     """Compute measures instead of rows: ``{name: (column, function)}``, see ``schemas.aggregate``."""
     group_by: list[str] | None = None
     """With ``aggregate``: one row for each combination of these columns' values; None or empty: one row in total."""
+    partial: bool = False
+    """With ``aggregate``: a group may have several rows, for the caller to combine. The table may be read in parts,
+    and groups may be as many as rows."""
     split_bytes: PositiveInt | None = None
     all_parts: bool = False
     """For a plan: include parts without rows, so that the parts together cover all keys of the table."""
@@ -105,6 +108,8 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
             )
         if self.group_by is not None and self.aggregate is None:
             raise InvalidArgumentError("group_by needs aggregate")
+        if self.partial and self.aggregate is None:
+            raise InvalidArgumentError("partial needs aggregate")
         if self.aggregate is not None:
             measures_json(self.aggregate)
             self._check_goes_with_aggregate()
@@ -128,17 +133,19 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
                     f"{part} cannot be combined with aggregate, which covers all rows that match"
                 )
         is_part = (self.tablet, self.partition, self.key_lower, self.key_upper) != (None, None, None, None)
-        if self.ordered or is_part:
+        if self.ordered or (is_part and not self.partial):
             raise InvalidArgumentError(
                 "an aggregate covers the whole table: it cannot be combined with ordered or tablet"
             )
+        means = [name for name, (_, function) in (self.aggregate or {}).items() if function == AggregateFunction.AVG]
+        if self.partial and means:
+            raise InvalidArgumentError(f"{means[0]!r}: partial means cannot be combined: ask for a sum and a count")
 
     @property
     def is_whole(self) -> bool:
         """Whether the scan is one stream, instead of one for each part of the table."""
-        return bool(
-            self.ordered or self.order_by or self.offset or self.limit is not None or self.aggregate is not None
-        )
+        is_sum = self.aggregate is not None and not self.partial
+        return bool(self.ordered or self.order_by or self.offset or self.limit is not None or is_sum)
 
     def pinned(self, snapshot: int) -> ScanSpec:
         """Return the same scan fixed at a snapshot."""

@@ -24,15 +24,17 @@ _HALF = (1 << 32) - 1
 class Merger:
     """Combines partial answers. Memory depends on the number of groups, which is limited."""
 
-    def __init__(self, plan: AggregatePlan, bytes_max: int) -> None:
+    def __init__(self, plan: AggregatePlan, bytes_max: int, may_repeat: bool = False) -> None:
+        """``may_repeat``: a group may be in several batches of the answer, for others to combine."""
         self._plan = plan
         self._bytes_max = bytes_max
+        self._may_repeat = may_repeat
         self._merged: pa.Table | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
 
-    def add(self, partial: pa.Table) -> None:
-        """Add a partial answer.
+    def add(self, partial: pa.Table) -> pa.RecordBatch | None:
+        """Add a partial answer; return a batch of the answer if groups may repeat and are too many to keep.
 
         Raises:
             InvalidArgumentError: there are more groups than memory allows.
@@ -40,14 +42,20 @@ class Merger:
         self._waiting.append(_carried(partial, self._plan))
         self._waiting_rows += partial.num_rows
         if self._waiting_rows > max(_MERGE_ROWS, self._merged.num_rows if self._merged else 0):
-            self._merge()
+            rows = self._waiting_rows + (self._merged.num_rows if self._merged else 0)
+            merged = self._merge()
+            gains_little = 2 * merged.num_rows > rows  # nearly each row is a group
+            if self._may_repeat and (gains_little or merged.nbytes > self._bytes_max):
+                self._merged = None
+                return self._answer(merged)
+        return None
 
     def finish(self) -> pa.RecordBatch:
-        """Return the answer. Without a key it has one row, even for no rows. Raises as ``add``."""
-        self._merge()
-        merged = self._merged
-        if merged is None:
-            return _of_nothing(self._plan)
+        """Return the answer, or the rest of it. Without a key it has one row, even for no rows. Raises as ``add``."""
+        merged = self._merge() if self._waiting else self._merged
+        return _of_nothing(self._plan) if merged is None else self._answer(merged)
+
+    def _answer(self, merged: pa.Table) -> pa.RecordBatch:
         states = {
             state: [merged[name].combine_chunks() for name in self._plan.part_names(state)]
             for state in self._plan.states
@@ -56,9 +64,7 @@ class Merger:
         measures = [_measure(measure, states) for measure in self._plan.measures]
         return pa.RecordBatch.from_arrays([*keys, *measures], schema=self._plan.schema)
 
-    def _merge(self) -> None:
-        if not self._waiting:
-            return
+    def _merge(self) -> pa.Table:
         plan = self._plan
         whole = pa.concat_tables([*([self._merged] if self._merged else []), *self._waiting])
         self._waiting, self._waiting_rows = [], 0
@@ -73,11 +79,12 @@ class Merger:
             cells = [pc.call_function(how, [whole[name]]) for name, how in functions]
             merged = pa.Table.from_arrays([pa.repeat(cell, 1) for cell in cells], names=plan.names)
         self._merged = merged = _carried(merged, plan)
-        if merged.nbytes > self._bytes_max:
+        if merged.nbytes > self._bytes_max and not self._may_repeat:
             raise InvalidArgumentError(
                 f"the aggregate has {merged.num_rows:,} groups so far, which use {merged.nbytes:,} "
                 f"bytes of the {self._bytes_max:,} allowed (limits.aggregate_bytes); group by fewer columns, or scan"
             )
+        return merged
 
 
 def _carried(partial: pa.Table, plan: AggregatePlan) -> pa.Table:

@@ -233,7 +233,8 @@ def run(
     asks for them and does not aggregate."""
     if request.aggregate:
         read = [] if _is_empty(spec, request) else versions
-        return _aggregated(read, request, request.aggregate, pool, ahead, limits.aggregate_bytes)
+        merger = Merger(request.aggregate, limits.aggregate_bytes, may_repeat=spec.partial)
+        return _aggregated(read, request, request.aggregate, pool, ahead, merger)
     if _is_empty(spec, request):
         return iter(())
     reach = 0 if spec.limit is not None else ahead
@@ -262,12 +263,12 @@ def _is_short(spec: ScanSpec) -> bool:
 
 
 def _aggregated(
-    versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, bytes_max: int
+    versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, merger: Merger
 ) -> Iterator[Marked]:
-    merger = Merger(plan, bytes_max)
     for version in versions:
         for partial in aggregate(version, request, plan, pool, ahead):
-            merger.add(partial)
+            if (batch := merger.add(partial)) is not None:
+                yield Marked(batch, None)
     yield Marked(merger.finish(), None)
 
 

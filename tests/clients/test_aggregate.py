@@ -15,11 +15,13 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.aggregate import merge
 from nyala.engine.aggregate.merge import Merger
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.limits import Limits
+from nyala.schemas.scan import ScanSpec
 
 ROWS = [
     {"id": 1, "city": "Oslo", "price": 1.5, "cents": Decimal("0.10"), "small": 1, "ok": True, "raw": b"\0"},
@@ -216,11 +218,55 @@ def test_over_the_wire_it_is_one_ticket(remote: Database, url: str) -> None:
             assert sorted(rows, key=str) == [{"city": "Bergen", "n": 1}, {"city": "Oslo", "n": oslo}], "pinned or now"
         for wrong, why in (
             ({"group_by": ["city"]}, "group_by needs aggregate"),
+            ({"partial": True}, "partial needs aggregate"),
+            ({"aggregate": {"m": ["id", "avg"]}, "partial": True}, "'m': partial means cannot be combined"),
             ({"aggregate": {"n": ["*", "count"]}, "columns": ["city"]}, "columns cannot be combined with aggregate"),
             ({"aggregate": {"n": ["*", "count"]}, "ordered": True}, "combined with ordered or tablet"),
         ):
             with pytest.raises(fl.FlightServerError, match=why):
                 client.do_get(fl.Ticket(json.dumps({"table": "homes", **wrong})))
+
+
+@pytest.mark.parametrize("is_crowded", [False, True])
+def test_partial_answers_of_all_parts_add_up(
+    remote: Database, url: str, monkeypatch: pytest.MonkeyPatch, is_crowded: bool
+) -> None:
+    if is_crowded:
+        monkeypatch.setattr(merge, "_MERGE_ROWS", 100)
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string()), ("n", pa.int64())])
+    homes = remote.create_table("homes", schema, ["id"], partition_by=[nyala.hash("id", buckets=3)])
+    homes.insert({"id": range(4_000), "city": [f"c{n % 700}" for n in range(4_000)], "n": range(4_000)})
+    homes.maintain("flush")
+    measures = {"n": ("*", "count"), "s": ("n", "sum"), "low": ("n", "min"), "high": ("n", "max")}
+    asked = {"table": "homes", "aggregate": measures, "group_by": ["city"], "partial": True, "split_bytes": 5_000}
+    with fl.connect(url) as client:
+        info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(asked)))
+        assert len(info.endpoints) > 3, "tablets are read in parts"
+        homes.delete({"id": [0]})
+        parts = [client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+    added = (
+        pa.concat_tables(parts)
+        .group_by("city")
+        .aggregate([("n", "sum"), ("s", "sum"), ("low", "min"), ("high", "max")])
+    )
+    found = {row["city"]: tuple(row.values())[1:] for row in added.to_pylist()}
+    numbers = {f"c{n}": list(range(n, 4_000, 700)) for n in range(700)}
+    assert found == {city: (len(some), sum(some), some[0], some[-1]) for city, some in numbers.items()}
+
+
+def test_partial_answers_are_not_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "_MERGE_ROWS", 1_000)
+    options = StoreOptions(maintenance="off", limits=Limits(aggregate_bytes=10_000))
+    with Store.open(MemoryFileSystem(), options) as store:
+        table = Database(store).create_table("t", pa.schema([("id", pa.int64()), ("v", pa.int64())]), ["id"])
+        table.insert({"id": range(300_000), "v": [n % 150_000 for n in range(300_000)]})
+        spec = ScanSpec(table="t", aggregate={"n": ("*", "count")}, group_by=["v"])
+        with pytest.raises(nyala.InvalidArgumentError, match="group by fewer columns"):
+            list(store.scan(spec).batches)
+        batches = list(store.scan(spec.model_copy(update={"partial": True})).batches)
+        assert len(batches) > 1
+        counts = pa.Table.from_batches(batches).group_by("v").aggregate([("n", "sum")])
+        assert counts.num_rows == 150_000 and set(counts["n_sum"].to_pylist()) == {2}
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(20, 0)])

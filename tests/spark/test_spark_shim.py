@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.aggregate import merge
 from nyala.engine.store import Store
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.timestamp import datetime_of
@@ -81,9 +82,9 @@ def pushed(frame: DataFrame) -> str:
 def test_only_columns_that_a_query_needs_are_asked_for(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
     frame = load()
     assert len(frame.select("city").toArrow()) == ROWS
-    assert frame.groupBy("rooms").agg(f.max("price")).count() == 100
+    assert len(frame.groupBy("rooms").agg(f.max("price")).collect()) == 100
     assert frame.where("abs(id) < 10").groupBy().agg(f.max("city")).collect()[0][0] == "c6"
-    assert [sorted(spec.columns or ()) for spec in asked] == [["city"], ["rooms"], ["city", "id"]]
+    assert [sorted(spec.columns or ()) for spec in asked] == [["city"], ["price", "rooms"], ["city", "id"]]
     assert len(load(columns=["city", "id"]).select("id").toArrow()) == ROWS and asked[-1].columns == ["id"]
 
 
@@ -167,7 +168,52 @@ def test_aggregates_that_mean_something_else_are_left_to_spark(homes: Table, loa
         0
     ]
     assert str(row["m"]) == "nan" and (row["n"], row["s"]) == (7, sum(range(ROWS)))
-    assert "aggregate" not in scan_of(frame.selectExpr("max(price)")) + scan_of(frame.groupBy("city").count())
+    assert "aggregate" not in scan_of(frame.selectExpr("max(price)"))
+
+
+def test_groups_are_worked_out_in_the_store(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    homes.update({"id": [1, 8], "city": [None, None]})
+    found = load().groupBy("city").agg(f.count("*"), f.sum("rooms"), f.avg("price"), f.min("id"), f.max("city"))
+    rows = homes.scan().to_arrow().to_pylist()
+    expected = []
+    for city in {row["city"] for row in rows}:
+        some = [row for row in rows if row["city"] == city]
+        prices = [row["price"] for row in some if row["price"] is not None]
+        mean = pytest.approx(sum(prices) / len(prices))
+        expected.append((city, len(some), sum(row["rooms"] for row in some), mean, min(x["id"] for x in some), city))
+    assert sorted(map(tuple, found.collect()), key=str) == sorted(expected, key=str)
+    assert [(spec.group_by, spec.partial) for spec in asked if spec.aggregate is not None] == [(["city"], True)]
+    filtered = load().where("id < 100").groupBy("city", "rooms").agg(f.sum("price").alias("total")).where("total > 10")
+    assert filtered.count() == sum(1 for row in rows if row["id"] < 100 and (row["price"] or 0) > 10)
+    assert load().select("city").distinct().count() == 8
+    assert asked[-1].group_by == ["city"] and asked[-1].aggregate == {}
+
+
+def test_as_many_groups_as_rows(homes: Table, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "_MERGE_ROWS", 50)
+    found = load().groupBy("id").agg(f.count("price"), f.sum("rooms"))
+    assert "by: id" in scan_of(found)
+    assert sorted(map(tuple, found.collect())) == [(n, int(n % 10 > 0), n % 100) for n in range(ROWS)]
+
+
+def test_groups_that_mean_something_else_are_left_to_spark(db: Database, load: Load) -> None:
+    schema = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("paid", pa.decimal128(4, 2))])
+    table = db.create_table("sales", schema, ["id"], partition_by=[nyala.hash("id", buckets=2)])
+    prices = [0.0, -0.0, float("nan"), 1.5] * 2
+    table.insert({"id": range(8), "price": prices, "paid": [99] * 8})
+    frame = load("sales")
+    by_price, paid = frame.groupBy("price").count(), frame.groupBy((f.col("id") % 2).alias("odd")).agg(f.sum("paid"))
+    by_id = frame.groupBy("id").agg(f.sum("paid").alias("paid")).agg(f.sum("paid").alias("paid"))
+    assert sorted((str(row[0]), row[1]) for row in by_price.collect()) == [("0.0", 4), ("1.5", 2), ("nan", 2)]
+    assert sorted(map(tuple, paid.collect())) == [(0, 396), (1, 396)] and by_id.collect()[0][0] == 792
+    assert not any("aggregate" in scan_of(each) for each in (by_price, paid, by_id))
+
+
+def test_names_of_groups_may_differ_in_case(homes: Table, load: Load, spark: SparkSession, uri: str) -> None:
+    frame = spark.read.schema("ID long, CITY string, ROOMS byte").format("nyala").option("uri", uri).load("homes")
+    found = frame.groupBy("CITY").agg(f.sum("ROOMS").alias("n"))
+    assert "by: CITY" in scan_of(found)
+    assert {row["CITY"]: row["n"] for row in found.collect()}["c0"] == sum(n % 100 for n in range(0, ROWS, 7))
 
 
 def test_every_query_sees_what_is_new_and_one_moment(
