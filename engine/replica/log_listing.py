@@ -11,18 +11,17 @@ from ...schemas.errors import UnavailableError
 class LogListing:
     """See the module's text. Thread safe."""
 
-    def __init__(self, list_end: Callable[[], int], seconds: Callable[[], float]) -> None:
-        """``list_end`` returns the number of the newest slot that a listing shows, or raises UnavailableError;
-        ``seconds`` is the time."""
-        self._list_end = list_end
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        """``seconds`` is the time."""
         self._seconds = seconds
         self._found = float("-inf"), 0
         self._failure: UnavailableError | None = None
         self._failures = 0
         self._one_at_a_time = threading.Lock()
 
-    def since(self, moment: float) -> tuple[float, int]:
+    def since(self, moment: float, list_end: Callable[[], int]) -> tuple[float, int]:
         """Return when a listing was sent, which is at ``moment`` or later, and the newest slot that it shows.
+        ``list_end`` returns the number of that slot, or raises UnavailableError.
 
         A request that fails has failed for all who asked before it ended: else they would wait for a bucket that is
         away one after the other. Whoever asks later sends another one.
@@ -38,7 +37,7 @@ class LogListing:
                 raise UnavailableError(self._failure.message) from self._failure
             sent = self._seconds()
             try:
-                self._found = sent, self._list_end()
+                self._found = sent, list_end()
             except UnavailableError as error:
                 self._failure = error
                 self._failures += 1

@@ -100,7 +100,7 @@ class Replica:
         self._is_sound = False
         """Whether the tablets have all of the slots up to the last one that was applied, and nothing of later ones."""
         self._fresh_at = float("-inf")
-        self._listing = LogListing(self._listed_end, home.seconds_since_boot)
+        self._listing = LogListing(home.seconds_since_boot)
         self._moved = threading.Condition()
         self._is_closed = False
 
@@ -125,7 +125,7 @@ class Replica:
         self._open_reads()
         since = self._home.seconds_since_boot() - max_staleness
         if self._fresh_at < since:
-            at, end = self._listing.since(since)
+            at, end = self._listing.since(since, self._listed_end)
             with self._moved:
                 if not self._moved.wait_for(lambda: self.end >= end or self._is_closed, PATIENCE_SECONDS):
                     raise UnavailableError(f"this replica is {end - self.end:,} slots of the log behind")

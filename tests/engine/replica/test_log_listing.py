@@ -37,7 +37,7 @@ class Subject:
         self.may_answer = threading.Event()
         self.is_away = True
         ticks = count(1)
-        self.listing = LogListing(self._list_end, lambda: float(next(ticks)))
+        self.listing = LogListing(lambda: float(next(ticks)))
         self.asked: Any = Asked()
         self.listing._one_at_a_time = self.asked
         self.answers: list[Any] = []
@@ -49,9 +49,12 @@ class Subject:
             raise UnavailableError("the bucket is away")
         return 7
 
+    def since(self, moment: float) -> tuple[float, int]:
+        return self.listing.since(moment, self._list_end)
+
     def ask(self, moment: float) -> None:
         try:
-            self.answers.append(self.listing.since(moment))
+            self.answers.append(self.since(moment))
         except UnavailableError as error:
             self.answers.append(error.message)
 
@@ -84,11 +87,11 @@ def test_who_can_use_an_answer_gets_it_though_another_request_failed() -> None:
     subject = Subject()
     subject.may_answer.set()
     subject.is_away = False
-    assert subject.listing.since(0.5) == (1.0, 7)
+    assert subject.since(0.5) == (1.0, 7)
     subject.is_away = True
     with pytest.raises(UnavailableError):
-        subject.listing.since(1.5)
-    assert subject.listing.since(0.7) == (1.0, 7)
+        subject.since(1.5)
+    assert subject.since(0.7) == (1.0, 7)
     assert subject.sent == 2
 
 
