@@ -191,13 +191,18 @@ class HolderClient:
         """Ask all processes that are known; return what each says of itself, or its error, by location."""
         return self._asked(self._known())
 
-    def client_at(self, location: str) -> Client | None:
-        """Return the client of a process that is known; None: it is forgotten."""
-        return self._clients.get(location)
+    def client_at(self, location: str) -> Client:
+        """Return the client of a process that was known. Raises UnavailableError: it was forgotten meanwhile."""
+        client = self._clients.get(location)
+        if client is None:
+            raise UnavailableError(
+                f"{location}: it was named by a process that no longer counts, and forgotten", locations=[]
+            )
+        return client
 
     def confirm_at(self, location: str) -> None:
-        """Ask a process whether it follows the store of before. Raises StoreError, as ``check``."""
-        self.check(_answer(self._clients[location], _HEALTH, _seconds()), location)
+        """Ask a process whether it follows the store of before. Raises StoreError, as ``check`` and ``client_at``."""
+        self.check(_answer(self.client_at(location), _HEALTH, _seconds()), location)
 
     def confirm(self) -> None:
         """Ask the process that is asked now whether it has the store of before. Raises StoreError, as ``check``."""
@@ -237,7 +242,7 @@ class HolderClient:
 
         Each time it is asked what it has: a process may have come back with another store.
         """
-        client = self._clients[location]
+        client = self.client_at(location)
         about = _answer(client, _HEALTH, _seconds())
         if about.state == "standby":
             raise UnavailableError(f"{location}: it has just lost the store", locations=[])

@@ -250,6 +250,30 @@ def test_where_a_process_points_a_token_goes_no_less_protected(pair: Pair) -> No
     client.close()
 
 
+def test_a_process_that_is_forgotten_while_it_is_looked_for_is_an_error_of_the_store(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may find that it was only named, by a process that no longer counts."""
+    client = HolderClient([pair.first.url], lambda location: Credentials().connect(location, []))
+    pair.give_to(pair.second)
+    asked = client._asked
+
+    def and_forgotten(locations: Any) -> Any:
+        found = asked(locations)
+        client._clients.pop(pair.second.url, None)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "_asked", and_forgotten)
+        with pytest.raises(UnavailableError, match="forgotten"):
+            client.follow()
+    with pytest.raises(UnavailableError, match="forgotten"):
+        client.confirm_at(pair.second.url)
+    client.follow()
+    assert client.location == pair.second.url
+    client.close()
+
+
 def limits(*members: Member) -> set[int]:
     """The milliseconds after which this process gives up its connections to them."""
     ports, found = {int(each.url.rpartition(":")[2]) for each in members}, set()
