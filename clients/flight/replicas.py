@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ...schemas.errors import StoreError, UnavailableError
@@ -18,63 +18,77 @@ from .holder_client import Client, HolderClient
 Answer = TypeVar("Answer")
 
 _KEPT_SECONDS = 10.0
-"""How long a replica is asked, or none is looked for, before all processes are asked again."""
+"""How long replicas are asked, or none is looked for, before all processes are asked again."""
 
 
 class Replicas:
     """The replicas of one client's store. Thread safe.
 
-    Of those that answer reads one is picked at random, so that clients spread, and asked for some seconds, so that the
-    parts of a scan find what its plan keeps for them.
+    They are asked in an order that is picked at random, so that clients spread, and kept for some seconds, so that the
+    parts of a scan find what its plan keeps for them. Those that are further behind than a scan allows come last: they
+    do not answer before they have caught up, whatever they said when they were asked.
     """
 
     def __init__(self, client: HolderClient) -> None:
         self._client = client
-        self._picked: str | None = None
+        self._found: list[_Replica] = []
         self._until = float("-inf")
         self._lock = threading.Lock()
 
     def ask(self, spec: ScanSpec, ask: Callable[[Client | HolderClient], Answer]) -> Answer:
-        """Ask a replica if the scan may be behind and there is one, and else, or if it refuses, the process that has
-        the store. Raises StoreError."""
-        if spec.max_staleness is not None and (found := self._pick()):
-            location, replica = found
-            try:
-                with as_store_errors():
-                    return ask(replica)
-            except UnavailableError:
-                self._failed(location)
-            except StoreError:
-                pass  # it may lack what is new, or not know who may read what
+        """Ask the replicas if the scan may be behind, until one answers, and else the process that has the store.
+        Raises StoreError."""
+        if spec.max_staleness is not None:
+            for replica in self._in_order(spec.max_staleness):
+                try:
+                    with as_store_errors():
+                        return ask(self._checked(replica))
+                except UnavailableError:
+                    self._failed(replica)
+                except StoreError:
+                    break  # it may lack what is new, or not know who may read what
         with as_store_errors():
             return ask(self._client)
 
-    def _pick(self) -> tuple[str, Client] | None:
+    def _in_order(self, seconds: float) -> list[_Replica]:
+        """Return the replicas, those first that are at most so many seconds behind; then those that are least."""
         with self._lock:
             if time.monotonic() >= self._until:
-                self._picked = self._found()
+                told = self._client.told()
+                self._found = [
+                    _Replica(location, lag) for location, found in told.items() if (lag := _lag(found)) is not None
+                ]
+                random.shuffle(self._found)
                 self._until = time.monotonic() + _KEPT_SECONDS
-            if self._picked is None:
-                return None
-            client = self._client.client_at(self._picked)
-            return None if client is None else (self._picked, client)
+            return sorted(self._found, key=lambda replica: max(replica.lag_seconds - seconds, 0.0))
 
-    def _failed(self, location: str) -> None:
-        """Ask the process that has the store for some seconds."""
+    def _checked(self, replica: _Replica) -> Client:
+        """Return the client of a replica, after it told that it follows the store. Raises StoreError."""
+        if not replica.is_checked:
+            try:
+                self._client.confirm_at(replica.location)
+            except StoreError as error:
+                raise UnavailableError(error.message) from error  # this one is not asked
+            replica.is_checked = True
+        return self._client.client_at(replica.location)
+
+    def _failed(self, replica: _Replica) -> None:
+        """Do without a replica for some seconds."""
         with self._lock:
-            if self._picked == location:
-                self._picked, self._until = None, time.monotonic() + _KEPT_SECONDS
-
-    def _found(self) -> str | None:
-        told = self._client.told()
-        able = [location for location, found in told.items() if isinstance(found, Whereabouts) and _reads(found)]
-        random.shuffle(able)
-        for location in able:
-            with suppress(StoreError):
-                self._client.confirm_at(location)
-                return location
-        return None
+            if replica in self._found:
+                self._found.remove(replica)
+                self._until = time.monotonic() + _KEPT_SECONDS
 
 
-def _reads(found: Whereabouts) -> bool:
-    return found.state == "standby" and found.lag_seconds is not None
+@dataclass(eq=False, slots=True)
+class _Replica:
+    location: str
+    lag_seconds: float
+    """When it was asked."""
+    is_checked: bool = False
+    """Whether it told that it follows the store, since it was asked."""
+
+
+def _lag(found: Whereabouts | StoreError) -> float | None:
+    """Return how many seconds a process is behind; None: it answers no reads while another one has the store."""
+    return found.lag_seconds if isinstance(found, Whereabouts) and found.state == "standby" else None
