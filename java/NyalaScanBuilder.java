@@ -3,22 +3,25 @@ package io.nyala.spark;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Takes over from Spark what the store does better: column pruning, filters, and aggregates.
+ * Takes over from Spark what the store does better: column pruning, filters, aggregates, and the first rows of an order.
  *
  * <p>They become options that users may also set: {@code filter}, {@code aggregate}.
  */
 final class NyalaScanBuilder
-    implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownRequiredColumns {
+    implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownTopN,
+        SupportsPushDownRequiredColumns {
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
@@ -27,6 +30,7 @@ final class NyalaScanBuilder
   private final List<String> texts = new ArrayList<>();
   private StructType columns;
   private Measures measures;
+  private TopRows top;
 
   NyalaScanBuilder(String name, StructType schema, CaseInsensitiveStringMap options) {
     this.name = name;
@@ -69,6 +73,13 @@ final class NyalaScanBuilder
     return measures != null;
   }
 
+  /** Spark asks this if the store has all filters. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int limit) {
+    top = isOfRows() && measures == null ? TopRows.of(orders, limit, schema).orElse(null) : null;
+    return top != null;
+  }
+
   @Override
   public void pruneColumns(StructType required) {
     columns = required;
@@ -76,7 +87,7 @@ final class NyalaScanBuilder
 
   @Override
   public Scan build() {
-    return new NyalaScan(name, columns, options, texts, measures);
+    return new NyalaScan(name, columns, options, new Pushed(List.copyOf(texts), measures, top));
   }
 
   private boolean isOfRows() {

@@ -37,15 +37,12 @@ final class ReadRequest {
   private boolean isResolved;
 
   /** {@code schema} are the columns that Spark expects, or those of the groups and measures. */
-  ReadRequest(StructType schema, CaseInsensitiveStringMap options, List<String> groups) {
+  ReadRequest(StructType schema, CaseInsensitiveStringMap options, Pushed pushed) {
     this.schema = schema;
     this.uri = ReadOptions.uri(options);
     this.credentials = TableOptions.credentials(options);
     this.scan = ReadOptions.scan(options);
-    if (!groups.isEmpty()) {
-      groups.forEach(scan.putArray("group_by")::add);
-      scan.put("partial", true);
-    }
+    pushed.putInto(scan);
     if (!scan.has("aggregate")) {
       putColumns(List.of(schema.fieldNames()));
     }
@@ -116,6 +113,8 @@ final class ReadRequest {
     if (scan.get("aggregate") instanceof ObjectNode measures) {
       return resolve(measures, known);
     }
+    scan.path("order_by").forEach(term ->
+        ((ObjectNode) term).put("column", sameName(term.path("column").asText(), known)));
     List<String> asked = List.of(schema.fieldNames());
     List<String> names = asked.stream().map(name -> {
       String before = name.startsWith(BEFORE) ? BEFORE : "";

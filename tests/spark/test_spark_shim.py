@@ -216,6 +216,40 @@ def test_names_of_groups_may_differ_in_case(homes: Table, load: Load, spark: Spa
     assert {row["CITY"]: row["n"] for row in found.collect()}["c0"] == sum(n % 100 for n in range(0, ROWS, 7))
 
 
+def test_the_first_rows_of_an_order_come_from_the_store(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    homes.update({"id": [3, 4], "city": [None, None]})
+    rows = homes.scan().to_arrow().to_pylist()
+    newest = load().where("rooms < 50").orderBy(f.desc("id")).select("id").limit(5)
+    assert [row["id"] for row in newest.collect()] == [749, 748, 747, 746, 745]
+    first = load().orderBy("city", f.desc("rooms"), "id").limit(4).select("city", "id")
+    expected = sorted(rows, key=lambda row: (row["city"] or "", -row["rooms"], row["id"]))[:4]
+    assert [(row["city"], row["id"]) for row in first.collect()] == [(row["city"], row["id"]) for row in expected]
+    last = load().orderBy(f.desc_nulls_last("city"), "id").offset(3).limit(2).select("id")
+    assert [row["id"] for row in last.collect()] == [27, 34]
+    assert [spec.limit for spec in asked] == [5, 4, 5] and "first: 5 by [id DESC]" in scan_of(newest)
+
+
+def test_orders_that_mean_something_else_are_left_to_spark(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    homes.upsert({"id": [0], "price": [float("nan")]})
+    assert str(load().orderBy(f.desc("price")).limit(1).collect()[0]["price"]) == "nan"
+    assert load().where("abs(id) > 5").orderBy("id").limit(1).collect()[0]["id"] == 6
+    assert load().orderBy(f.col("id") % 7, "id").limit(2).collect()[1]["id"] == 7
+    assert load().orderBy("id").limit(200_000).count() == ROWS
+    assert all(spec.order_by is None for spec in asked)
+
+
+def test_the_keys_of_a_join_prune_the_other_side(
+    homes: Table, db: Database, load: Load, spark: SparkSession, asked: list[ScanSpec]
+) -> None:
+    cities = db.create_table("cities", pa.schema([("city", pa.string()), ("land", pa.string())]), ["city"])
+    cities.insert({"city": [f"c{n}" for n in range(7)], "land": ["north", "south"] * 3 + ["west"]})
+    found = load().join(f.broadcast(load("cities").where("upper(land) = 'NORTH'")), "city").select("id", "land")
+    assert {row["id"] for row in found.collect()} == {n for n in range(ROWS) if n % 7 in (0, 2, 4)}
+    (where,) = (spec.where for spec in asked if spec.table == "homes")
+    assert where == "\"city\" IS NOT NULL AND \"city\" IN ('c0', 'c2', 'c4')"
+    assert len({spec.as_of for spec in asked}) == 1, "all at one moment"
+
+
 def test_every_query_sees_what_is_new_and_one_moment(
     homes: Table, db: Database, load: Load, asked: list[ScanSpec]
 ) -> None:
