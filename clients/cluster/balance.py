@@ -1,16 +1,16 @@
-"""What the tablets of all servers weigh, for a plan that balances them, and how the plan is carried out."""
+"""What the tablets of all servers weigh, for a plan that balances them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...schemas.description import TableStats, TabletStats
-from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
+from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.partition_schema import TabletPartition, sum_of
 from ...schemas.service import StoreService
 from . import moving
-from .balance_report import MARGIN, MEASURES, BalancePlan, Measure, PlannedMove, TabletLoad
+from .balance_report import MEASURES, BalancePlan, TabletLoad
 from .servers import Servers
 
 Found = dict[tuple[str, TabletPartition], tuple[str, TabletStats]]
@@ -19,22 +19,17 @@ Found = dict[tuple[str, TabletPartition], tuple[str, TabletStats]]
 
 def planned_balance(
     store: StoreService,
-    by: Sequence[Measure] = MEASURES,
-    margin: float = MARGIN,
-    moves_max: int | None = None,
-    tables: Collection[str] | None = None,
-    watch_seconds: float = 0.0,
+    by: Sequence[str],
+    margin: float,
+    moves_max: int | None,
+    tables: Collection[str] | None,
+    watch_seconds: float,
 ) -> BalancePlan:
-    """Return the moves that balance the servers of a store; nothing is moved yet, but interrupted moves are ended.
-
-    With ``watch_seconds`` the rows read and written are counted for so long; without, they do not count. ``tables``
-    names the tables whose tablets may move, by default all.
-
-    Raises:
-        InvalidArgumentError: the store is of one server, or there is no such table.
-        ConflictError: a tablet is on two servers.
-        UnavailableError: a server cannot be reached.
-    """
+    """Return the moves that balance the servers of a store: see ``nyala.jobs.plan_balance``."""
+    if strange := [name for name in by if name not in MEASURES]:
+        raise InvalidArgumentError(f"unknown measure {strange[0]!r}; known: {', '.join(MEASURES)}")
+    if not by:
+        raise InvalidArgumentError(f"by names nothing; known: {', '.join(MEASURES)}")
     servers: Servers | None = getattr(store, "servers", None)
     if servers is None:
         raise InvalidArgumentError("there is nothing to balance: this server shares its tables with no other")
@@ -53,27 +48,6 @@ def planned_balance(
     from .balance_plan import plan_moves  # needs numpy
 
     return plan_moves(loads, weights, by, margin, moves_max)
-
-
-def carried_out(store: StoreService, plan: BalancePlan) -> Iterator[tuple[PlannedMove, str]]:
-    """Make the moves of a plan, one at a time; yield each with the reason why it was left out, empty if it was made.
-
-    A tablet that was split, dropped or moved since the plan is left out. Interrupted, at most one move is unfinished;
-    a new plan ends it.
-
-    Raises:
-        UnavailableError: a server cannot be reached, or rows of the table are staged. The moves before are made.
-    """
-    for number, move in enumerate(plan.moves):
-        try:
-            store.move_tablet(move.table, move.tablet, move.to, move.source)
-        except (NotFoundError, ConflictError) as error:
-            yield move, error.message
-        except UnavailableError as error:
-            done = f"after {number} of {len(plan.moves)} moves: " if number else ""
-            raise UnavailableError(f"{done}{error.message}", error.retry_after_seconds) from error
-        else:
-            yield move, ""
 
 
 def _found(servers: Servers) -> Found:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .balance_report import MARGIN, MEASURES, BalancePlan, Measure, PlannedMove, ServerLoad, TabletLoad
+from .balance_report import MARGIN, MEASURES, BalancePlan, PlannedMove, ServerLoad, TabletLoad
 
 _NOISE = 1e-9
 """Gains below this are the rounding of sums."""
@@ -31,7 +31,7 @@ _NOISE = 1e-9
 def plan_moves(
     tablets: Sequence[TabletLoad],
     weights: Mapping[str, float],
-    by: Sequence[Measure] = MEASURES,
+    by: Sequence[str] = MEASURES,
     margin: float = MARGIN,
     moves_max: int | None = None,
 ) -> BalancePlan:
@@ -75,7 +75,7 @@ def plan_moves(
 class _Spread:
     """Where the tablets are, and what it would gain to move each. Rows are tablets, columns are servers."""
 
-    def __init__(self, tablets: Sequence[TabletLoad], weights: Mapping[str, float], by: Sequence[Measure]) -> None:
+    def __init__(self, tablets: Sequence[TabletLoad], weights: Mapping[str, float], by: Sequence[str]) -> None:
         place = {name: number for number, name in enumerate(weights)}
         self.names = list(weights)
         self.home = np.array([place[each.server] for each in tablets], np.int64)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from pydantic import Field
 
 from ...schemas.message import Message, new_dict, new_list
 
-Measure = Literal["tables", "bytes", "tablets", "reads", "writes"]
+MEASURES = ("tables", "bytes", "tablets", "reads", "writes")
 """What the load of a server is counted in. ``tables``: the tablets of each table for itself."""
-MEASURES: tuple[Measure, ...] = get_args(Measure)
 MARGIN = 0.05
 """By how much of a fair load a move must be worth it."""
 

@@ -15,7 +15,6 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.cluster import balance
-from nyala.clients.cluster.balance_report import Measure
 from nyala.jobs import apply_balance, check_cluster, plan_balance
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.placement import Placement, Rule, TablePlacement
@@ -161,6 +160,14 @@ def test_weights_and_the_rules_of_a_table_are_kept_to() -> None:
     pair.close()
 
 
+@pytest.mark.parametrize(
+    ("by", "why"), [(["bytes", "rows"], "unknown measure 'rows'; known: tables, bytes"), ([], "nothing")]
+)
+def test_what_counts_is_checked(pair: Pair, by: list[str], why: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=why):
+        plan_balance(pair.db, by=by)
+
+
 def test_it_needs_several_servers_that_all_answer(pair: Pair) -> None:
     with Database(pair.stores["a"]) as one, pytest.raises(InvalidArgumentError, match="nothing to balance"):
         plan_balance(one)
@@ -175,7 +182,7 @@ def test_a_doubled_tablet_is_not_moved(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("what", ["reads", "writes"])
-def test_tablets_in_use_are_spread(pair: Pair, monkeypatch: pytest.MonkeyPatch, what: Measure) -> None:
+def test_tablets_in_use_are_spread(pair: Pair, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Two tables, each on a server of its own; only one of them is used."""
     busy, idle = skewed(pair.db, "busy"), skewed(pair.db, "idle")
     for place in idle.tablets():
