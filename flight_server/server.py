@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -13,7 +13,7 @@ from ..clients.flight import transport
 from ..schemas.errors import PermissionDeniedError, StoreError, UnavailableError
 from ..schemas.metrics import Metrics
 from ..schemas.server_verbs import ServerVerbs
-from ..schemas.service import StoreService
+from ..schemas.service import GrantKeeper, StoreService
 from ..schemas.verb import Kind
 from . import actions, exchange, get, info, put
 from .calls import Calls
@@ -89,9 +89,9 @@ class FlightServer(fl.FlightServerBase):
             self.calls.recent = RecentRequests()
 
     def _guarded(self, store: StoreService) -> tuple[StoreService, Guard | None]:
-        """Return a store with what guards it. The grants of one that is elsewhere are not known, and not needed."""
-        is_here = self._security is not None and not isinstance(store, AbsentStore)
-        return store, self._security.guard(store) if self._security and is_here else None
+        """Return a store with what guards it. The grants of one that is elsewhere are known to a replica only."""
+        has_grants = not isinstance(store, AbsentStore) or isinstance(store, GrantKeeper)
+        return store, self._security.guard(cast(StoreService, store)) if self._security and has_grants else None
 
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
@@ -175,11 +175,11 @@ class FlightServer(fl.FlightServerBase):
     def store_of(self, caller: Identity | None) -> StoreService:
         """Return the store as far as a caller may use it; ``caller`` is not asked for without authentication."""
         store, guard = self._served
-        if guard:
-            return guard.store_of(caller)
         if isinstance(store, AbsentStore) and self._security and self._authentication:
-            return store if caller and self._security.is_admin(caller) else store.for_others()
-        return store
+            if caller and self._security.is_admin(caller):
+                return store
+            return store.for_others(guard.store_of(caller) if guard else None)
+        return guard.store_of(caller) if guard else store
 
     @contextmanager
     def _administering(self, action: fl.Action) -> Iterator[None]:
@@ -203,8 +203,8 @@ class FlightServer(fl.FlightServerBase):
         caller = self._authentication.caller if self._authentication else None
         if self._security is None or self._authentication is None or (caller and self._security.is_admin(caller)):
             return
-        guard = self._served[1]
-        if caller is None or guard is None or not guard.is_admin(caller):
+        store, guard = self._served
+        if caller is None or guard is None or isinstance(store, AbsentStore) or not guard.is_admin(caller):
             raise PermissionDeniedError(f"{action} is for administrators only")
 
     def check_caller(self, context: fl.ServerCallContext, verb: str) -> None:

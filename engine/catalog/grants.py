@@ -3,7 +3,7 @@ the same name has none. The engine keeps them only; a server enforces them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.grants import (
@@ -18,6 +18,7 @@ from ...schemas.grants import (
 )
 from ...schemas.table import TableSchema
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
+from ..table.table import Table
 from .catalog import Catalog
 
 Columns = tuple[int, ...] | None
@@ -106,31 +107,36 @@ class Grants:
         return self._of(lambda each: (each.user, each.role) == whose[:2])
 
     def _of(self, is_wanted: Callable[[GrantEntry], bool]) -> list[Grant]:
-        tables = {table.table_id: table for table in self._catalog.tables() if table.dropped_until is None}
-        found: list[Grant] = []
-        for entry in filter(is_wanted, self._manifest.current.grants):
-            if entry.table is not None and entry.table not in tables:
-                continue
-            table = None if entry.table is None else tables[entry.table]
-            name = ALL_TABLES if table is None else table.name
-            by_id = {} if table is None else {column.id: column.name for column in table.version.schema.columns}
-            for privilege in sorted(entry.privileges, key=list(Privilege).index):
-                ids = entry.privileges[privilege]
-                there = None if ids is None else [each for each in ids if each in by_id]
-                if there == []:
-                    continue  # all of them were dropped
-                found.append(
-                    Grant(
-                        user=entry.user,
-                        role=entry.role,
-                        table=name,
-                        table_id=entry.table,
-                        privilege=privilege,
-                        columns=None if there is None else [by_id[each] for each in there],
-                        column_ids=there,
-                    )
+        return listed_grants(filter(is_wanted, self._manifest.current.grants), self._catalog.tables())
+
+
+def listed_grants(entries: Iterable[GrantEntry], tables: Iterable[Table]) -> list[Grant]:
+    """Return grants by the names of today: those on tables that are in use, of all there are."""
+    in_use = {table.table_id: table for table in tables if table.dropped_until is None}
+    found: list[Grant] = []
+    for entry in entries:
+        if entry.table is not None and entry.table not in in_use:
+            continue
+        table = None if entry.table is None else in_use[entry.table]
+        name = ALL_TABLES if table is None else table.name
+        by_id = {} if table is None else {column.id: column.name for column in table.version.schema.columns}
+        for privilege in sorted(entry.privileges, key=list(Privilege).index):
+            ids = entry.privileges[privilege]
+            there = None if ids is None else [each for each in ids if each in by_id]
+            if there == []:
+                continue  # all of them were dropped
+            found.append(
+                Grant(
+                    user=entry.user,
+                    role=entry.role,
+                    table=name,
+                    table_id=entry.table,
+                    privilege=privilege,
+                    columns=None if there is None else [by_id[each] for each in there],
+                    column_ids=there,
                 )
-        return sorted(found, key=lambda each: (each.role or "", each.user or "", each.table))
+            )
+    return sorted(found, key=lambda each: (each.role or "", each.user or "", each.table))
 
 
 def _check(what: str, entries: Sequence[GrantEntry], before: Sequence[GrantEntry], most: int, bytes_max: int) -> None:

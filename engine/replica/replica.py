@@ -21,12 +21,13 @@ from dataclasses import dataclass
 
 from ...schemas.description import ScanPlan, TableDescription, TableStats, TabletMap
 from ...schemas.errors import CorruptionError, UnavailableError
-from ...schemas.grants import no_table
+from ...schemas.grants import Grant, no_table
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
 from ...schemas.table import TableSchema
 from ...schemas.timestamp import parse_moment
 from ..bucket.files import BucketFileSystem
+from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache
 from ..commit.low_water import LowWater
 from ..commit.numbered_writes import NumberedWrites
@@ -169,6 +170,16 @@ class Replica:
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
         return tablet_map(self._table(name))
+
+    def grants(self) -> list[Grant]:
+        """See StoreService. As of the last slot that was applied."""
+        tables = self._state.tables
+        return listed_grants(tables.manifest.grants, tables.tables.values())
+
+    def grants_version(self) -> object:
+        """See GrantKeeper. Grants and names are those of the manifest."""
+        header = self._state.last.header
+        return header.store_uuid, header.manifest
 
     def close(self) -> None:
         """End what reads, and let its memory go; return at once. ``advance`` raises UnavailableError from then on."""

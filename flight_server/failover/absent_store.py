@@ -12,7 +12,7 @@ from ...schemas.errors import PermissionDeniedError, UnavailableError
 from ...schemas.metrics import Metrics
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
-from ...schemas.service import PendingResult, ScanStream
+from ...schemas.service import PendingResult, ScanStream, StoreService
 from ...schemas.transaction import StagedBatch, StageResult
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
@@ -31,9 +31,9 @@ class AbsentStore(Verbs):
         self._whereabouts = whereabouts
         self._version = version
 
-    def for_others(self) -> AbsentStore:
+    def for_others(self, guarded: StoreService | None = None) -> AbsentStore:
         """Return what a caller gets who is no administrator, as far as is known without the grants of the store."""
-        return _ForOthers(self._whereabouts, self._version)
+        return ForOthers(self._whereabouts, self._version)
 
     def check_operates(self) -> None:
         """Raise PermissionDeniedError unless the caller may see what all users do."""
@@ -105,7 +105,9 @@ class AbsentStore(Verbs):
         """See StoreService."""
 
 
-class _ForOthers(AbsentStore):
+class ForOthers(AbsentStore):
+    """An ``AbsentStore`` for a caller of whom nobody knows that it is an administrator."""
+
     def check_operates(self) -> None:
         raise PermissionDeniedError(
             "this process stands by and knows no grants: what it counts is for users with the role admin, and for "

@@ -3,6 +3,9 @@
 It never answers about "now". A scan that may be so many seconds behind reads the newest snapshot here, if that has all
 writes that were acknowledged longer ago; one at an earlier time reads at that time. All else is refused, as by any
 process that stands by, with the locations of the one that has the store.
+
+GRANTS are part of what it follows, so who is no administrator may read what the grants say that it has applied. They
+count only while it had all of the log ``recent_seconds`` ago: for so long at most it honours one that was revoked.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from typing import TypeVar
 from ...engine.replica.replica import Replica
 from ...schemas.description import Health, ScanPlan, TableDescription, TableStats, TabletMap
 from ...schemas.errors import UnavailableError
+from ...schemas.grants import Grant
 from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.service import ScanStream, StoreService
 from ...schemas.whereabouts import Whereabouts
-from .absent_store import AbsentStore
+from .absent_store import AbsentStore, ForOthers
 from .follower import Follower
 
 Answer = TypeVar("Answer")
@@ -47,19 +51,31 @@ class ReplicaStore(AbsentStore):
         uuid = follower.store_uuid if follower is not None else ""
         return super().health().model_copy(update={"store_uuid": uuid})
 
+    def for_others(self, guarded: StoreService | None = None) -> AbsentStore:
+        """See AbsentStore. ``guarded`` is this store as far as the caller may use it, once grants are known."""
+        if guarded is None:
+            return super().for_others()
+        return _ReplicaForOthers(self, guarded, self._whereabouts, self._version)
+
+    def grants(self) -> list[Grant]:
+        """See StoreService."""
+        return self._recent(Replica.grants)
+
+    def grants_version(self) -> object:
+        """See GrantKeeper. Raises UnavailableError: the grants may have changed too long ago to count."""
+        return self._recent(Replica.grants_version)
+
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
         with self._naming_holder():
-            replica = self._replica()
-            stream = replica.scan(self._pinned(replica, spec))
+            stream = self._replica().scan(self.pinned(spec))
         marked = stream.marked and self._naming(stream.marked)
         return replace(stream, batches=self._naming(stream.batches), marked=marked)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
         with self._naming_holder():
-            replica = self._replica()
-            return replica.plan(self._pinned(replica, spec))
+            return self._replica().plan(self.pinned(spec))
 
     def release_scan(self, lease: str) -> None:
         """See StoreService."""
@@ -107,13 +123,15 @@ class ReplicaStore(AbsentStore):
                 self.refuse()
             return ask(self._replica())
 
-    def _pinned(self, replica: Replica, spec: ScanSpec) -> ScanSpec:
-        """Return a scan at a snapshot that this process can know. Raises UnavailableError: it is to read "now"."""
+    def pinned(self, spec: ScanSpec) -> ScanSpec:
+        """Return a scan at a snapshot that this process can know. Raises UnavailableError: it is to read "now", or this
+        process is further behind."""
         if (spec.changes.until if spec.changes else spec.as_of) is not None:
             return spec
         if spec.max_staleness is None:
             self.refuse()
-        return spec.pinned(replica.snapshot(spec.max_staleness))
+        with self._naming_holder():
+            return spec.pinned(self._replica().snapshot(spec.max_staleness))
 
     @contextmanager
     def _naming_holder(self) -> Iterator[None]:
@@ -128,3 +146,53 @@ class ReplicaStore(AbsentStore):
     def _naming(self, items: Iterator[Item]) -> Iterator[Item]:
         with self._naming_holder():
             yield from items
+
+
+class _ReplicaForOthers(ForOthers):
+    """What a replica answers to a caller who is no administrator: reads as far as grants allow, and nothing else.
+
+    What is to be refused is refused before grants are asked, and these are those of after the snapshot was reached.
+    """
+
+    def __init__(
+        self, replica: ReplicaStore, guarded: StoreService, whereabouts: Callable[[], Whereabouts], version: str
+    ) -> None:
+        super().__init__(whereabouts, version)
+        self._replica = replica
+        self._guarded = guarded
+
+    def health(self) -> Health:
+        """See StoreService. To anyone, whatever is known of grants."""
+        return self._replica.health()
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        return self._guarded.scan(self._replica.pinned(spec))
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """See StoreService."""
+        return self._guarded.plan(self._replica.pinned(spec))
+
+    def release_scan(self, lease: str) -> None:
+        """See StoreService."""
+        self._guarded.release_scan(lease)
+
+    def grants(self) -> list[Grant]:
+        """See StoreService."""
+        return self._guarded.grants()
+
+    def tables(self) -> list[str]:
+        """See StoreService."""
+        return self._guarded.tables()
+
+    def describe_table(self, name: str) -> TableDescription:
+        """See StoreService."""
+        return self._guarded.describe_table(name)
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService."""
+        return self._guarded.table_stats(name)
+
+    def tablets(self, name: str) -> TabletMap:
+        """See StoreService."""
+        return self._guarded.tablets(name)
