@@ -46,14 +46,15 @@ def status(
     """Print which servers have a store, and how far those are that stand by; exit with 1 if a store has no holder."""
     if data is None and placement is None and name is not None:
         raise InvalidArgumentError("--name is that of a store in the bucket of --data, or of a server of --placement")
-    found = dict(_asked(_locations(url, data, placement, name)))
+    servers = _servers(url, data, placement, name)
+    found = dict(_asked(_locations(servers)))
     if json_output:
         typer.echo(json.dumps({each: told.model_dump() if told else None for each, told in found.items()}))
     else:
         from ..clients.cli.output import print_table
 
         print_table(_TITLES, [_row(each, told, _end(found.values(), told)) for each, told in found.items()])
-    names = {told.name for told in found.values() if told} | set(_servers(placement, name))
+    names = {told.name for told in found.values() if told} | (servers.keys() - {None})
     if names != {told.name for told in found.values() if told and told.state == "holder"} or not names:
         raise typer.Exit(1)
 
@@ -63,7 +64,7 @@ def release(
     name: StoreName, url: Url = None, data: Bucket = None, placement: PlacementFile = None, seconds: Seconds = 60.0
 ) -> None:
     """Let the process that has a store leave it to one that stands by; wait until it is done."""
-    where = _the_holder(_locations(url, data, placement, name), name)
+    where = _the_holder(_locations(_servers(url, data, placement, name)), name)
     _tell(where, lambda process: process.server_release(name))
     found = _wait(where, seconds, lambda told: told is None or told.state == "standby")
     others = found.holder.locations if found and found.holder else []
@@ -79,7 +80,7 @@ def take(
 ) -> None:
     """Let a process that stands by take a store, as soon as nobody has it, or with --force at once; wait until it is
     done."""
-    where, *more = _locations(url)
+    where, *more = _locations(_servers(url))
     if more:
         raise InvalidArgumentError("give the URL of the one server that is to take the store")
     _tell(where, lambda process: process.server_take(name, force))
@@ -87,39 +88,51 @@ def take(
     typer.echo(f"{where} has the store {name}")
 
 
-def _locations(
+def _servers(
     url: str | None, data: str | None = None, placement: Path | None = None, name: str | None = None
-) -> list[str]:
-    """Return the locations that options name; of a bucket or a placement those of one store, if ``name`` is given."""
+) -> Mapping[str | None, Sequence[str]]:
+    """Return the locations that options name, by the name of the store, of a bucket or a placement only of ``name`` if
+    that is given; those of a URL are of whichever store these have, None."""
     if placement is not None:
-        return [each for locations in _servers(placement, name).values() for each in locations]
-    if data is None:
-        from .location import DEFAULT_LOCATION
+        return _placed(placement, name)
+    if data is not None:
+        return _noted(data, name)
+    from .location import DEFAULT_LOCATION
 
-        return [*locations_of(url or DEFAULT_LOCATION)]
+    return {None: locations_of(url or DEFAULT_LOCATION)}
+
+
+def _noted(data: str, name: str | None) -> dict[str | None, Sequence[str]]:
+    """Return the locations that the hints in a bucket name."""
     from ..engine.bucket.opening import bucket_of
     from ..engine.home.where import NAME, read_where
 
     bucket = bucket_of(data)
-    paths = (path.split("/") for path, _ in bucket.list("stores/"))
-    names = [path[1] for path in paths if path[2:] == [NAME] and name in (None, path[1])]
-    hints = [read_where(bucket, each) for each in names]
-    found = [each for hint in hints if hint and hint.holder for each in hint.holder.locations]
-    if not found:
+    names = [name]
+    if name is None:  # lists every object of every store: a bucket lists no directories
+        paths = (path.split("/") for path, _ in bucket.list("stores/"))
+        names = [path[1] for path in paths if path[2:] == [NAME]]
+    hints = {each: read_where(bucket, each) for each in names if each is not None}
+    found: dict[str | None, Sequence[str]] = {
+        each: hint.holder.locations if hint.holder else [] for each, hint in hints.items() if hint
+    }
+    if not _locations(found):
         raise NotFoundError(f"no process of {data} has told where it is; give --url")
     return found
 
 
-def _servers(placement: Path | None, name: str | None) -> Mapping[str, Sequence[str]]:
-    """Return the locations of the servers of a placement file, if there is one, or of the server ``name``."""
-    if placement is None:
-        return {}
+def _placed(placement: Path, name: str | None) -> dict[str | None, Sequence[str]]:
+    """Return the locations of the servers of a placement file, or of the server ``name``."""
     from ..clients.cluster.placement_file import read_placement
 
     servers = read_placement(placement).servers
     if name is not None and name not in servers:
         raise NotFoundError(f"{placement} has no server {name!r}; known: {', '.join(servers)}")
-    return servers if name is None else {name: servers[name]}
+    return {each: locations for each, locations in servers.items() if name in (None, each)}
+
+
+def _locations(servers: Mapping[str | None, Sequence[str]]) -> list[str]:
+    return [each for locations in servers.values() for each in locations]
 
 
 def _asked(locations: Sequence[str]) -> Iterator[tuple[str, Whereabouts | None]]:

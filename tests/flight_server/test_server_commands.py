@@ -1,0 +1,62 @@
+"""``nyala server``: what it asks of a bucket and of servers, and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+from typer.testing import CliRunner
+
+from nyala.engine.bucket.memory import MemoryBucket
+from nyala.engine.bucket.opening import bucket_of
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.home.where import write_where
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.server_commands import app
+from nyala.schemas.errors import NotFoundError
+from nyala.schemas.whereabouts import Holder, Whereabouts
+from tests.doubles.pair import Pair
+
+NOBODY = "grpc://127.0.0.1:1"
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    one = Pair(store, "a")
+    yield one
+    one.close()
+    store.close()
+
+
+def exit_code(*command: str) -> int:
+    return CliRunner().invoke(app, command, catch_exceptions=False).exit_code
+
+
+def bucket_with(name: str, **locations: str) -> str:
+    """Return the URL of a bucket with the hint where each store is."""
+    url = f"memory://{name}"
+    for each, location in locations.items():
+        told = Whereabouts(name=each, state="holder", holder=Holder(locations=[location], epoch=1))
+        write_where(bucket_of(url), each, told)
+    return url
+
+
+def test_a_store_in_a_bucket_that_nobody_has_is_told(pair: Pair) -> None:
+    assert exit_code("status", "--data", bucket_with("one-store", a=pair.first.url)) == 0
+    both = bucket_with("two-stores", a=pair.first.url, b=NOBODY)
+    assert exit_code("status", "--data", both) == 1
+    assert exit_code("status", "--data", both, "--name", "a") == 0
+
+
+def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise AssertionError("every object of every store is listed")
+
+    url = bucket_with("named", a=pair.first.url)
+    monkeypatch.setattr(MemoryBucket, "list", fail)
+    assert exit_code("status", "--data", url, "--name", "a") == 0
+    with pytest.raises(NotFoundError, match="has told where it is"):
+        exit_code("status", "--data", url, "--name", "b")
