@@ -40,12 +40,10 @@ from ..manifest import files
 from ..manifest.manifest import Manifest, pack_manifest
 from ..recovery.bucket_state import state_of
 from ..wal.slots.reader import SlotReader, newest_slot
-from ..wal.slots.slot import NO_NONCE, Slot, SlotHeader, SlotKind, encode_slot, path_of
+from ..wal.slots.slot import NO_EPOCH, NO_NONCE, Slot, SlotHeader, SlotKind, encode_slot, path_of
 
 _PIECE_BYTES = 8 << 20
 _LOG = "log/"
-_NO_EPOCH = 0
-"""No claim made the slots of a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +243,7 @@ class BucketCopy:
             count=cut.count,
             nonce=NO_NONCE,
             number=number,
-            epoch=_NO_EPOCH,
+            epoch=NO_EPOCH,
             previous_crc=0,
             first_lsn=cut.first_lsn,
             safe=cut.header.safe if cut.count else cut.header.ceiling,

@@ -8,6 +8,9 @@ No ages, no clocks.
 A holder that lives may still read files that its manifest has dropped: its scans go on with them, and it deletes them
 afterwards. So files of tablets are deleted only once the store was released.
 
+A copy of a store that nobody has opened is claimed by nobody, and has the reigns of its source: another run may bring
+files there, of any of them. So all that is there is in use. That run, the next one, or who opens the copy cleans up.
+
 Imports and outside compactions end with their holder, but who builds their files may go on for a while. So a released
 store needs none of these; the names are the builders', but those of this project have the file's number in them.
 """
@@ -23,7 +26,7 @@ from ..home.manifests import DIRECTORY, file_paths, reign_of
 from ..manifest import files
 from ..wal.slots import check_slots
 from ..wal.slots.reader import newest_slot
-from ..wal.slots.slot import Slot, SlotKind
+from ..wal.slots.slot import NO_EPOCH, Slot, SlotKind
 from .bucket_state import state_of
 
 _OUTSIDE = ("imports/", "compactions/")
@@ -39,7 +42,8 @@ class Leftover:
     name: str
     size_bytes: int
     in_use: bool
-    """Whether the process that has the store may still read it: it has not released it."""
+    """Whether the process that has the store may still read it, as it has not released it; or a copy may be under
+    way."""
 
 
 def leftovers(home: BucketHome) -> list[Leftover]:
@@ -51,9 +55,10 @@ def leftovers(home: BucketHome) -> list[Leftover]:
     freed = {home.slots.name(number) for number in check_slots(home.slots).leftovers if number < header.needed_slot}
     found: list[Leftover] = []
     objects = list(home.bucket.list(home.prefix))
-    is_held = header.kind is not SlotKind.RELEASE or _is_claimed(home, state.newest)
+    is_copy = header.epoch == NO_EPOCH
+    is_held = is_copy or header.kind is not SlotKind.RELEASE or _is_claimed(home, state.newest)
     for name, size in objects:
-        path, in_use = name.removeprefix(home.prefix), False
+        path, in_use = name.removeprefix(home.prefix), is_copy
         if path.startswith(f"{files.ROOT}/"):
             is_left = path not in named and _reign_of_file(path) < header.reign
             in_use = is_held

@@ -43,6 +43,8 @@ from ..format import EncodedRecord, GroupHeader, LogRecord, MalformedError, deco
 VERSION = 1
 MAGIC = b"NYALASLT"
 NO_NONCE = bytes(16)
+NO_EPOCH = 0
+"""No claim made the slots of a copy that nobody has opened."""
 
 _HEADER = struct.Struct("<8sHHI16s16s16sQQIIQQQQQQIHHII")
 _CRC = struct.Struct("<I")

@@ -284,6 +284,45 @@ def test_an_opening_before_a_run_of_the_sources_next_reign_writes_ends_it(monkey
         assert list(machine.bucket.list("stores/b/")) == there != []
 
 
+@pytest.mark.parametrize("ends_within", [False, True])
+def test_a_sweep_takes_nothing_from_a_run_of_the_sources_next_reign(
+    ends_within: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine()
+    with made(machine) as store:
+        copied(store, machine)
+        churn(store, 3)
+    with Store.open(machine.home(), OPTIONS) as store:
+        at_cut = rows_of(store)
+        run = begun(store, machine)
+        home = machine.other().home("b")
+        delete = home.bucket.delete
+
+        def late(names: list[str]) -> None:
+            if ends_within:
+                run.end()
+            delete(names)
+
+        monkeypatch.setattr(home.bucket, "delete", late)
+        assert all(each.in_use for each in sweep(home))
+        if not ends_within:
+            run.end()
+    home = machine.other().home("b")
+    assert verify_bucket(home).is_sound and not leftovers(home)
+    with opened(machine) as copy:
+        assert rows_of(copy) == at_cut
+
+
+def begun(store: Store, machine: Machine) -> BucketCopy:
+    """Return a run that has brought its files."""
+    run = BucketCopy(machine.home("a"), machine.home("b"), SameService(machine.bucket, "", ""), uuid4())
+    missing = run.begin(manifest_of(store, store.create_pin(CreatePin(name=f"copy-{uuid4().hex[:8]}"))))
+    assert missing
+    for file in missing:
+        run.bring(file)
+    return run
+
+
 def test_a_damaged_file_is_not_copied() -> None:
     machine = Machine()
     with made(machine) as store:
