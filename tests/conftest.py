@@ -6,11 +6,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# No deadline: the first call of a kernel compiles it, and the machine is shared.
-settings.register_profile("nyala", deadline=None, print_blob=True)
+# No deadline, nor a limit to how long data may take: the first call of a kernel compiles it, and the machine is shared.
+settings.register_profile("nyala", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nyala")
+
+LONGEST = (
+    "tests/bounds",
+    "tests/engine/kernels/test_warmup.py",
+    "tests/model",
+    "tests/crash",
+    "tests/corruption",
+    "tests/soak",
+    "tests/failover",
+)
+"""Where tests take long. The soak is not among the first: its load should be steady, and Spark starts beside those."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests: one that begins last keeps a single process busy while the others have no work."""
+    root = Path(__file__).parent.parent
+    places = [root / name for name in LONGEST]
+    assert all(place.exists() for place in places), "LONGEST names what is not there"
+
+    def rank(item: pytest.Item) -> int:
+        return next((at for at, place in enumerate(places) if item.path.is_relative_to(place)), len(places))
+
+    ranks = {path: rank(item) for path, item in {item.path: item for item in items}.items()}
+    items.sort(key=lambda item: ranks[item.path])
 
 
 @pytest.fixture(scope="session")
