@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests:  .ci/test.sh WORKERS [arguments of pytest]
-# Those without Spark run on all processors. Those with Spark run beside them in one process, because each process would
-# start a Java machine; their output comes last.
+# Those without Spark run on all processors (WORKERS auto: in one process more than there are). Those with Spark run
+# beside them in one process, because each process would start a Java machine; their output comes last.
 # In continuous integration a test that failed runs once more, alone, and both results are printed. A test that then
 # passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail
@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.."
 unset PYTHONDONTWRITEBYTECODE
 workers=$1
 shift
+# The tests wait for a fifth of their time: for leases, clocks and processes. One worker more has work meanwhile.
+[ "$workers" != auto ] || workers=$(($(nproc) + 1))
 none=5 # pytest's exit code when no test was selected
 few=10 # more failures than this are no accident
 
