@@ -7,6 +7,7 @@ each step the table is read now and at three earlier moments.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import cycle, product
 from typing import Any
 
@@ -152,16 +153,20 @@ def writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[t
         "delete": keys_only,
     }
     null_keys = st.tuples(*(st.sampled_from([*shape.cells[name], None]) for name in model.key))
-    keys = st.integers(0, 19).flatmap(lambda chance: null_keys if chance == 0 else _keys(shape))
+    sound_keys = _keys(shape)
+    keys = st.integers(0, 19).flatmap(lambda chance: null_keys if chance == 0 else sound_keys)
 
+    @cache  # to make a strategy costs more than to draw from it, and this is drawn from in most steps
     def rows(op: Operation, columns: tuple[str, ...]) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:
         cells = [st.sampled_from(shape.cells[name]) for name in columns[len(model.key) :]]
         row = st.tuples(keys, st.tuples(*cells)).map(lambda parts: parts[0] + parts[1])
         return st.lists(row, min_size=1, max_size=5).map(lambda found: (op.value, columns, found))
 
-    return st.sampled_from(sorted(Operation)).flatmap(
-        lambda op: columns_of[op.base].flatmap(lambda columns: rows(op, columns))
-    )
+    @cache
+    def of(op: Operation) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[tuple]]]:
+        return columns_of[op.base].flatmap(lambda columns: rows(op, columns))
+
+    return st.sampled_from(sorted(Operation)).flatmap(of)
 
 
 def _scans(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
@@ -202,6 +207,7 @@ def _feeds(shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _filters(shape: Shape) -> st.SearchStrategy[Filter]:
+    @cache
     def atoms(name: str) -> st.SearchStrategy[Filter]:
         value = st.sampled_from([cell for cell in shape.cells[name] if cell is not None])
         return st.one_of(
