@@ -76,9 +76,15 @@ class Ranges:
         if size <= 0:
             return
         address = int(address)  # slow as a number of numpy's
-        ranges, at = self._ranges, bisect_right(self._ranges, (address, 1 << 64))
-        if any(address + size <= end for _, end in ranges[at - 1 : at]):
-            return
+        ranges, last = self._ranges, address + size
+        at = bisect_right(ranges, (address, 1 << 64))
+        try:
+            start, end = ranges[at - 1]
+        except IndexError:  # there are none, or another thread has removed some meanwhile
+            pass
+        else:
+            if start <= address and last <= end:  # nearly always
+                return
         for start, end in reversed(ranges[max(at - _LOOK_BACK, 0) : at]):
             if start <= address and address + size <= end:
                 return
