@@ -16,25 +16,26 @@ _LOOK_SECONDS = 0.05
 _LOG = logging.getLogger("nyala.flight_server")
 
 
-def rest_within(store: StoreService, seconds: float, is_lost: Callable[[], bool] = lambda: False) -> None:
-    """Let no maintenance begin any more, and wait for what runs, for so many seconds at most, and while the store is
-    not lost."""
+def rest_within(store: StoreService, seconds: float, gives_up: Callable[[], bool] = lambda: False) -> None:
+    """Let no maintenance begin any more, and wait for what runs, for so many seconds at most, and until
+    ``gives_up()``."""
     until = time.monotonic() + seconds
     try:
         store.pause_maintenance(PauseMaintenance(seconds=PAUSE_SECONDS_MAX))
-        while store.maintenance().running and time.monotonic() < until and not is_lost():
+        while store.maintenance().running and time.monotonic() < until and not gives_up():
             time.sleep(_LOOK_SECONDS)
     except StoreError as error:
         _LOG.warning("maintenance may go on: %s", error.message)
 
 
-def flush_within(store: StoreService, seconds: float) -> None:
-    """Flush the tables, as far as that goes in ``seconds``."""
-    is_over = threading.Event()
+def flush_within(store: StoreService, seconds: float, gives_up: Callable[[], bool] = lambda: False) -> None:
+    """Flush the tables, as far as that goes in ``seconds``, and until ``gives_up()``."""
+    until, is_over = time.monotonic() + seconds, threading.Event()
     flushing = threading.Thread(target=_flush_until, args=(store, is_over), name="nyala-flush", daemon=True)
-    if seconds > 0:
+    if seconds > 0 and not gives_up():
         flushing.start()
-        flushing.join(seconds)
+        while flushing.is_alive() and time.monotonic() < until and not gives_up():
+            flushing.join(_LOOK_SECONDS)
         is_over.set()
 
 

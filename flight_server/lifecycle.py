@@ -155,7 +155,9 @@ def drain(
     patience = max(seconds - SHUTDOWN_SECONDS, seconds / 2)
     if process:
         if not process.stop(seconds):
-            _LOG.warning("the store is being opened; whoever opens it next waits until its lease has ended")
+            _LOG.warning(
+                "the store is being opened, or released; whoever opens it next waits until its lease has ended"
+            )
             return False
         store = server.store
         if process.has_store:  # others wait for it: flush first, while it serves, and let clients repeat what is long

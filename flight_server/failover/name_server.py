@@ -271,10 +271,9 @@ class NameServer(ServerVerbs):
         lost = held.lost
         if lost is None:
             _LOG.info("releasing the store %s", self._home.name)
-            rest_within(
-                store, _REST_SECONDS, lambda: held.lost is not None
-            )  # while it serves: to close the store takes as long as what runs
-            flush_within(store, _FLUSH_SECONDS if held.lost is None else 0.0)
+            self._prepare_release(store, held)
+            if self._is_stopping:
+                return 0.0
             lost = held.lost
         if lost is not None:
             self._fences += 1
@@ -290,6 +289,16 @@ class NameServer(ServerVerbs):
         except Exception as error:  # also of a disk, or of a defect: the process stands by nevertheless
             _LOG.warning("the store was not closed cleanly: %s", error, exc_info=not isinstance(error, StoreError))
         return self._lease_seconds if lost is None else self._handicap_seconds
+
+    def _prepare_release(self, store: StoreService, held: HeldBucket) -> None:
+        """Let maintenance end and flush, while the store is served: to close it takes as long as what runs. A process
+        that stops has less time, and begins anew."""
+
+        def gives_up() -> bool:
+            return held.lost is not None or self._is_stopping
+
+        rest_within(store, _REST_SECONDS, gives_up)
+        flush_within(store, _FLUSH_SECONDS, gives_up)
 
 
 def _keep_where(held: HeldBucket, left: threading.Event, is_written: threading.Event) -> None:

@@ -38,13 +38,21 @@ class FakeStore:
     def __init__(self, events: list[str]) -> None:
         self.events = events
         self.running: list[str] = []
+        self.is_on = False
+        self.flushes = threading.Event()
+        """Whether a flush goes on."""
         self.close: Callable[[], None] = lambda: events.append("close")
 
     def pause_maintenance(self, _: object) -> None:
         self.events.append("pause")
 
     def maintenance(self) -> Any:
-        return SimpleNamespace(is_on=False, running=self.running)
+        return SimpleNamespace(is_on=self.is_on, running=self.running)
+
+    def tables(self) -> list[str]:
+        self.events.append("flush")
+        self.flushes.wait(30)
+        return []
 
 
 class Bench:
@@ -92,6 +100,9 @@ def bench() -> Iterator[Bench]:
     yield one
     for held in one.helds:
         held.blocks.set()
+    for store in one.stores:
+        store.running = []
+        store.flushes.set()
     assert one.process.stop(10)
 
 
@@ -130,6 +141,20 @@ def test_a_store_that_is_lost_before_it_is_released_is_not_waited_for(bench: Ben
     bench.helds[0].lost = UnavailableError("another process has the store")
     until(lambda: "close" in bench.events)
     assert not bench.process.has_store
+
+
+@pytest.mark.parametrize("what", ["pause", "flush"])
+def test_a_stop_does_not_wait_for_what_a_release_waits_for(bench: Bench, what: str) -> None:
+    bench.begin()
+    store = bench.stores[0]
+    if what == "pause":
+        store.running = ["a compaction"]
+    else:
+        store.is_on = True
+    bench.process.server_release()
+    until(lambda: what in bench.events)
+    assert bench.process.stop(10) and bench.process.has_store, "the server releases it, in the time that a stop has"
+    assert not {"refuse", "close"} & {*bench.events}
 
 
 def test_a_close_that_fails_in_any_way_makes_a_standby(bench: Bench) -> None:
