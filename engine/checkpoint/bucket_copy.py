@@ -231,8 +231,6 @@ class BucketCopy:
             return
         repeated = _cut_at(former.header, SlotReader(self._target.slots, former))
         self._write_slots(replace(repeated, header=replace(former.header, reign=reign)))
-        if self._target.slots.end() != self._end:  # its number was free since others had come further
-            raise self._overtaken()
 
     def _write_slots(self, cut: _SlotCut) -> None:
         """Create the slot that makes a copy; and if it has records, one that releases it."""
@@ -250,8 +248,8 @@ class BucketCopy:
             needed_slot=number,
         )
         content, slot_crc = encode_slot(header, cut.records)
-        if not self._created(number, content):
-            raise self._overtaken()
+        if not self._created(number, content) or self._target.slots.end() != number:
+            raise self._overtaken()  # a number is free again once others have come further
         if cut.count:
             released = replace(
                 header,

@@ -313,14 +313,46 @@ def test_a_sweep_takes_nothing_from_a_run_of_the_sources_next_reign(
         assert rows_of(copy) == at_cut
 
 
-def begun(store: Store, machine: Machine) -> BucketCopy:
+def begun(store: Store, machine: Machine, target: BucketHome | None = None) -> BucketCopy:
     """Return a run that has brought its files."""
-    run = BucketCopy(machine.home("a"), machine.home("b"), SameService(machine.bucket, "", ""), uuid4())
+    run = BucketCopy(machine.home("a"), target or machine.home("b"), SameService(machine.bucket, "", ""), uuid4())
     missing = run.begin(manifest_of(store, store.create_pin(CreatePin(name=f"copy-{uuid4().hex[:8]}"))))
     assert missing
     for file in missing:
         run.bring(file)
     return run
+
+
+def test_a_run_that_stalled_until_the_log_was_far_ahead_deletes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    with made(machine) as store:
+        copied(store, machine)
+        put(store, range(50), 5)
+        store.maintain("t", "flush")
+        other = begun(store, machine)
+        churn(store, 6)
+        run = begun(store, machine, home := machine.home("b"))
+    create = home.slots.create
+    rows: Rows = {}
+
+    def late(number: int, content: bytes) -> bool:
+        monkeypatch.undo()
+        other.end()
+        with opened(machine) as copy:
+            for v in range(300):  # they are deleted many at once
+                put(copy, range(1000, 1010), v)
+            copy.maintain("t", "flush")
+            rows.update(rows_of(copy))
+        assert min(home.slots.numbers()) > number, "it is free again"
+        return create(number, content)
+
+    monkeypatch.setattr(home.slots, "create", late)
+    with pytest.raises(ConflictError, match="meanwhile"):
+        run.end()
+    assert verify_bucket(machine.other().home("b")).is_sound
+    with opened(machine) as copy:
+        assert rows_of(copy) == rows
+    check_clean(machine.other().home("b"))
 
 
 def test_a_damaged_file_is_not_copied() -> None:
