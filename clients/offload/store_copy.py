@@ -48,16 +48,18 @@ def _copied(
     show: Show,
 ) -> StoreCopied:
     target, copied, files = home_at(url, name), 0, 0
+    copy, new_uuid = None, uuid.uuid4()
     for _ in range(_ATTEMPTS):
         try:
             pin = store.create_pin(CreatePin(name=pin_name))
         except AlreadyPresentError as error:
             raise _other_run(url, name) from error
         try:
-            source, manifest, from_url = _source(store, pin, source_url)
-            both = bucket_of_both(from_url, url)
-            copy = BucketCopy(source, target, SameService(*both) if both else disk, new_uuid := uuid.uuid4())
-            missing = copy.begin(manifest)
+            if copy is None:
+                source = _source(store, pin, source_url)
+                both = bucket_of_both(source.url, url)
+                copy = BucketCopy(source, target, SameService(*both) if both else disk, new_uuid)
+            missing = copy.begin(pin.pin_id)
             if missing is None:
                 continue
             for _, size in run_tasks(LocalExecutor(workers), copy.bring, missing, _no_rows, f"copy to {name}", show):
@@ -80,16 +82,15 @@ def _copied(
     raise UnavailableError("the tables change faster than their files can be listed: try again later", 1.0)
 
 
-def _source(store: StoreService, pin: KeptPin, source_url: str | None) -> tuple[BucketHome, str, str]:
-    """Return where a store is, the manifest that a pin keeps, and the URL of its bucket for this process."""
+def _source(store: StoreService, pin: KeptPin, source_url: str | None) -> BucketHome:
+    """Return where a store with a pin is; ``source_url`` is its bucket for this process."""
     tables = store.tables()
     if not tables:
         raise InvalidArgumentError("the store has no table: there is nothing to copy")
     place = store.open_pin(OpenPin(pin_id=pin.pin_id, table=tables[0])).pinned.bucket
     assert place is not None, "a pin of all tables is in a bucket"
     url = source_url or place.url
-    home = BucketHome(bucket_of(url), place.prefix.removeprefix("stores/").rstrip("/"), url)
-    return home, place.manifest.removeprefix("manifests/"), url
+    return BucketHome(bucket_of(url), place.prefix.removeprefix("stores/").rstrip("/"), url)
 
 
 def _other_run(url: str, name: str) -> ConflictError:

@@ -35,7 +35,7 @@ from ..fs.filesystem import FileSystem
 from ..home.bucket import BucketHome
 from ..home.copy_mark import NAME as MARK
 from ..home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
-from ..home.manifests import DIRECTORY, file_paths, read_manifest
+from ..home.manifests import DIRECTORY, file_paths
 from ..manifest import files
 from ..manifest.manifest import Manifest, pack_manifest
 from ..recovery.bucket_state import state_of
@@ -92,58 +92,50 @@ class BucketCopy:
         """That of the cut."""
         self._named: dict[str, int] = {}
         self._before: dict[str, int] = {}
-        """The objects at the target when this run began, with their sizes."""
+        """The objects at the target when the cut was made, with their sizes; and those that the run brings."""
         self._former: Slot | None = None
         """The newest slot at the target."""
-        self._end = 0
+        self._end: int | None = None
         """Its number."""
+        self._reign = 0
+        """Its reign."""
 
-    def begin(self, manifest: str) -> list[FileToCopy] | None:
+    def begin(self, pin_id: str) -> list[FileToCopy] | None:
         """Return the files that the target lacks, of the store as of its newest slot; None if another manifest than
-        this one, which a pin holds, counts by now.
+        that with this pin counts by now: then begin again with another pin, which takes less time, as what is at the
+        target was listed.
 
         Raises:
             ConflictError: the target has another store, or a copy that was opened, also at this moment.
             CorruptionError, NotFoundError, UnavailableError: as ``state_of``.
         """
         self._cut = self._manifest = None
-        self._prepare()
+        if self._end is None:
+            self._prepare()
         state = state_of(self._source)  # after what is at the target was listed
         newest = state.newest.header
-        if newest.manifest != manifest:
+        if (pin_id, newest.manifest) not in {(pin.id, pin.manifest) for pin in state.written.pins}:
             return None
-        self._manifest = read_manifest(self._source.bucket, self._source.prefix, newest.manifest, newest.manifest_crc)
+        self._manifest = state.written
         self._cut = _cut_at(newest, state.reader)
         self._keep_names_apart(newest.reign)
         self._named = dict(self._sizes(state.manifest))
         return [FileToCopy(path, size) for path, size in self._named.items() if self._before.get(path) != size]
 
     def bring(self, file: FileToCopy) -> int:
-        """Copy a file; return its bytes.
+        """Copy a file; return its bytes. It is not copied again if the run has to begin again.
 
         Raises:
             FileNotFoundError: it is gone: begin again.
             CorruptionError: it is not what was written.
             UnavailableError: a bucket does not answer.
         """
-        name, new_name = self._source.prefix + file.path, self._target.prefix + file.path
-        via = self._via
+        name, new_name, via = self._source.prefix + file.path, self._target.prefix + file.path, self._via
         if isinstance(via, SameService):
             via.bucket.copy(via.source + name, via.target + new_name)
-            return file.size
-        fetched = file.path.replace("/", "-")
-        try:
-            self._fetch(name, file.size, via, fetched)
-            with named(f"{name} could not be copied"):
-                _check(via, fetched, file)
-                content = via.open(fetched)
-                try:
-                    self._target.bucket.put(new_name, content)
-                finally:
-                    content.close()
-        finally:
-            with suppress(OSError):
-                via.unlink(fetched)
+        else:
+            self._carry(file, name, new_name, via)
+        self._before[file.path] = file.size
         return file.size
 
     def end(self) -> int:
@@ -195,6 +187,7 @@ class BucketCopy:
         if newest is None and home.has_store():
             raise ConflictError(f"somebody has just made a store at {home.where}: copy to another name")
         self._former, self._end = newest, newest.header.number if newest else 0
+        self._reign = newest.header.reign if newest else 0
         self._before = dict(self._listed(""))
 
     def _listed(self, directory: str) -> Iterator[tuple[str, int]]:
@@ -212,6 +205,22 @@ class BucketCopy:
                 raise FileNotFoundError(errno.ENOENT, "no such object", prefix + path)
             yield path, there[prefix + path]
 
+    def _carry(self, file: FileToCopy, name: str, new_name: str, disk: FileSystem) -> None:
+        """Copy a file by a disk, and check its pages."""
+        fetched = file.path.replace("/", "-")
+        try:
+            self._fetch(name, file.size, disk, fetched)
+            with named(f"{name} could not be copied"):
+                _check(disk, fetched, file)
+                content = disk.open(fetched)
+                try:
+                    self._target.bucket.put(new_name, content)
+                finally:
+                    content.close()
+        finally:
+            with suppress(OSError):
+                disk.unlink(fetched)
+
     def _fetch(self, name: str, size: int, disk: FileSystem, path: str) -> None:
         """Put an object of the source on a disk."""
         fetched = disk.create(path)
@@ -227,13 +236,15 @@ class BucketCopy:
     def _keep_names_apart(self, reign: int) -> None:
         """Let whoever opens the former copy from now on begin a reign above this one, that of the cut."""
         former = self._former
-        if former is None or former.header.reign >= reign:
+        if former is None or self._reign >= reign:
             return
         repeated = _cut_at(former.header, SlotReader(self._target.slots, former))
         self._write_slots(replace(repeated, header=replace(former.header, reign=reign)))
+        self._reign = reign
 
     def _write_slots(self, cut: _SlotCut) -> None:
         """Create the slot that makes a copy; and if it has records, one that releases it."""
+        assert self._end is not None, "it was begun"
         number = self._end + 1
         header = replace(
             cut.header,

@@ -25,8 +25,10 @@ class BucketState:
 
     newest: Slot
     reader: SlotReader
+    written: Manifest
+    """What the slot names."""
     manifest: Manifest
-    """With the rowsets that the log attaches."""
+    """The same with the rowsets that the log attaches."""
     pinned: Mapping[str, Manifest]
     """For each pin the manifest in which it was made, by the pin's id, with the tables that it holds."""
 
@@ -63,8 +65,9 @@ def state_of(home: BucketHome) -> BucketState:
 
 def _state_at(home: BucketHome, newest: Slot) -> BucketState:
     header, reader = newest.header, SlotReader(home.slots, newest)
-    manifest = Manifest(store_uuid=header.store_uuid.hex())
+    written = Manifest(store_uuid=header.store_uuid.hex())
     if header.manifest:
-        manifest = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
-    pinned = {pin.id: read_pinned(home.bucket, home.prefix, pin) for pin in manifest.pins}
-    return BucketState(newest, reader, with_logged(manifest, logged_attachments(_records(reader))), pinned)
+        written = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
+    pinned = {pin.id: read_pinned(home.bucket, home.prefix, pin) for pin in written.pins}
+    manifest = with_logged(written, logged_attachments(_records(reader)))
+    return BucketState(newest, reader, written, manifest, pinned)

@@ -22,7 +22,7 @@ from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, StoreError, UnavailableError
-from nyala.schemas.pins import CreatePin, KeptPin, OpenPin
+from nyala.schemas.pins import CreatePin
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls
@@ -63,12 +63,11 @@ def copied(store: Store, machine: Machine, streamed: bool = False, late: range =
     """Copy the store ``a`` to ``b``; return how many files were. ``late`` are rows that are written after the pin."""
     pin = store.create_pin(CreatePin(name=f"copy-{uuid4().hex[:8]}"))
     try:
-        manifest = manifest_of(store, pin)
         if late:
             put(store, late, 9)
         via = MemoryFileSystem() if streamed else SameService(machine.bucket, "", "")
         run = BucketCopy(machine.home("a"), machine.home("b"), via, uuid4())
-        missing = run.begin(manifest)
+        missing = run.begin(pin.pin_id)
         assert missing is not None
         for file in missing:
             assert run.bring(file) == file.size
@@ -77,12 +76,6 @@ def copied(store: Store, machine: Machine, streamed: bool = False, late: range =
     finally:
         with suppress(StoreError):
             store.drop_pin(pin.pin_id)
-
-
-def manifest_of(store: Store, pin: KeptPin) -> str:
-    place = store.open_pin(OpenPin(pin_id=pin.pin_id)).pinned.bucket
-    assert place is not None
-    return place.manifest.removeprefix("manifests/")
 
 
 def opened(machine: Machine) -> Store:
@@ -162,7 +155,7 @@ def test_a_copy_that_is_not_finished_is_no_store_and_goes_on() -> None:
     with made(machine) as store:
         pin = store.create_pin(CreatePin(name="p"))
         run = BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4())
-        missing = run.begin(manifest_of(store, pin))
+        missing = run.begin(pin.pin_id)
         assert missing
         run.bring(missing[0])
         with pytest.raises(UnavailableError, match="not finished"):
@@ -179,8 +172,8 @@ def test_a_copy_that_is_not_finished_is_no_store_and_goes_on() -> None:
 def test_an_opening_that_meets_a_first_copy_says_what_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, answers = Machine(), iter([None])
     with made(machine) as store:
-        manifest = manifest_of(store, store.create_pin(CreatePin(name="p")))
-        BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(manifest)
+        pin = store.create_pin(CreatePin(name="p"))
+        BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(pin.pin_id)
         monkeypatch.setattr(home_in_bucket, "read_copy_mark", lambda *at: next(answers, read_copy_mark(*at)))
         for _ in range(2):
             with pytest.raises(UnavailableError, match=r"began: delete the objects below stores/b/$"):
@@ -203,7 +196,7 @@ def test_of_two_runs_and_an_opening_one_wins() -> None:
             put(store, range(500, 510), 8)
             pin = store.create_pin(CreatePin(name="p"))
             run = BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4())
-            for file in run.begin(manifest_of(store, pin)) or []:
+            for file in run.begin(pin.pin_id) or []:
                 run.bring(file)
             rival()
             with pytest.raises(ConflictError, match="meanwhile"):
@@ -221,7 +214,7 @@ def test_who_opens_a_copy_while_files_of_the_sources_next_reign_come_keeps_its_r
     with Store.open(machine.home(), OPTIONS) as store:
         churn(store, 3)
         run = BucketCopy(machine.home(), machine.home("b"), SameService(machine.bucket, "", ""), uuid4())
-        missing = run.begin(manifest_of(store, store.create_pin(CreatePin(name="p"))))
+        missing = run.begin(store.create_pin(CreatePin(name="p")).pin_id)
         assert missing
         with opened(machine) as copy:
             assert rows_of(copy) == at_copy
@@ -246,8 +239,9 @@ def test_a_run_of_the_sources_next_reign_that_is_killed_leaves_the_former_copy(l
         at_copy = rows_of(store)
     with Store.open(machine.home(), OPTIONS) as store:
         churn(store, 3)
+        pin = store.create_pin(CreatePin(name="p"))
         run = BucketCopy(machine.home(), machine.home("b"), SameService(machine.bucket, "", ""), uuid4())
-        for file in run.begin(manifest_of(store, pin := store.create_pin(CreatePin(name="p")))) or []:
+        for file in run.begin(pin.pin_id) or []:
             run.bring(file)
         store.drop_pin(pin.pin_id)
         assert verify_bucket(machine.other().home("b")).is_sound
@@ -257,7 +251,7 @@ def test_a_run_of_the_sources_next_reign_that_is_killed_leaves_the_former_copy(l
         put(store, range(500, 510), 8)
     with Store.open(machine.home(), OPTIONS) as store:
         assert BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(
-            manifest_of(store, store.create_pin(CreatePin(name="q")))
+            store.create_pin(CreatePin(name="q")).pin_id
         )
     with opened(machine) as copy:
         assert rows_of(copy) == {**at_copy, **dict.fromkeys(range(0, 100, 2), 3), 200: 3}
@@ -277,10 +271,10 @@ def test_an_opening_before_a_run_of_the_sources_next_reign_writes_ends_it(monkey
         return found
 
     with Store.open(machine.home(), OPTIONS) as store:
-        manifest = manifest_of(store, store.create_pin(CreatePin(name="p")))
+        pin = store.create_pin(CreatePin(name="p"))
         monkeypatch.setattr(bucket_copy, "state_of", state_of)
         with pytest.raises(ConflictError, match="meanwhile"):
-            BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(manifest)
+            BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(pin.pin_id)
         assert list(machine.bucket.list("stores/b/")) == there != []
 
 
@@ -316,7 +310,7 @@ def test_a_sweep_takes_nothing_from_a_run_of_the_sources_next_reign(
 def begun(store: Store, machine: Machine, target: BucketHome | None = None) -> BucketCopy:
     """Return a run that has brought its files."""
     run = BucketCopy(machine.home("a"), target or machine.home("b"), SameService(machine.bucket, "", ""), uuid4())
-    missing = run.begin(manifest_of(store, store.create_pin(CreatePin(name=f"copy-{uuid4().hex[:8]}"))))
+    missing = run.begin(store.create_pin(CreatePin(name=f"copy-{uuid4().hex[:8]}")).pin_id)
     assert missing
     for file in missing:
         run.bring(file)
@@ -372,9 +366,43 @@ def test_another_manifest_asks_for_another_pin() -> None:
     machine = Machine()
     with made(machine) as store:
         pin = store.create_pin(CreatePin(name="p"))
-        manifest = manifest_of(store, pin)
         churn(store, 3)
-        assert BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(manifest) is None
+        assert BucketCopy(machine.home(), machine.home("b"), MemoryFileSystem(), uuid4()).begin(pin.pin_id) is None
+
+
+def test_a_run_whose_pin_came_too_late_begins_again_without_listing_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    with made(machine) as store:
+        copied(store, machine)
+    with Store.open(machine.home(), OPTIONS) as store:
+        target = machine.other().home("b")
+        run = BucketCopy(machine.home(), target, SameService(machine.bucket, "", ""), uuid4())
+        listed, names = target.bucket.list, list[str]()
+
+        def slow(prefix: str) -> list[tuple[str, int]]:
+            names.append(prefix)
+            if prefix == target.prefix:
+                churn(store, len(names))
+            return listed(prefix)
+
+        monkeypatch.setattr(target.bucket, "list", slow)
+        for number in range(2):
+            pins = [store.create_pin(CreatePin(name=f"{number}-{each}")) for each in range(2)]
+            assert run.begin(pins[0].pin_id) is None, "it is not of the newest manifest"
+            missing = run.begin(store.create_pin(CreatePin(name=f"{number}")).pin_id)
+            assert missing
+            for file in missing:
+                run.bring(file)
+            for pin in store.pins():
+                store.drop_pin(pin.pin_id)
+            if not number:
+                churn(store, 9)
+        at_cut = rows_of(store)
+        run.end()
+        assert names.count(target.prefix) == 1
+        assert verify_bucket(target).is_sound and not leftovers(target), "what it brought first is deleted"
+    with opened(machine) as copy:
+        assert rows_of(copy) == at_cut
 
 
 @dataclass
