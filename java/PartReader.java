@@ -27,8 +27,17 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
 
   PartReader(PartReaderFactory what, ScanParts.Part part) {
     zone = DateTimeUtils.getZoneId(what.zone());
-    reader = new ScanReader(what.uri(), what.credentials(), part);
+    reader = new ScanReader(what.uri(), what.credentials(), what.planned(), part);
     decoder = new BatchDecoder(reader);
+    try {
+      batch = new ColumnarBatch(columns(what));
+    } catch (RuntimeException error) {
+      decoder.close();
+      throw error;
+    }
+  }
+
+  private ColumnVector[] columns(PartReaderFactory what) {
     StructField[] fields = what.schema().fields();
     ColumnVector[] columns = new ColumnVector[fields.length];
     for (int place = 0; place < fields.length; place++) {
@@ -38,7 +47,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
         clocks.add((TimeStampVector) cells);
       }
     }
-    batch = new ColumnarBatch(columns);
+    return columns;
   }
 
   @Override

@@ -2,6 +2,7 @@ package io.nyala.spark;
 
 import io.nyala.flight.Credentials;
 import io.nyala.flight.ScanParts;
+import io.nyala.flight.StoreIdentity;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -10,10 +11,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * What all tasks of a scan know: where it was planned, the columns that Spark expects, their places among those of the
- * scan, and the session's time zone. It goes to the executors.
+ * What all tasks of a scan know: where and by which store it was planned, the columns that Spark expects, their places
+ * among those of the scan, and the session's time zone. It goes to the executors.
  */
-record PartReaderFactory(String uri, Credentials credentials, StructType schema, int[] places, String zone)
+record PartReaderFactory(
+    String uri, Credentials credentials, StoreIdentity planned, StructType schema, int[] places, String zone)
     implements PartitionReaderFactory {
   /** One task: a part of a scan at a fixed snapshot. */
   record Part(ScanParts.Part part) implements InputPartition {}

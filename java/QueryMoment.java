@@ -18,7 +18,7 @@ import scala.Option;
 final class QueryMoment {
   private static final Map<QueryPlanningTracker, QueryMoment> BY_QUERY = new WeakHashMap<>();
 
-  private final Map<String, Long> snapshots = new HashMap<>();
+  private final Map<String, ScanParts.Moment> moments = new HashMap<>();
 
   private QueryMoment() {}
 
@@ -33,10 +33,10 @@ final class QueryMoment {
     }
   }
 
-  /** Plans a scan of the store at {@code uri}; {@code plan} takes the timestamp, which is null for the first. */
-  synchronized ScanParts plan(String uri, Function<Long, ScanParts> plan) {
-    ScanParts found = plan.apply(snapshots.get(uri));
-    snapshots.putIfAbsent(uri, found.snapshot());
+  /** Plans a scan of the store at {@code uri}; {@code plan} takes the moment, which is null for the first. */
+  synchronized ScanParts plan(String uri, Function<ScanParts.Moment, ScanParts> plan) {
+    ScanParts found = plan.apply(moments.get(uri));
+    moments.putIfAbsent(uri, found.moment());
     return found;
   }
 }

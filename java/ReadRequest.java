@@ -8,6 +8,7 @@ import io.nyala.flight.FlightStore;
 import io.nyala.flight.Json;
 import io.nyala.flight.ScanParts;
 import io.nyala.flight.StoreException;
+import io.nyala.flight.StoreIdentity;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -48,14 +49,15 @@ final class ReadRequest {
     }
   }
 
-  /** Returns the parts of the scan, at a timestamp of the store, or at the scan's own moment if it is null. */
-  ScanParts plan(Long timestamp) {
-    if (timestamp != null && scan.get("changes") instanceof ObjectNode changes) {
-      changes.put("until", timestamp);
-    } else if (timestamp != null) {
-      scan.put("as_of", timestamp);
+  /** Returns the parts of the scan, at a moment of the store, or at the scan's own if it is null. */
+  ScanParts plan(ScanParts.Moment moment) {
+    if (moment != null && scan.get("changes") instanceof ObjectNode changes) {
+      changes.put("until", moment.snapshot());
+    } else if (moment != null) {
+      scan.put("as_of", moment.snapshot());
     }
-    return asked(what -> store().plan(what));
+    StoreIdentity same = moment == null ? StoreIdentity.UNKNOWN : moment.store();
+    return asked(what -> store().plan(what, same));
   }
 
   /** Returns the tasks' factory of readers for a plan. Checks that the columns are those that Spark expects. */
@@ -65,7 +67,8 @@ final class ReadRequest {
     for (int place = 0; place < places.length; place++) {
       places[place] = placeOf(schema.apply(place), fields);
     }
-    return new PartReaderFactory(uri, credentials, schema, places, SQLConf.get().sessionLocalTimeZone());
+    return new PartReaderFactory(
+        uri, credentials, plan.moment().store(), schema, places, SQLConf.get().sessionLocalTimeZone());
   }
 
   /** Returns the store's estimate of rows and of bytes, from its files and zone maps. */

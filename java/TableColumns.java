@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import io.nyala.flight.FlightStore;
 import io.nyala.flight.Json;
 import io.nyala.flight.StoreException;
+import io.nyala.flight.StoreIdentity;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -78,7 +79,7 @@ final class TableColumns {
 
   private StructType ofRead() {
     if (options.containsKey("aggregate")) {
-      List<Field> measures = store.plan(ReadOptions.scan(options)).schema().getFields();
+      List<Field> measures = store.plan(ReadOptions.scan(options), StoreIdentity.UNKNOWN).schema().getFields();
       return new StructType(measures.stream()
           .map(field -> new StructField(
               field.getName(), ReadRequest.typeOf(field), field.isNullable(), Metadata.empty()))

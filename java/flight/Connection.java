@@ -1,5 +1,6 @@
 package io.nyala.flight;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import io.netty.channel.epoll.EpollDomainSocketChannel;
@@ -7,27 +8,24 @@ import io.netty.channel.epoll.EpollIoHandler;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
-import java.util.ArrayList;
-import java.util.Iterator;
-import java.util.List;
+import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.sparkproject.connect.grpc.CallOptions;
 import org.sparkproject.connect.grpc.ClientCall;
-import org.sparkproject.connect.grpc.Channel;
 import org.sparkproject.connect.grpc.ClientInterceptors;
 import org.sparkproject.connect.grpc.ManagedChannel;
 import org.sparkproject.connect.grpc.MethodDescriptor;
 import org.sparkproject.connect.grpc.MethodDescriptor.MethodType;
-import org.sparkproject.connect.grpc.StatusRuntimeException;
 import org.sparkproject.connect.grpc.netty.NettyChannelBuilder;
-import org.sparkproject.connect.grpc.stub.ClientCalls;
 import org.sparkproject.connect.grpc.stub.MetadataUtils;
 
 /** This process' connection to one location, and the calls of Arrow Flight that reading needs. Thread safe. */
@@ -36,9 +34,15 @@ final class Connection {
   static final BufferAllocator ALLOCATOR =
       ArrowUtils.rootAllocator().newChildAllocator("nyala", 0, Long.MAX_VALUE);
 
+  /** A process that takes longer to say which store it has may be down. */
+  static final double HEALTH_SECONDS = 10;
+
   private static final Map<Shown, Connection> ALL = new ConcurrentHashMap<>();
   private static final int WINDOW_BYTES = 8 << 20; // some messages of 2 MB, so that the server need not wait
   private static final int COMMAND = 2;
+  /** With it gRPC sets TCP_USER_TIMEOUT on Linux: what is sent, such as a heartbeat, must be acknowledged by then. */
+  private static final int LOST_AFTER_SECONDS = 5;
+  private static final int KEEPALIVE_MINUTES = 10; // servers of gRPC reject more than one ping in five minutes
 
   private static final MethodDescriptor<byte[], byte[]> DO_ACTION =
       method("DoAction", MethodType.SERVER_STREAMING, new Bytes());
@@ -67,36 +71,67 @@ final class Connection {
     return location;
   }
 
-  /** Returns the results of an action. */
-  List<byte[]> action(String name, byte[] body, double seconds) {
-    byte[] request = new Protobuf.Writer().text(1, name).bytes(2, body).done();
-    return called(() -> {
-      List<byte[]> results = new ArrayList<>();
-      Iterator<byte[]> answers =
-          ClientCalls.blockingServerStreamingCall(withHeaders(), DO_ACTION, within(seconds), request);
-      while (answers.hasNext()) {
-        results.add(field(answers.next(), 1));
-      }
-      return results;
-    });
+  /** Sends an action; {@code seconds} is the time that it may take, 0 without a limit. */
+  Answers<byte[]> action(String name, byte[] body, double seconds, Consumer<Link> check) {
+    return new Answers<>(this, call(DO_ACTION, seconds), credentials.headers(), actionRequest(name, body), check);
   }
 
-  /** Returns the FlightInfo of a command, as it came. */
-  byte[] flightInfo(byte[] command) {
+  /** Asks for the FlightInfo of a command, as it comes. */
+  Answers<byte[]> flightInfo(byte[] command, Consumer<Link> check) {
     byte[] request = new Protobuf.Writer().number(1, COMMAND).bytes(2, command).done();
-    return called(() -> ClientCalls.blockingUnaryCall(withHeaders(), GET_FLIGHT_INFO, CallOptions.DEFAULT, request));
+    return new Answers<>(this, call(GET_FLIGHT_INFO, 0), credentials.headers(), request, check);
   }
 
   /** Starts to read a ticket. */
-  FlightStream read(byte[] ticket) {
-    channel.resetConnectBackoff(); // try now, however long it was down
-    ClientCall<byte[], FlightMessage> call = channel.newCall(DO_GET, CallOptions.DEFAULT);
-    return new FlightStream(call, credentials.headers(), new Protobuf.Writer().bytes(1, ticket).done(), location);
+  Answers<FlightMessage> read(byte[] ticket, Consumer<Link> check) {
+    byte[] request = new Protobuf.Writer().bytes(1, ticket).done();
+    return new Answers<>(this, call(DO_GET, 0), credentials.headers(), request, check);
   }
 
-  private Channel withHeaders() {
-    channel.resetConnectBackoff();
-    return ClientInterceptors.intercept(channel, MetadataUtils.newAttachHeadersInterceptor(credentials.headers()));
+  /** Returns the JSON that answers an action. */
+  JsonNode ask(String name, Object body, double seconds, Consumer<Link> check) {
+    byte[] request = body == null ? new byte[0] : Json.of(body).getBytes(StandardCharsets.UTF_8);
+    try (Answers<byte[]> answers = action(name, request, seconds, check)) {
+      return json(name, answers);
+    }
+  }
+
+  /** Returns which store is at the other end of a link: asked once for each link, and by it. */
+  StoreIdentity storeAt(Link link) {
+    if (link.store != null) {
+      return link.store;
+    }
+    try (Answers<byte[]> answers = action("health", new byte[0], HEALTH_SECONDS, any -> {})) {
+      JsonNode health = json("health", answers);
+      if (answers.link() != link) {
+        throw new StoreException(StoreException.UNAVAILABLE, "the connection to " + location + " broke");
+      }
+      StoreIdentity found = StoreIdentity.of(health);
+      if (!found.uuid().isEmpty() || !health.path("state").asText("").equals("standby")) {
+        link.store = found; // a process that stands by may not know it yet
+      }
+      return found;
+    }
+  }
+
+  /** Lets calls from now on take a new link. */
+  void giveUp() {
+    channel.enterIdle();
+  }
+
+  /** Returns a call of an action that was not sent, with what it shows the server. */
+  ClientCall<byte[], byte[]> actionCall(double seconds) {
+    return ClientInterceptors.intercept(channel, MetadataUtils.newAttachHeadersInterceptor(credentials.headers()))
+        .newCall(DO_ACTION, within(seconds));
+  }
+
+  static byte[] actionRequest(String name, byte[] body) {
+    return new Protobuf.Writer().text(1, name).bytes(2, body).done();
+  }
+
+  private <T> ClientCall<byte[], T> call(MethodDescriptor<byte[], T> method, double seconds) {
+    channel.resetConnectBackoff(); // try now, however long it was down
+    return channel.newCall(method, within(seconds));
   }
 
   private static CallOptions within(double seconds) {
@@ -105,13 +140,15 @@ final class Connection {
         : CallOptions.DEFAULT.withDeadlineAfter((long) (seconds * 1000), TimeUnit.MILLISECONDS);
   }
 
-  private <T> T called(Call<T> call) {
+  private static JsonNode json(String name, Answers<byte[]> answers) {
+    ByteArrayOutputStream text = new ByteArrayOutputStream();
     try {
-      return call.answer();
-    } catch (StatusRuntimeException error) {
-      throw StoreException.of(error.getStatus(), error.getTrailers(), location);
+      for (byte[] each = answers.next(); each != null; each = answers.next()) {
+        text.writeBytes(field(each, 1));
+      }
+      return Json.read(text.toString(StandardCharsets.UTF_8));
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      throw new StoreException("INTERNAL", "the answer to " + name + " is not JSON: " + error.getMessage());
     }
   }
 
@@ -142,7 +179,13 @@ final class Connection {
     } else {
       builder = NettyChannelBuilder.forAddress(at.host(), at.port()).usePlaintext();
     }
-    return builder.maxInboundMessageSize(Integer.MAX_VALUE).flowControlWindow(WINDOW_BYTES).build();
+    return builder.maxInboundMessageSize(Integer.MAX_VALUE)
+        .flowControlWindow(WINDOW_BYTES)
+        .disableRetry() // ServerWait decides
+        .keepAliveTime(KEEPALIVE_MINUTES, TimeUnit.MINUTES)
+        .keepAliveTimeout(LOST_AFTER_SECONDS, TimeUnit.SECONDS)
+        .addTransportFilter(Link.FILTER)
+        .build();
   }
 
   private static <T> MethodDescriptor<byte[], T> method(
@@ -156,10 +199,6 @@ final class Connection {
   }
 
   private record Shown(String location, Credentials credentials) {}
-
-  private interface Call<T> {
-    T answer() throws IOException;
-  }
 
   /** Loaded where a socket of this machine is used: it needs a library of Netty's for Linux. */
   private static final class UnixSockets {

@@ -1,41 +1,58 @@
 package io.nyala.flight;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
  * A store behind Arrow Flight, for reading: at one location, or at that one of several whose process has it. It waits
- * for a server that restarts, and follows a store to the next process. One for each process and address; thread safe.
+ * for a server that restarts, and follows a store to the next process, but takes no other store for it. Thread safe.
  */
 public final class FlightStore {
   private static final Map<Known, FlightStore> ALL = new ConcurrentHashMap<>();
-  private static final double ASK_SECONDS = 1; // a process that does not say who has the store may be down
-  private static final double HEALTH_SECONDS = 10;
 
   private final String uri;
   private final Credentials credentials;
   private final List<String> given;
+  private final boolean isOne;
+  private final ReentrantLock looking = new ReentrantLock();
   private volatile Connection here;
-  private volatile String storeUuid = "";
+  private volatile StoreIdentity store;
   private volatile boolean wasReached;
+  private long lookedAt = System.nanoTime();
+  private StoreException lookedInVain;
 
-  private FlightStore(Known known) {
+  private FlightStore(Known known, boolean isOne) {
     uri = known.uri;
     credentials = known.credentials;
+    store = known.store;
     given = Location.all(uri);
     here = Connection.to(given.get(0), credentials);
+    this.isOne = isOne || given.size() > 1 || !store.equals(StoreIdentity.UNKNOWN);
   }
 
-  /** Returns the store at an address, which may be several locations between commas. Nothing is sent yet. */
+  /**
+   * Returns this process' way to an address, which may be several locations between commas; then it is the store that
+   * was found there first. One location may have another store for the next query. Nothing is sent yet.
+   */
   public static FlightStore at(String uri, Credentials credentials) {
-    return ALL.computeIfAbsent(new Known(uri, credentials), FlightStore::new);
+    return at(uri, credentials, StoreIdentity.UNKNOWN);
+  }
+
+  /** Returns this process' way to a store that was at an address. */
+  public static FlightStore at(String uri, Credentials credentials, StoreIdentity store) {
+    return ALL.computeIfAbsent(new Known(uri, credentials, store), known -> new FlightStore(known, false));
+  }
+
+  /** Returns the store that answers first at an address, and no other after it. */
+  static FlightStore oneAt(String uri, Credentials credentials) {
+    return new FlightStore(new Known(uri, credentials, StoreIdentity.UNKNOWN), true);
   }
 
   /**
@@ -43,15 +60,21 @@ public final class FlightStore {
    * wrong.
    */
   public JsonNode ask(String action, Object body) {
-    return patiently(() -> asked(here, action, body, 0));
+    return patiently(() -> {
+      Connection at = here;
+      return at.ask(action, body, 0, isStoreAt(at));
+    });
   }
 
-  /** Returns the parts of a scan, all at one snapshot. Nothing is read yet. */
-  public ScanParts plan(JsonNode scan) {
+  /** Returns the parts of a scan, all at one snapshot, of the store {@code same}. Nothing is read yet. */
+  public ScanParts plan(JsonNode scan, StoreIdentity same) {
     byte[] command = Json.of(scan).getBytes(StandardCharsets.UTF_8);
     return patiently(() -> {
-      try {
-        return ScanParts.of(here.flightInfo(command));
+      Connection at = here;
+      Consumer<Link> isSame = link -> same.check(at.storeAt(link), at.location());
+      try (Answers<byte[]> answers = at.flightInfo(command, isStoreAt(at).andThen(isSame))) {
+        byte[] info = answers.only();
+        return ScanParts.of(info == null ? new byte[0] : info, at.storeAt(answers.link()), this::storeOf);
       } catch (IOException error) {
         throw new StoreException("INTERNAL", "the plan of the server cannot be understood: " + error.getMessage());
       }
@@ -59,13 +82,30 @@ public final class FlightStore {
   }
 
   /** Starts to read a ticket, once. */
-  FlightStream read(JsonNode ticket) {
-    return here.read(Json.of(ticket).getBytes(StandardCharsets.UTF_8));
+  Answers<FlightMessage> read(JsonNode ticket) {
+    Connection at = here;
+    return at.read(Json.of(ticket).getBytes(StandardCharsets.UTF_8), isStoreAt(at));
   }
 
-  /** Returns the health of the process that is asked now. */
-  JsonNode health() {
-    return checked(here, asked(here, "health", null, HEALTH_SECONDS));
+  /** Waits for an answer of the process that is asked now. */
+  void awaitAnswer() {
+    Connection at = here;
+    at.ask("health", null, Connection.HEALTH_SECONDS, isStoreAt(at));
+  }
+
+  /** Returns the store of another server; unknown if nobody there says it now. */
+  private StoreIdentity storeOf(List<String> locations) {
+    for (String location : Location.all(String.join(",", locations))) {
+      try {
+        Connection at = Connection.to(location, credentials);
+        return StoreIdentity.of(at.ask("health", null, HolderSearch.ASK_SECONDS, any -> {}));
+      } catch (StoreException error) {
+        if (!error.is(StoreException.UNAVAILABLE)) {
+          throw error;
+        }
+      }
+    }
+    return StoreIdentity.UNKNOWN; // tasks wait for it
   }
 
   boolean isAlone() {
@@ -76,84 +116,45 @@ public final class FlightStore {
     return credentials;
   }
 
-  /**
-   * Goes to the process that has the store. Each says who has it; whoever is said to have it must say so itself, and of
-   * several the one with the latest claim counts.
-   */
-  synchronized void follow() {
-    Map<String, JsonNode> told = new LinkedHashMap<>();
-    StringBuilder why = new StringBuilder();
-    for (String location : given) {
-      where(location, told, why);
-    }
-    for (JsonNode each : List.copyOf(told.values())) {
-      for (JsonNode named : each.path("holder").path("locations")) {
-        if (!told.containsKey(named.asText()) && isLikeGiven(named.asText())) {
-          where(named.asText(), told, why);
-        }
-      }
-    }
-    List<String> holders = told.keySet().stream()
-        .filter(location -> told.get(location).path("state").asText().equals("holder"))
-        .sorted((a, b) -> Long.compare(epoch(told.get(b)), epoch(told.get(a))))
-        .toList();
-    for (String location : holders) {
-      Connection found = Connection.to(location, credentials);
-      try {
-        JsonNode health = checked(found, asked(found, "health", null, ASK_SECONDS));
-        if (!health.path("state").asText().equals("standby")) {
-          here = found;
-          return;
-        }
-      } catch (StoreException error) {
-        why.append(error.said()).append("; ");
-      }
-    }
-    throw new StoreException(StoreException.UNAVAILABLE, "no process has the store at " + uri + ": " + why);
-  }
-
-  private void where(String location, Map<String, JsonNode> told, StringBuilder why) {
+  /** Goes to the process that has the store. One task looks at a time; what it finds counts for those that wait. */
+  void follow() {
+    long began = System.nanoTime();
+    Waits.lock(looking);
     try {
-      told.put(location, asked(Connection.to(location, credentials), "where", null, ASK_SECONDS));
+      if (lookedAt - began < 0) {
+        lookedInVain = null;
+        here = new HolderSearch(uri, credentials, store).holder();
+        lookedAt = System.nanoTime();
+      } else if (lookedInVain != null) {
+        throw lookedInVain;
+      }
     } catch (StoreException error) {
-      why.append(error.said()).append("; ");
+      if (!error.is(StoreException.CANCELLED)) { // another task may look
+        lookedInVain = error;
+        lookedAt = System.nanoTime();
+      }
+      throw error;
+    } finally {
+      looking.unlock();
     }
   }
 
-  /** Returns whether a location that a process named may be asked: never one without TLS in place of one with it. */
-  private boolean isLikeGiven(String location) {
-    String scheme = Location.of(location).scheme();
-    return given.stream().anyMatch(each -> Location.of(each).scheme().equals(scheme));
+  /** Returns what checks links to a process. If it has another store, one of several locations may have the right. */
+  private Consumer<Link> isStoreAt(Connection at) {
+    return link -> {
+      try {
+        check(at, at.storeAt(link));
+      } catch (StoreException refusal) {
+        boolean isFinal = isAlone() || !refusal.is(StoreException.INVALID_ARGUMENT);
+        throw isFinal ? refusal : StoreException.away(refusal.said(), refusal);
+      }
+    };
   }
 
-  private static long epoch(JsonNode whereabouts) {
-    return whereabouts.path("holder").path("epoch").asLong(0);
-  }
-
-  /** Checks that the store is the one of before: what was asked there must not be asked of another. */
-  private JsonNode checked(Connection connection, JsonNode health) {
-    String uuid = health.path("store_uuid").asText("");
-    if (!health.path("processes").isEmpty() || uuid.isEmpty()) {
-      return health; // that of any of several processes
-    }
-    if (storeUuid.isEmpty()) {
-      storeUuid = uuid;
-    } else if (!storeUuid.equals(uuid)) {
-      throw new StoreException(
-          StoreException.INVALID_ARGUMENT,
-          connection.location() + " has another store than the client had before: check the URL");
-    }
-    return health;
-  }
-
-  private static JsonNode asked(Connection connection, String action, Object body, double seconds) {
-    byte[] request = body == null ? new byte[0] : Json.of(body).getBytes(StandardCharsets.UTF_8);
-    ByteArrayOutputStream answer = new ByteArrayOutputStream();
-    connection.action(action, request, seconds).forEach(answer::writeBytes);
-    try {
-      return Json.read(answer.toString(StandardCharsets.UTF_8));
-    } catch (IOException error) {
-      throw new StoreException("INTERNAL", "the answer to " + action + " is not JSON: " + error.getMessage());
+  private synchronized void check(Connection at, StoreIdentity found) {
+    store.check(found, at.location());
+    if (isOne) {
+      store = store.with(found);
     }
   }
 
@@ -181,5 +182,5 @@ public final class FlightStore {
     return "the server at " + uri;
   }
 
-  private record Known(String uri, Credentials credentials) {}
+  private record Known(String uri, Credentials credentials, StoreIdentity store) {}
 }

@@ -27,7 +27,7 @@ final class MovedTablet {
     for (JsonNode locations : placement.path("servers")) {
       List<String> each = new ArrayList<>();
       locations.forEach(location -> each.add(location.asText()));
-      servers.add(FlightStore.at(String.join(",", each), planner.credentials()));
+      servers.add(FlightStore.oneAt(String.join(",", each), planner.credentials()));
     }
   }
 
@@ -42,7 +42,7 @@ final class MovedTablet {
       for (FlightStore each : servers) {
         settle(each);
       }
-      ServerWait.sleep(PAUSES[round - 1]);
+      Waits.sleep(PAUSES[round - 1]);
     }
     return servers.get(asked++ % servers.size());
   }

@@ -6,31 +6,44 @@ import java.io.Serializable;
 import java.nio.channels.Channels;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
 import org.apache.arrow.vector.ipc.ReadChannel;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
-/** A planned scan: its columns, its snapshot, and the parts that make it up, each of which any process can read. */
-public record ScanParts(Schema schema, long snapshot, List<Part> parts) {
-  /** One part: a ticket, and the locations of the server that has its tablet; none: of the server that planned. */
-  public record Part(String ticket, List<String> locations) implements Serializable {}
+/** A planned scan: its columns, its moment, and the parts that make it up, each of which any process can read. */
+public record ScanParts(Schema schema, Moment moment, List<Part> parts) {
+  /** A snapshot, and the store that has it. */
+  public record Moment(long snapshot, StoreIdentity store) {}
 
-  /** Returns the plan in a FlightInfo. */
-  static ScanParts of(byte[] info) throws IOException {
+  /**
+   * One part: a ticket, the locations of the server that has its tablet, and the store there; no locations: the server
+   * that planned.
+   */
+  public record Part(String ticket, List<String> locations, StoreIdentity store) implements Serializable {}
+
+  /**
+   * Returns the plan in a FlightInfo of a store; {@code storeOf} tells which one is at the locations of another server.
+   */
+  static ScanParts of(byte[] info, StoreIdentity store, Function<List<String>, StoreIdentity> storeOf)
+      throws IOException {
     Schema schema = null;
     long snapshot = 0;
     List<Part> parts = new ArrayList<>();
+    Map<List<String>, StoreIdentity> stores = new HashMap<>(Map.of(List.of(), store));
     Protobuf.Reader fields = new Protobuf.Reader(info);
     for (int field = fields.next(); field != 0; field = fields.next()) {
       switch (field) {
         case 1 -> schema = schema(fields.bytes());
-        case 3 -> parts.add(part(fields.bytes()));
+        case 3 -> parts.add(part(fields.bytes(), locations -> stores.computeIfAbsent(locations, storeOf)));
         case 7 -> snapshot = Json.read(fields.text()).path("snapshot").asLong();
         default -> fields.skip();
       }
     }
-    return new ScanParts(schema, snapshot, parts);
+    return new ScanParts(schema, new Moment(snapshot, store), parts);
   }
 
   private static Schema schema(byte[] message) throws IOException {
@@ -38,7 +51,7 @@ public record ScanParts(Schema schema, long snapshot, List<Part> parts) {
         new ReadChannel(Channels.newChannel(new ByteArrayInputStream(message))));
   }
 
-  private static Part part(byte[] endpoint) throws IOException {
+  private static Part part(byte[] endpoint, Function<List<String>, StoreIdentity> storeOf) throws IOException {
     String ticket = "";
     ArrayList<String> locations = new ArrayList<>();
     Protobuf.Reader fields = new Protobuf.Reader(endpoint);
@@ -49,7 +62,7 @@ public record ScanParts(Schema schema, long snapshot, List<Part> parts) {
         default -> fields.skip();
       }
     }
-    return new Part(ticket, locations);
+    return new Part(ticket, locations, storeOf.apply(locations));
   }
 
   /** Returns the text in the first field of a message. */

@@ -31,17 +31,17 @@ public final class ScanReader implements AutoCloseable {
   private FlightStore server;
   private ServerWait wait;
   private MovedTablet moved;
-  private FlightStream stream;
+  private Answers<FlightMessage> stream;
   private Schema schema;
   private long heldBytes;
   private boolean isCut;
   private boolean isDone;
 
-  /** {@code uri} is where the part was planned. */
-  public ScanReader(String uri, Credentials credentials, ScanParts.Part part) {
-    planner = FlightStore.at(uri, credentials);
+  /** {@code uri} is where the part was planned, by the store {@code planned}. */
+  public ScanReader(String uri, Credentials credentials, StoreIdentity planned, ScanParts.Part part) {
+    planner = FlightStore.at(uri, credentials, planned);
     String location = part.locations().isEmpty() ? uri : String.join(",", part.locations());
-    goTo(FlightStore.at(location, credentials));
+    goTo(FlightStore.at(location, credentials, part.store()));
     try {
       rest = (ObjectNode) Json.read(part.ticket());
     } catch (IOException error) {
@@ -99,8 +99,8 @@ public final class ScanReader implements AutoCloseable {
     }
     Message head = Message.getRootAsMessage(message.header());
     if (head.headerType() == MessageHeader.Schema) {
-      schema = schema == null ? MessageSerializer.deserializeSchema(head) : schema;
       message.close();
+      begin(MessageSerializer.deserializeSchema(head));
       return;
     }
     held.add(message);
@@ -112,6 +112,16 @@ public final class ScanReader implements AutoCloseable {
       isCut = true;
       passOn();
     }
+  }
+
+  private void begin(Schema columns) {
+    if (schema != null && !schema.equals(columns)) {
+      throw new StoreException(
+          "CONFLICT",
+          "table " + rest.path("table").asText() + " was read with the columns " + schema + ", and the rest has "
+              + columns + ": read it again");
+    }
+    schema = columns;
   }
 
   private void goOnAt(byte[] mark) {

@@ -36,14 +36,12 @@ final class ServerWait {
 
   /** Returns when it makes sense to ask again after an error, else throws it. */
   void after(StoreException error) {
-    if (!error.is(StoreException.UNAVAILABLE)) {
-      throw error;
-    }
+    throwUnlessAway(error);
     began = began == 0 ? System.nanoTime() : began;
     boolean isElsewhere = error.locations() != null; // said by a process that does not have the store
     if (error.retryAfterSeconds() > 0 && !isElsewhere && toldSeconds < PATIENCE_SECONDS) {
       toldSeconds += error.retryAfterSeconds();
-      sleep(error.retryAfterSeconds());
+      Waits.sleep(error.retryAfterSeconds());
     } else if (isElsewhere || !store.isAlone()) {
       look(error);
     } else if (!isPatient || ++resends > RESENDS) {
@@ -55,14 +53,12 @@ final class ServerWait {
 
   private void waitForServer(StoreException error) {
     for (double seconds : PAUSES) {
-      sleep(seconds);
+      Waits.sleep(seconds);
       try {
-        store.health();
+        store.awaitAnswer();
         return;
       } catch (StoreException stillAway) {
-        if (!stillAway.is(StoreException.UNAVAILABLE)) {
-          throw error;
-        }
+        throwUnlessAway(stillAway);
       }
     }
     throw gaveUp(error);
@@ -72,19 +68,29 @@ final class ServerWait {
   private void look(StoreException error) {
     StoreException last = error;
     while (isPatient ? secondsWaited() < FOLLOW_SECONDS : looks++ == 0) {
-      sleep(pause);
+      Waits.sleep(pause);
       pause = Math.min(Math.max(2 * pause, PAUSES[0]), FOLLOW_PAUSE_MAX);
       try {
         store.follow();
         return;
       } catch (StoreException nobody) {
+        throwUnlessAway(nobody);
         last = nobody;
       }
     }
     throw gaveUp(last);
   }
 
+  private static void throwUnlessAway(StoreException error) {
+    if (!error.is(StoreException.UNAVAILABLE)) {
+      throw error;
+    }
+  }
+
   private StoreException gaveUp(StoreException error) {
+    if (error.getCause() instanceof StoreException refusal) {
+      return refusal;
+    }
     double waited = secondsWaited();
     if (waited < PAUSES[0] || !error.is(StoreException.UNAVAILABLE)) {
       return error;
@@ -95,14 +101,5 @@ final class ServerWait {
 
   private double secondsWaited() {
     return (System.nanoTime() - began) / 1e9;
-  }
-
-  static void sleep(double seconds) {
-    try {
-      Thread.sleep((long) (seconds * 1000));
-    } catch (InterruptedException error) {
-      Thread.currentThread().interrupt();
-      throw new StoreException("CANCELLED", "the task was stopped");
-    }
   }
 }

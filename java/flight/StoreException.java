@@ -13,6 +13,7 @@ import org.sparkproject.connect.grpc.Status;
 /** An error of a store, or of the way to it: its code word tells what to do (docs/flight.md, Errors). */
 public final class StoreException extends RuntimeException {
   public static final String UNAVAILABLE = "UNAVAILABLE";
+  public static final String CANCELLED = "CANCELLED";
   public static final String INVALID_ARGUMENT = "INVALID_ARGUMENT";
   public static final String NOT_FOUND = "NOT_FOUND";
   public static final String WRONG_SERVER = "WRONG_SERVER";
@@ -38,6 +39,13 @@ public final class StoreException extends RuntimeException {
     this.said = said;
     this.retryAfterSeconds = retryAfterSeconds;
     this.locations = locations;
+  }
+
+  /** Returns an error that waiting may mend; if it does not, {@code refusal} is the error, unless it is null. */
+  static StoreException away(String said, StoreException refusal) {
+    StoreException away = new StoreException(UNAVAILABLE, said);
+    away.initCause(refusal);
+    return away;
   }
 
   public boolean is(String word) {

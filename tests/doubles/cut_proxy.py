@@ -37,6 +37,11 @@ class CutProxy(LoopServer):
         """End all connections, as networks do that forget them; what is held is lost."""
         self._loop.call_soon_threadsafe(self._abort)
 
+    def lead_to(self, port: int) -> None:
+        """End all connections; who connects from now on comes to another port."""
+        self._port = port
+        self.drop()
+
     def _abort(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
