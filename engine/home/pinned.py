@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from ...schemas.bucket_place import BucketPlace
 from ...schemas.errors import CorruptionError, StoreError
 from ..bucket import Bucket
+from ..bucket.at_once import at_once
 from ..manifest import files
 from ..manifest.manifest import Manifest, ManifestFile, PinEntry
 from .manifests import file_paths, read_manifest
@@ -45,12 +47,18 @@ class PinnedObjects:
     def load(self, manifest: Manifest, note: Callable[[StoreError], None]) -> None:
         """Read what the pins of a manifest hold. While one of them cannot be read, pins hold all files; ``note`` gets
         its damage. Raises UnavailableError."""
-        for pin in manifest.pins:
+
+        def found(pin: PinEntry) -> CorruptionError | None:
             try:
                 self.add(pin, self.read(pin))
             except CorruptionError as error:
-                note(error)
                 self._found[pin.manifest] = None
+                return error
+            return None
+
+        for error in at_once(found, manifest.pins):
+            if error:
+                note(error)
 
     def watch(self, manifest: ManifestFile) -> None:
         """Follow the pins of a manifest from now on."""
@@ -93,8 +101,8 @@ class PinnedObjects:
     def sizes(self, held: Manifest) -> dict[str, int]:
         """Return the bytes in each file that a pin holds, by its path, as the bucket tells. Raises UnavailableError."""
         prefix, wanted = self.place.prefix, set(file_paths(held))
-        homes = {files.directory(tablet.home) for table in held.tables for tablet in table.tablets}
-        listed = (each for home in sorted(homes) for each in self._bucket.list(f"{prefix}{home}/"))
+        homes = {f"{prefix}{files.directory(tablet.home)}/" for table in held.tables for tablet in table.tablets}
+        listed = chain.from_iterable(at_once(lambda home: list(self._bucket.list(home)), sorted(homes)))
         return {path: size for name, size in listed if (path := name.removeprefix(prefix)) in wanted}
 
 

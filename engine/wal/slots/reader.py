@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 
 from ....schemas.errors import CorruptionError
+from ...bucket.at_once import at_once
 from .chain import Chain
 from .slot import Slot, decode_slot, path_of
 from .slot_store import SlotStore
 
-_AT_ONCE = 16  # requests, since one takes some 20 ms
+_AT_ONCE = 16
 _KEPT_BYTES = 64 << 20
 
 
@@ -22,12 +22,6 @@ def newest_slot(slots: SlotStore) -> Slot | None:
             return decode_slot(end, content)
         # It was freed: then there is a later one.
     return None
-
-
-def fetch(slots: SlotStore, numbers: Sequence[int]) -> list[bytes | None]:
-    """Read slots, all at once. Raises UnavailableError."""
-    with ThreadPoolExecutor(len(numbers)) as pool:
-        return list(pool.map(slots.read, numbers))
 
 
 class SlotReader:
@@ -58,7 +52,7 @@ class SlotReader:
         missing = [number for number in numbers if number not in self._kept]
         fetched: dict[int, bytes | None] = {}
         if missing:
-            fetched = dict(zip(missing, fetch(self._slots, missing), strict=True))
+            fetched = dict(zip(missing, at_once(self._slots.read, missing), strict=True))
         for number, content in fetched.items():
             if content is not None and self._kept_bytes + len(content) <= _KEPT_BYTES:
                 self._kept[number] = content

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .reader import fetch, newest_slot
+from ...bucket.at_once import at_once
+from .reader import newest_slot
 from .slot import Slot, SlotKind, decode_slot
 from .slot_store import SlotStore
 
@@ -61,7 +62,7 @@ class Tail:
         process can ask for it. Return whether there may be more."""
         first = self.seen.header.number + 1 if self.seen else 1
         numbers = range(first, first + _AT_ONCE)
-        found = fetch(self._slots, numbers)
+        found = at_once(self._slots.read, numbers)
         for number, content in zip(numbers, found, strict=True):
             if content is None:
                 break

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
+from nyala.schemas.partition import hash as hash_by
+from nyala.schemas.pins import CreatePin, OpenPin
 from nyala.schemas.scan import ScanSpec
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty_bucket import Fault
@@ -279,6 +282,33 @@ def test_a_lost_manifest_of_a_pin_lets_nothing_be_deleted() -> None:
         store.release_pin(pin.pin_id)
         settle(store)
         assert not before <= files(machine)
+
+
+def test_what_pins_hold_is_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, together = Machine(), Barrier(4, timeout=20)
+    with opened(machine) as store:
+        Database(store).create_table("t", SCHEMA, ["id"], partition_by=[hash_by("id", buckets=4)])
+        put(store, range(100), 1)
+        pins = [store.create_pin(CreatePin(name=f"{number}")) for number in range(4)]
+        listed = machine.bucket.list
+
+        def listing(prefix: str) -> list[tuple[str, int]]:
+            together.wait()
+            return list(listed(prefix))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(machine.bucket, "list", listing)
+            opening = store.open_pin(OpenPin(pin_id=pins[0].pin_id)).pinned
+    assert opening.bucket and len(opening.bucket.sizes) >= 4
+    read = holding.read_pinned
+
+    def reading(*asked: Any) -> Manifest:
+        together.wait()
+        return read(*asked)
+
+    monkeypatch.setattr(holding, "read_pinned", reading)
+    with opened(machine.other()) as store:
+        assert store.pins() == pins
 
 
 @pytest.mark.parametrize("planted", ["files", "manifest"])
