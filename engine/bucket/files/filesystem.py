@@ -216,9 +216,8 @@ class BucketFileSystem:
         """List a directory of ``own`` once more: for a reader beside the process that makes and removes its files."""
         gone = self._names.look_again(clean_path(directory))
         with self._lock:
-            for path in gone:
-                if not self._is_read(path):
-                    self._forget(path)
+            for path in gone:  # those who read one go on with what is here of it
+                self._forget(path)
 
     def close(self, wait: bool = True) -> None:
         """End the threads that fetch, and ``wait`` for them."""

@@ -206,3 +206,16 @@ def test_a_disk_that_fails_while_a_file_is_written_is_told(opening: Opening, buc
     with pytest.raises(OSError, match="injected EIO"):
         file.append(b"two")
     assert not bucket.inner.list("")
+
+
+def test_a_file_that_another_process_deleted_is_forgotten_while_it_is_read(opening: Opening, tmp_path: Path) -> None:
+    fs, holder = opening("a"), opening("b")
+    write(holder, "tablets/1/x", bytes(1000))
+    file = fs.open("tablets/1/x")
+    assert file.pread(0, 1000) == bytes(1000) and len(list((tmp_path / "a/pieces").iterdir())) == 1
+    holder.unlink("tablets/1/x")
+    holder.deletions.release(holder.deletions.mark())
+    fs.look_again("tablets/1")
+    assert file.pread(0, 1000) == bytes(1000), "its reader goes on with what is here"
+    assert not list((tmp_path / "a/pieces").iterdir()) and not fs.exists("tablets/1/x")
+    file.close()
