@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -136,8 +137,9 @@ def _locations(servers: Mapping[str | None, Sequence[str]]) -> list[str]:
 
 
 def _asked(locations: Sequence[str]) -> Iterator[tuple[str, Whereabouts | None]]:
-    for each in locations:
-        yield each, _where(each)
+    """Yield what each location tells, in their order; all are asked at once."""
+    with ThreadPoolExecutor(len(locations)) as threads:
+        yield from zip(locations, threads.map(_where, locations), strict=True)
 
 
 def _where(location: str) -> Whereabouts | None:

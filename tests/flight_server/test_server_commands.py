@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Barrier
 from typing import NoReturn
 
 import pytest
@@ -14,6 +15,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.home.where import write_where
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.flight_server import server_commands
 from nyala.flight_server.server_commands import app
 from nyala.schemas.errors import NotFoundError
 from nyala.schemas.whereabouts import Holder, Whereabouts
@@ -60,3 +62,14 @@ def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.Monke
     assert exit_code("status", "--data", url, "--name", "a") == 0
     with pytest.raises(NotFoundError, match="has told where it is"):
         exit_code("status", "--data", url, "--name", "b")
+
+
+def test_all_locations_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Barrier(3)
+
+    def slow(_: str) -> None:
+        asked.wait(30)
+
+    monkeypatch.setattr(server_commands, "_where", slow)
+    locations = ["grpc://a:1", "grpc://b:1", "grpc://c:1"]
+    assert list(server_commands._asked(locations)) == [(each, None) for each in locations]
