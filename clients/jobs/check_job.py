@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from ...schemas.errors import StoreError
+from ...schemas.errors import InvalidArgumentError, StoreError
 from ..cluster.check import judged
 from ..cluster.check_report import ClusterReport, Fault, FaultKind
 from ..cluster.facts import told_by
@@ -51,9 +51,15 @@ def check_cluster(
     of these servers or of others with the same tables: its snapshot is read, and tables that differ are faults.
 
     Raises:
+        InvalidArgumentError: ``as_of`` without ``checksums``, or with ``compare``.
         PermissionDeniedError, UnauthenticatedError: the caller may not ask.
         UnavailableError: the only server of the store cannot be reached.
     """
+    if as_of is not None and (compare is not None or not checksums):
+        raise InvalidArgumentError(
+            "as_of is the moment of checksums: ask for checksums, and not for a comparison, which reads at that of the "
+            "earlier check"
+        )
     link = StoreLink.to(store)
     service = link.service
     servers: Servers | None = getattr(service, "servers", None)

@@ -213,6 +213,17 @@ def test_what_passes_is_looked_at_again(pair: Pair, monkeypatch: pytest.MonkeyPa
     assert check_cluster(pair.db).faults == [] and len(looks) == 2
 
 
+def test_a_moment_is_that_of_checksums(pair: Pair) -> None:
+    filled(pair)
+    moment = pair.db.now()
+    pair.db.table("t").upsert(rows(5))
+    earlier = check_cluster(pair.db, checksums=True, as_of=moment, show="off")
+    assert earlier.snapshot == moment
+    for checksums, compare in ((False, None), (False, earlier), (True, earlier)):
+        with pytest.raises(nyala.InvalidArgumentError, match="as_of is the moment of checksums"):
+            check_cluster(pair.db, checksums=checksums, as_of=moment, compare=compare, show="off")
+
+
 def test_checksums_are_of_one_snapshot_and_stay_the_same(pair: Pair) -> None:
     table = filled(pair)
     pair.db.create_table("u", SCHEMA, ["id"]).insert(rows(1))
