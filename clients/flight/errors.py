@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -59,6 +60,17 @@ def store_error(error: Exception) -> StoreError:
     return InternalError(text)
 
 
+def told_error(extra: Mapping[str, Any]) -> StoreError:
+    """Return the error that a server's JSON tells. Raises KeyError if it tells none."""
+    return error_of(
+        extra["code"],
+        extra["message"],
+        extra.get("retry_after_seconds"),
+        extra.get("request_id"),
+        extra.get("locations"),
+    )
+
+
 def _reason(text: str) -> str:
     """Return why a connection failed, from gRPC's report of all attempts."""
     text = text.removeprefix("Flight returned unavailable error, with message: ")
@@ -77,14 +89,7 @@ def _reason(text: str) -> str:
 def _sent(error: Exception) -> StoreError | None:
     """Return the error that a Nyala server sent, or None if no server sent it."""
     try:
-        extra = json.loads(getattr(error, "extra_info", None) or b"null")
-        return error_of(
-            extra["code"],
-            extra["message"],
-            extra.get("retry_after_seconds"),
-            extra.get("request_id"),
-            extra.get("locations"),
-        )
+        return told_error(json.loads(getattr(error, "extra_info", None) or b"null"))
     except (ValueError, TypeError, KeyError):
         match = _CODE.search(str(error)) if not isinstance(error, fl.FlightError) else None
         return error_of(match[1], match[2]) if match else None

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from pydantic_core import from_json
 from pydantic_core import to_json as json_of
 
 from ...schemas.description import TableDescription
-from ...schemas.errors import InvalidArgumentError, UnavailableError, error_of
+from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.literal import to_json
 from ...schemas.scan import ScanSpec
 from ...schemas.service import UNDECIDED, ScanStream, Undecided
 from ...schemas.session import RowCells, answer_of, cells_to_json, request
 from ...schemas.write import WriteCommand, WriteResult
+from .errors import told_error
 from .sessions import Sessions
 
 _BYTES_MAX = 64 << 10
@@ -75,7 +76,7 @@ class SmallRequests:
             return UNDECIDED
         found = from_json(answer)
         if "error" in found:
-            _raise(found["error"])
+            raise told_error(found["error"])
         return found
 
     def _cells_of(self, table: str, version: tuple[int, int, int], row: dict[str, Any]) -> RowCells | None:
@@ -156,18 +157,8 @@ def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
     """Return the parts of an answer; raises the error that it tells."""
     parts = answer_of(answer)
     if "error" in parts[0]:
-        _raise(parts[0]["error"])
+        raise told_error(parts[0]["error"])
     return parts
-
-
-def _raise(error: dict[str, Any]) -> NoReturn:
-    raise error_of(
-        error["code"],
-        error["message"],
-        error.get("retry_after_seconds"),
-        error.get("request_id"),
-        error.get("locations"),
-    )
 
 
 def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
