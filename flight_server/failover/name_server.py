@@ -67,13 +67,14 @@ class NameServer(ServerVerbs):
         """``open_store`` opens the store at a home, for which it waits. Others are let first for
         ``handicap_seconds``. ``end_process`` is called if nobody looks after the store any more. ``follow`` lets the
         store be read as far as its log is known, while this process waits for it; None: it cannot."""
-        self.absent = AbsentStore(self.whereabouts, version)
-        """What is served without the store."""
-        self._replica: ReplicaStore | None = None
         self._follow = follow
         self._follower: Follower | None = None
-        if follow is not None:
-            self.absent = self._replica = ReplicaStore(self.whereabouts, version, lambda: self._follower, lease_seconds)
+        self.absent = (
+            AbsentStore(self.whereabouts, version)
+            if follow is None
+            else ReplicaStore(self.whereabouts, version, lambda: self._follower, lease_seconds)
+        )
+        """What is served without the store."""
         self._home = home
         self._open_store = open_store
         self._lease_seconds = lease_seconds
@@ -138,7 +139,8 @@ class NameServer(ServerVerbs):
         if held is not None:
             update = {"end": held.end, "age_seconds": round(boot_seconds() - held.sent, 3)}
             return held.whereabouts().model_copy(update=update)
-        seen, lag = standby.seen, self._replica.lag_seconds if self._replica else None
+        seen, follower = standby.seen, self._follower
+        lag = follower.lag_seconds if follower else None
         return Whereabouts(
             name=self._home.name,
             state="standby",
@@ -147,7 +149,7 @@ class NameServer(ServerVerbs):
             age_seconds=round(boot_seconds() - seen.since, 3) if seen else None,
             trouble=standby.trouble or None,
             lag_seconds=None if lag is None else round(lag, 3),
-            safe=self._replica.safe if self._replica else None,
+            safe=follower.safe if follower else None,
         )
 
     def server_release(self, name: str | None = None) -> None:
@@ -178,7 +180,8 @@ class NameServer(ServerVerbs):
         held, seen = self._held, self._standby.seen
         states = {"holder": float(held is not None), "standby": float(held is None)}
         lag = boot_seconds() - (held.sent if held else seen.since if seen else boot_seconds())
-        replica_lag = self._replica.lag_seconds if self._replica else None
+        follower = self._follower
+        replica_lag = follower.lag_seconds if follower else None
         return [
             gauge("nyala_failover_state", "1 for what this process is.", *each_of("state", states)),
             counter("nyala_failover_claims", "How often this process took its store over.", one(self._claims)),

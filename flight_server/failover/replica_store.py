@@ -104,12 +104,6 @@ class ReplicaStore(AbsentStore):
         follower = self._follower()
         return None if follower is None else follower.lag_seconds
 
-    @property
-    def safe(self) -> int | None:
-        """The newest snapshot that can be read here; None: none yet."""
-        follower = self._follower()
-        return None if follower is None else follower.safe
-
     def _replica(self) -> Replica:
         follower = self._follower()
         if follower is None:

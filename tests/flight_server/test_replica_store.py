@@ -142,7 +142,7 @@ def test_a_replica_that_takes_the_store_over_keeps_no_memory_and_is_ready(both: 
     following = FollowingThread(home, standby, SMALL)
     store = ReplicaStore(both.whereabouts, "1", lambda: following, 5.0)
     until(lambda: store.lag_seconds is not None)
-    assert store.tables() == ["t"] and store.safe is not None
+    assert store.tables() == ["t"] and following.safe is not None
     replica = weakref.ref(following.replica)
     gc.collect()
     gc.disable()
@@ -153,7 +153,7 @@ def test_a_replica_that_takes_the_store_over_keeps_no_memory_and_is_ready(both: 
         gc.enable()
     uuid = both.holder.store.health().store_uuid
     assert (store.health().status, store.health().store_uuid) == ("ok", uuid)
-    assert store.lag_seconds is None and store.safe is None
+    assert store.lag_seconds is None and following.safe is None
     assert getattr(standby.on_claim, "__self__", None) is not following
     with pytest.raises(UnavailableError, match="stands by"):
         store.tables()
