@@ -12,6 +12,8 @@ from ..schemas.errors import StoreError
 from ..schemas.maintenance import PAUSE_SECONDS_MAX, PauseMaintenance
 from ..schemas.service import MaintenanceKind, StoreService
 
+HAND_OVER_SECONDS = 1.0
+"""How long calls may run on once a store is to go to another process: clients repeat those that are ended."""
 _LOOK_SECONDS = 0.05
 _LOG = logging.getLogger("nyala.flight_server")
 

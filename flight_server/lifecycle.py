@@ -21,7 +21,7 @@ import pyarrow as pa
 from ..schemas.errors import UnavailableError
 from ..schemas.service import StoreService
 from .config import ServerConfig
-from .flushing import flush_within, rest_within
+from .flushing import HAND_OVER_SECONDS, flush_within, rest_within
 from .location import bound_location, reachable
 from .own_store import OwnStore
 from .server import FlightServer
@@ -40,9 +40,6 @@ SWITCH_INTERVAL_SECONDS = 2e-4
 """How long a thread may keep the interpreter: with Python's default of 5 ms one scan delays all small requests."""
 SHUTDOWN_SECONDS = 2.0
 """Time for the transport to close idle connections, after the requests have ended or timed out."""
-HAND_OVER_SECONDS = 1.0
-"""How long calls may run on once a store is to go to another process: clients repeat those that are ended."""
-
 
 _ARENA_MAX = -8
 """The parameter of mallopt(3)."""

@@ -19,7 +19,7 @@ from ...schemas.errors import InvalidArgumentError, StoreError
 from ...schemas.metrics import MetricFamily, counter, each_of, gauge, one
 from ...schemas.server_verbs import ServerVerbs
 from ...schemas.whereabouts import Whereabouts
-from ..flushing import flush_within, rest_within
+from ..flushing import HAND_OVER_SECONDS, flush_within, rest_within
 from .absent_store import AbsentStore
 from .replica_store import ReplicaStore
 
@@ -34,8 +34,6 @@ _LOOK_SECONDS = 0.05
 """How often a holder looks whether it still has the store."""
 _RETRY_SECONDS = 2.0
 """After the store could not be opened."""
-_CALLS_SECONDS = 1.0
-"""How long running calls may go on once the store is to be released; clients repeat those that are ended."""
 _FLUSH_SECONDS = 30.0
 _REST_SECONDS = 300.0
 """How long maintenance that runs may go on, while the store is served, before it is released."""
@@ -286,7 +284,7 @@ class NameServer(ServerVerbs):
         self._held = None
         self._forget_request()
         server.serve_store(self.absent)
-        server.calls.end_earlier(_CALLS_SECONDS if lost is None else 0.0)
+        server.calls.end_earlier(HAND_OVER_SECONDS if lost is None else 0.0)
         try:
             store.close()
         except Exception as error:  # also of a disk, or of a defect: the process stands by nevertheless

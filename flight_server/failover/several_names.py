@@ -36,11 +36,8 @@ _FIRST_SECONDS = 10.0
 what they are to have before they look at what is left."""
 _CLOSING_SECONDS = 1.0
 """How much less than the parent the processes have of the time to stop: they are killed when it is over."""
-_OWN_OPTIONS = (
-    *("name", "listen", "advertise", "http_port", "prefer", "drain_seconds", "bucket_cache", "bucket_cache_bytes"),
-    *("audit_log", "memory_mb", "budget_bytes"),
-)
-"""Options that each process gets a value of its own for, if any."""
+_OF_MEMORY = ("memory_mb", "budget_bytes")
+"""Given as shares instead."""
 
 
 def serve_names(settings: Settings) -> None:
@@ -135,7 +132,7 @@ def options_by_name(settings: Settings) -> dict[str, dict[str, Any]]:
     names, drain_seconds = settings.serve.names, settings.server.drain_seconds
     store: Any = settings.models[StoreOptions]
     shared = {
-        **{option: each.value for option, each in settings.given.items() if option not in _OWN_OPTIONS},
+        **{option: each.value for option, each in settings.given.items() if option not in _OF_MEMORY},
         **memory_shares(store, len(names)),
         "bucket_cache_bytes": store.bucket_cache_bytes // len(names),
         "drain_seconds": max(drain_seconds - _CLOSING_SECONDS, drain_seconds / 2),
