@@ -74,7 +74,7 @@ def now(servers: Servers, at_least: int = 0) -> int:
     return _latest(servers, servers.each(lambda store: store.now(at_least)))
 
 
-def now_there(servers: Servers, patient: bool = True) -> tuple[int, Set[str]]:
+def _now_there(servers: Servers, patient: bool) -> tuple[int, Set[str]]:
     """Return the same for the servers that can be reached, and their names: for scans that need no others.
 
     Without ``patient``, do not wait for a server that is down as long as another answers.
@@ -145,7 +145,7 @@ def _snapshot(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[int, Set
         return parse_moment(spec.as_of), everyone
     if spec.changes is not None and spec.changes.until is not None:
         return parse_moment(spec.changes.until, "until"), everyone
-    latest, asked = now_there(servers, patient)
+    latest, asked = _now_there(servers, patient)
     since = 0 if spec.changes is None else parse_moment(spec.changes.since, "since")
     return max(latest, since), asked
 

@@ -99,21 +99,20 @@ class Seen:
 class Standby:
     """One wait for a log. Any thread may ask it and tell it; the one that opens the log waits.
 
-    ``handicap_seconds``: it leaves the log to others for so long, also one that was released. ``check`` gets the newest
-    header before a claim, and raises if this process could not open what that names. ``kept_bytes``: the most that
-    stays in memory of what a holder would replay. ``handicap_later``: the handicap once somebody else had the log.
+    ``handicap_seconds``: it leaves the log to others for so long, also one that was released. ``kept_bytes``: the most
+    that stays in memory of what a holder would replay. ``handicap_later``: the handicap once somebody else had the log.
     """
 
     def __init__(
         self,
         handicap_seconds: float = 0.0,
-        check: Callable[[SlotHeader], None] = lambda _: None,
         kept_bytes: int = _KEPT_BYTES,
         handicap_later: float | None = None,
     ) -> None:
         self.handicap_seconds = handicap_seconds
         self._handicap_later = handicap_seconds if handicap_later is None else handicap_later
-        self.check = check
+        self.check: Callable[[SlotHeader], None] = lambda _: None
+        """Gets the newest header before a claim, and raises if this process could not open what that names."""
         self.ahead: Callable[[SlotHeader], None] = lambda _: None
         """Gets each newest header that was seen, to prepare for opening what it names. Returns at once."""
         self.seen: Seen | None = None

@@ -108,7 +108,8 @@ def test_a_standby_that_could_not_open_the_store_does_not_claim_it(bench: SlotBe
         if len(checked) < 4:
             raise OSError("the disk of the cache is gone")
 
-    standby = Standby(check=check)
+    standby = Standby()
+    standby.check = check
     standing_by(bench, standby)
     assert checked == [1] * 4 and standby.trouble == ""
 
@@ -224,7 +225,8 @@ def test_a_holder_that_writes_all_the_time_is_taken_by_force(bench: SlotBench) -
                 standby.stop()
             return super().end()
 
-    standby = Standby(check=check)
+    standby = Standby()
+    standby.check = check
     standby.take()
     log = bench.unread(standby=standby, way=Busy(bench.slots))
     assert log.epoch > holder.epoch and len(checked) == 1
@@ -314,7 +316,8 @@ def test_force_does_not_last_for_ever(bench: SlotBench) -> None:
         if bench.boot() > forced_until + 5:
             standby.stop()
 
-    standby = Standby(check=check)
+    standby = Standby()
+    standby.check = check
     standby.take()
     with pytest.raises(StandbyStoppedError):
         standing_by(bench, standby, live)
