@@ -66,24 +66,17 @@ def open_tables(
 
 def _table(entry: TableEntry, tablets: tuple[Tablet, ...], former: Table | None) -> Table:
     """Return a table; the former one if all is as it was, so that what readers worked out for it lasts."""
-    if former is not None:
-        is_same = former.name == entry.name and former.dropped_until == entry.dropped_until
-        version = former.version
-        if (
-            is_same
-            and version.tablets == tablets
-            and (version.options, version.partitions)
-            == (
-                entry.options,
-                entry.partitions,
-            )
-        ):
-            return former
     version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
+    if former is not None and _shown(former, former.version) == _shown(entry, version):
+        return former
     table = Table(entry.id, entry.name, version, entry.last_auto_id, entry.dropped_until, entry.last_change)
     if former is not None:
         table.changed(former.last_change)
     return table
+
+
+def _shown(table: Table | TableEntry, version: TableVersion) -> tuple[object, ...]:
+    return table.name, table.dropped_until, version.tablets, version.options, version.partitions
 
 
 def _unchanged(before: TableEntry | None, now: TableEntry) -> frozenset[int]:
