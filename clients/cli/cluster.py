@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from ..executors.progress import counted
 from .options import AsOf, Runs, Workers, moment, names
 from .run import FINDINGS
 from .target import Json, Url, database
@@ -109,7 +110,7 @@ def balance(
         left_out = [each.model_dump(mode="json") for each in skipped]
         print_json({"applied": apply, **plan.model_dump(mode="json"), "skipped": left_out})
     elif apply and plan.moves:
-        typer.echo(f"made {len(plan.moves) - len(skipped)} of {len(plan.moves)} moves")
+        typer.echo(f"made {len(plan.moves) - len(skipped)} of {counted(len(plan.moves), 'move')}")
         for each in skipped:
             typer.echo(f"left out: tablet {each.move.tablet} of {each.move.table}: {each.why}")
 
@@ -176,8 +177,8 @@ def _print_check(found: ClusterCheck) -> None:
     for fault in found.faults:
         typer.echo(f"{'ERROR' if fault.is_error else 'warning'}: {fault.what}" + _then(fault.next_step))
     errors = sum(fault.is_error for fault in found.faults)
-    summary = f"{len(found.servers)} servers, {len(found.tables)} tables"
-    typer.echo(f"not healthy: {errors} errors; {summary}" if errors else f"healthy: {summary}")
+    summary = f"{counted(len(found.servers), 'server')}, {counted(len(found.tables), 'table')}"
+    typer.echo(f"not healthy: {counted(errors, 'error')}; {summary}" if errors else f"healthy: {summary}")
 
 
 def _server_row(each: ServerState) -> tuple[str, ...]:
@@ -225,4 +226,4 @@ def _print_plan(plan: BalancePlan, apply: bool) -> None:
     print_table(["table", "tablet", "from", "to", "bytes"], moves)
     for name, before in plan.deviation_before.items():
         typer.echo(f"{name}: {before:.1%} from even, {plan.deviation_after[name]:.1%} after")
-    typer.echo(f"{len(plan.moves)} moves, {plan.bytes:,} bytes" + ("" if apply else "; --apply makes them"))
+    typer.echo(f"{counted(len(plan.moves), 'move')}, {plan.bytes:,} bytes" + ("" if apply else "; --apply makes them"))

@@ -49,7 +49,7 @@ def test_a_healthy_cluster(run: Run, named: list[str]) -> None:
     assert done.lines[0].split("\t")[:4] == ["server", "state", "version", "tablets"]
     assert done.lines[1].startswith("a\tok\t") and done.lines[2].startswith("b\tok\t")
     assert [line.split("\t")[:4] for line in done.lines if line.startswith("t\t")] == [["t", "1", "4 of 4", "1,000"]]
-    assert done.lines[-1] == "healthy: 2 servers, 1 tables"
+    assert done.lines[-1] == "healthy: 2 servers, 1 table"
     found = run("cluster", "check", *named, "--json").json
     assert found["is_healthy"] and found["faults"] == [] and found["tables"][0]["servers"] == {"a": 4, "b": 0}
 
@@ -60,7 +60,7 @@ def test_a_server_that_is_away_is_told_and_fails_the_command(run: Run, cluster: 
     assert done.code == 1
     assert done.lines[2].startswith("b\taway\t")
     assert any(line.startswith("ERROR: the server 'b' cannot be reached") for line in done.lines), done.out
-    assert done.lines[-1] == "not healthy: 1 errors; 2 servers, 1 tables"
+    assert done.lines[-1] == "not healthy: 1 error; 2 servers, 1 table"
     cluster.members["b"].start()
     assert run("cluster", "check", *named).code == 0
 

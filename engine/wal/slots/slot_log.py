@@ -98,9 +98,8 @@ class SlotLog(StoreLog):
 
         At once if its last holder released it, after ``ttl_seconds`` of silence if that one died, or those of that one
         if they are more. ``clock`` tells the time of day. ``new_uuid`` must return a uuid that nobody else has.
-        ``about`` tells others of this process: what JSON can say. ``wait_seconds`` (2 TTL unless given) bounds how long
-        somebody may be waited for who lives; without a bound with ``standby``, until
-        that is told to stop.
+        ``about`` tells others of this process: what JSON can say. ``wait_seconds`` (by default 2 TTL) bounds the wait
+        for a living holder. With ``standby`` there is no bound: it waits until told to stop.
 
         Raises:
             StandbyStoppedError: the standby was told to stop.
