@@ -1,11 +1,10 @@
-"""The commands that need the store itself: serve, verify, dump and warmup. Each imports what it uses when it runs."""
+"""``nyala serve``, which imports what it uses when it runs."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,16 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..schemas.collector import collector_paused
-from ..schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ..schemas.errors import InvalidArgumentError
 from ..schemas.placement import ServerIdentity
 from .location import DEFAULT_LOCATION
-from .opening import key_source, open_warm
+from .opening import open_warm
 
 if TYPE_CHECKING:
     from ..clients.flight.credentials import Credentials
-    from ..engine.fs.encryption.key_source import KeySource
-    from ..engine.recovery.verify import VerifyReport
-    from ..engine.repair import RepairReport
     from ..schemas.service import StoreService
     from .failover.name_server import NameServer
     from .http.port import HttpPort
@@ -279,170 +275,3 @@ def _here(placement: Path | None, name: str | None) -> ServerIdentity | None:
     if name not in found.servers:
         raise InvalidArgumentError(f"{placement} has no server {name!r}; known: {', '.join(found.servers)}")
     return ServerIdentity(found, name)
-
-
-def warmup(json_output: Json = False) -> None:
-    """Compile all kernels ahead of their first use, unless they are compiled; say for which level of processors."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from ..engine.kernels.ahead.making import ensure_library
-
-    with Progress(console=Console(stderr=True), transient=True, disable=json_output) as progress:
-        task = progress.add_task("kernels", total=None)
-
-        def show(done: int, total: int, name: str) -> None:
-            progress.update(task, completed=done, total=total, description=name)
-
-        ensure_library(show)
-        from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
-
-        count = warm_up(show)
-        from ..engine.kernels.ahead.library import library
-    found = library()
-    level = found.level if found else None
-    words = f"{count} kernels are ready ({level or 'compiled on use'})"
-    typer.echo(json.dumps({"kernels": count, "level": level}) if json_output else words)
-
-
-Backup = Annotated[
-    str | None,
-    typer.Option("--from-backup", help="A folder of `nyala job backup` to recover rows from that no intact file has."),
-]
-
-
-def verify(
-    directory: Annotated[str, typer.Argument(help="A data directory, or a bucket's URL; no server may have it open.")],
-    name: Annotated[str | None, typer.Option(help="The name of the store in a bucket.")] = None,
-    from_backup: Backup = None,
-    key_file: KeyFile = None,
-    key_command: KeyCommand = None,
-    json_output: Json = False,
-) -> None:
-    """Check every byte of a store, offline, and print what a repair could save; exit with 1 if anything is wrong."""
-    if "://" in directory:
-        from .bucket_commands import verified
-
-        sound = [verified(directory, name, json_output)]
-    else:
-        key = key_source(key_file, key_command)
-        sound = [_verified(part, from_backup, key, json_output) for part in _parts(Path(directory))]
-    if not all(sound):
-        raise typer.Exit(1)
-
-
-def _verified(directory: Path, from_backup: str | None, key: KeySource, json_output: bool) -> bool:
-    """Verify one directory, print the findings, and return whether all is sound."""
-    from ..engine.fs.opening import store_files
-    from ..engine.recovery.verify import verify_store
-
-    report = verify_store(store_files(directory, key))
-    found: RepairReport | None = None
-    why = ""
-    if not report.is_sound:
-        try:
-            found = _repaired(directory, False, from_backup, key)
-        except CorruptionError as error:
-            why = error.message
-    if json_output:
-        typer.echo(json.dumps({**asdict(report), "repair": asdict(found) if found else None}))
-    else:
-        print_report(report, "`nyala repair` could do this:")
-        if found:
-            _print_repairs(found, directory, from_backup)
-        elif why:
-            typer.echo(why)
-    return report.is_sound
-
-
-def _parts(directory: Path) -> Iterator[Path]:
-    """Yield the directory of a store, or of each of the processes that serve it, which are printed then.
-
-    Raises:
-        NotFoundError: there is no such directory.
-    """
-    from .processes.layout import ProcessLayout
-
-    parts = ProcessLayout(_existing(directory).absolute()).directories()
-    for name, part in parts.items():
-        if len(parts) > 1:
-            typer.echo(f"the process {name}, in {part}:", err=True)
-        yield part if len(parts) > 1 else directory
-
-
-def repair(
-    directory: Annotated[Path, typer.Argument(help="A data directory; no server may have it open.")],
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Apply the repair; without this, only print the plan.")
-    ] = False,
-    from_backup: Backup = None,
-    key_file: KeyFile = None,
-    key_command: KeyCommand = None,
-    json_output: Json = False,
-) -> None:
-    """Repair damaged files, offline, and print what is lost; exit with 1 while something needs repair.
-
-    Without --apply, only prints the plan. The old files are kept under damaged/.
-    """
-    is_needed = False
-    for part in _parts(directory):
-        report = _repaired(part, apply, from_backup, key_source(key_file, key_command))
-        is_needed |= report.is_needed and not report.is_applied
-        if json_output:
-            typer.echo(json.dumps(asdict(report)))
-        else:
-            _print_repairs(report, part, from_backup)
-    if is_needed:
-        raise typer.Exit(1)
-
-
-def _repaired(directory: Path, apply: bool, from_backup: str | None, key: KeySource) -> RepairReport:
-    from ..engine.fs.encryption.key_source import new_key
-    from ..engine.fs.opening import is_encrypted, store_files
-    from ..engine.repair import repair_store
-    from .backups import FolderBackups
-
-    fs = store_files(directory, key)
-    if from_backup is None:
-        return repair_store(fs, apply)
-    with FolderBackups(from_backup, new_key() if is_encrypted(fs) else None) as backups:
-        return repair_store(fs, apply, backups)
-
-
-def _print_repairs(report: RepairReport, directory: Path, from_backup: str | None) -> None:
-    from ..clients.cli.output import print_table
-    from .repair_words import TITLES, lines, row
-
-    if report.repairs:
-        print_table(TITLES, [row(each) for each in report.repairs])
-    for line in lines(report, str(directory), from_backup):
-        typer.echo(line)
-
-
-def print_report(report: VerifyReport, what_to_do: str) -> None:
-    """Print the counts of a verification, and its findings with what can be done about them."""
-    counts = f"{report.files:,} files, {report.bytes:,} bytes, {report.rows:,} rows, {report.log_records:,} log records"
-    typer.echo(f"checked {counts}")
-    for note in report.notes:
-        typer.echo(f"note: {note}")
-    for problem in report.problems:
-        typer.secho(problem, fg=typer.colors.RED)
-    count = f"{len(report.problems):,} problems found; {what_to_do}"
-    typer.echo("no problems found" if report.is_sound else count)
-
-
-def dump(
-    file: Annotated[Path, typer.Argument(help="A file of a store: column file, log segment or manifest.")],
-    key_file: KeyFile = None,
-    key_command: KeyCommand = None,
-) -> None:
-    """Print the contents of a store's file as JSON."""
-    from ..engine.recovery.dump import dump_file
-
-    typer.echo(json.dumps(dump_file(_existing(file), key_source(key_file, key_command)), indent=2, default=str))
-
-
-def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise NotFoundError(f"{path} does not exist")
-    return path

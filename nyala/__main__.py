@@ -13,7 +13,7 @@ from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.clients.cli.top import top
-from nyala.flight_server import bucket_commands, commands, config_commands, server_commands
+from nyala.flight_server import bucket_commands, commands, config_commands, server_commands, store_commands
 from nyala.flight_server.security import key_commands, token_commands
 
 
@@ -38,8 +38,8 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(nyala_command)
-    files = commands.verify, commands.repair, commands.dump, commands.warmup, bucket_commands.sweep
-    for command in (commands.serve, health, top, checkpoint, demo, *files):
+    files = store_commands.verify, store_commands.repair, store_commands.dump, store_commands.warmup
+    for command in (commands.serve, health, top, checkpoint, demo, *files, bucket_commands.sweep):
         app.command()(command)
     for name, verb in table.VERBS.items():
         app.command(name, rich_help_panel="Tables (short forms)")(verb)

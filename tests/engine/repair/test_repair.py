@@ -15,7 +15,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.repair import RowsetRepair, repair_store
-from nyala.flight_server import commands
+from nyala.flight_server import store_commands
 from nyala.schemas.errors import SnapshotTooOldError, UnavailableError
 from tests.crash.images import contents, cut_at_every_call
 from tests.engine.subject import Subject
@@ -269,7 +269,7 @@ def test_the_power_fails_at_every_call_of_a_repair() -> None:
 
 def test_the_command_shows_first_and_repairs_when_told_to(tmp_path: Path) -> None:
     app = typer.Typer()
-    app.command()(commands.repair)
+    app.command()(store_commands.repair)
 
     def run(*options: str) -> Result:
         return CliRunner().invoke(app, [str(tmp_path), *options])
