@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -40,6 +41,8 @@ SWITCH_INTERVAL_SECONDS = 2e-4
 """How long a thread may keep the interpreter: with Python's default of 5 ms one scan delays all small requests."""
 SHUTDOWN_SECONDS = 2.0
 """Time for the transport to close idle connections, after the requests have ended or timed out."""
+_CLOSE_SECONDS = 1.0
+"""How long a store that others wait for may take to close, at least."""
 
 _ARENA_MAX = -8
 """The parameter of mallopt(3)."""
@@ -98,7 +101,7 @@ def run_server(
     has_ended = drain(server, store, http, process)
     signals.ignore()
     if not has_ended:
-        # Transport threads are stuck in clients that stopped reading; the store is closed, and nothing is lost.
+        # Transport threads are stuck in clients that stopped reading, or the store is; nothing is lost.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(exit_code())
@@ -147,19 +150,21 @@ def _listen(
 def drain(
     server: FlightServer, store: StoreService, http: HttpPort | None = None, process: NameServer | None = None
 ) -> bool:
-    """Reject new requests, let running ones end, flush, close the store; return False if the transport did not end."""
+    """Reject new requests, let running ones end, flush, close the store; return False if the transport did not end, or
+    the store of ``process`` is not closed in time: then its lease has to end before another process has it."""
     seconds, began = server.config.drain_seconds, time.monotonic()
     patience = max(seconds - SHUTDOWN_SECONDS, seconds / 2)
     if process:
-        if not process.stop(seconds):
+        serving = max(patience - HAND_OVER_SECONDS - _CLOSE_SECONDS, patience / 2)
+        if not process.stop(serving):
             _LOG.warning(
                 "the store is being opened, or released; whoever opens it next waits until its lease has ended"
             )
             return False
         store = server.store
         if process.has_store:  # others wait for it: flush first, while it serves, and let clients repeat what is long
-            rest_within(store, patience / 2)
-            flush_within(store, patience - (time.monotonic() - began))
+            rest_within(store, min(serving / 2, serving - (time.monotonic() - began)))
+            flush_within(store, serving - (time.monotonic() - began))
             patience = min(patience, HAND_OVER_SECONDS)
     _LOG.info("stopping: running requests have %g seconds to finish", seconds)
     admission = server.admission
@@ -175,8 +180,24 @@ def drain(
     closing.join(SHUTDOWN_SECONDS)
     if http:
         http.state.closes()
-    store.close()
+    if process is None or not process.has_store:
+        store.close()
+    elif not _closes_within(store, seconds - (time.monotonic() - began)):
+        _LOG.warning("the store was not closed in time; nothing is lost, and the next one waits for the lease to end")
+        return False
     if http:
         http.stop()
     _LOG.info("stopped")
     return not closing.is_alive()
+
+
+def _closes_within(store: StoreService, seconds: float) -> bool:
+    """Close a store; return False if that takes longer. It waits for maintenance that runs, and whoever waits for the
+    store has it sooner by its lease: so it has little time then."""
+    if store.maintenance().running:
+        seconds = 0.0
+    closed = ThreadPoolExecutor(1, "nyala-close").submit(store.close)
+    if not wait([closed], max(seconds, _CLOSE_SECONDS)).done:
+        return False
+    closed.result()
+    return True
