@@ -150,7 +150,8 @@ class ChildProcess:
             began = time.monotonic()
             if line:
                 self._is_up = self._is_ready = True
-                self._announced(line.decode().rstrip("\n"))
+                with suppress(OSError):  # nobody reads what this process prints: that is no reason to end
+                    self._announced(line.decode().rstrip("\n"))
                 self._settled.set()
             process.stdout.read()
             self._is_up = False

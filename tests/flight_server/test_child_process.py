@@ -148,3 +148,18 @@ def test_one_that_ends_before_it_has_its_options_is_told(
     assert made._settled.wait(10)
     assert made.wait_until_ready() == 5
     assert made.wait_until_stopped(10) == 5
+
+
+def test_one_whose_line_nobody_reads_serves_on(tmp_path: Path, gave_up: list[str]) -> None:
+    def announced(_: str) -> None:
+        raise BrokenPipeError(32, "nobody reads what the parent prints")
+
+    code = "import sys; sys.stdin.readline(); print('ready', flush=True); sys.stdin.read()"
+    child_process._COMMAND = (sys.executable, "-c", code)
+    made = ChildProcess("p0", {"name": "p0"}, None, gave_up.append, is_apart=True, announced=announced)
+    made.start()
+    made.wait_until_settled(60)
+    first = made._process
+    assert first is not None and first.poll() is None and not made._stopping.wait(0.3)
+    assert made._process is first and first.poll() is None, "it was not started again"
+    made.wait_until_stopped(10)
