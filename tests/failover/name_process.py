@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -73,3 +74,7 @@ class NameProcess:
         self.process.kill()
         self.process.communicate()
         self.log.close()
+
+
+Start = Callable[..., NameProcess]
+"""Starts a process, with flags."""

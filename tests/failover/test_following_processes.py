@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,31 +12,19 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from tests.failover.name_process import NameProcess
+from tests.doubles.waiting import until
+from tests.failover.name_process import Start
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 STILL = 200_000
 """Rows that nobody changes."""
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[], NameProcess]]:
-    running: list[NameProcess] = []
-
-    def run() -> NameProcess:
-        running.append(NameProcess(tmp_path / "bucket", tmp_path / f"cache{len(running)}"))
-        return running[-1]
-
-    yield run
-    for one in running:
-        one.end()
-
-
 @pytest.mark.parametrize(
     ("by_bucket", "ending"), [(False, signal.SIGKILL), (True, signal.SIGKILL), (False, signal.SIGTERM)]
 )
 def test_a_holder_that_ends_fails_no_call(
-    start: Callable[[], NameProcess], tmp_path: Path, by_bucket: bool, ending: signal.Signals
+    start: Start, tmp_path: Path, by_bucket: bool, ending: signal.Signals
 ) -> None:
     first = start()
     first.becomes("holder")
@@ -76,13 +63,11 @@ def test_a_holder_that_ends_fails_no_call(
         threads = [threading.Thread(target=safely(work)) for work in (load, scan, get)]
         for thread in threads:
             thread.start()
-        time.sleep(1.0)
+        until(lambda: len(written) >= 3 or failed)
         first.send(ending)
         second.becomes("holder")
         before = len(written)
-        until = time.monotonic() + 30
-        while len(written) < before + 5 and not failed and time.monotonic() < until:
-            time.sleep(0.1)
+        until(lambda: len(written) >= before + 5 or failed)
         done.set()
         for thread in threads:
             thread.join(60)

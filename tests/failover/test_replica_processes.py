@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,23 +13,9 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.waiting import until
-from tests.failover.name_process import NameProcess
+from tests.failover.name_process import NameProcess, Start
 
-Start = Callable[..., NameProcess]
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    running: list[NameProcess] = []
-
-    def run(*flags: str) -> NameProcess:
-        running.append(NameProcess(tmp_path / "bucket", tmp_path / f"cache{len(running)}", *flags))
-        return running[-1]
-
-    yield run
-    for one in running:
-        one.end()
 
 
 def follows(process: NameProcess) -> bool:

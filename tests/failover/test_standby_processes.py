@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,29 +17,11 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.engine.bucket.opening import bucket_of
-from nyala.engine.home.opening import home_at
 from nyala.engine.home.where import read_where
-from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from tests.failover.name_process import LEASE_SECONDS, NameProcess
+from tests.failover.name_process import LEASE_SECONDS, NameProcess, Start
 
-Start = Callable[..., NameProcess]
 METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a process; only the bucket is shared."""
-    running: list[NameProcess] = []
-
-    def run(*flags: str) -> NameProcess:
-        running.append(NameProcess(tmp_path / "bucket", tmp_path / f"cache{len(running)}", *flags))
-        return running[-1]
-
-    yield run
-    for one in running:
-        one.end()
-    assert verify_bucket(home_at(f"file://{tmp_path / 'bucket'}", "a")).is_sound
 
 
 def nyala(*arguments: str) -> subprocess.CompletedProcess[str]:
