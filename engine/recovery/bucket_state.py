@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ...schemas.errors import CorruptionError, NotFoundError
+from ..bucket.at_once import at_once
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
 from ..home.pinned import read_pinned
@@ -14,6 +16,8 @@ from ..tablet.attach import logged_attachments, with_logged
 from ..wal.format import LogRecord
 from ..wal.slots.reader import SlotReader, newest_slot
 from ..wal.slots.slot import Slot
+
+T = TypeVar("T")
 
 _ATTEMPTS = 3
 """A living holder replaces its manifests, and frees its log."""
@@ -29,8 +33,6 @@ class BucketState:
     """What the slot names."""
     manifest: Manifest
     """The same with the rowsets that the log attaches."""
-    pinned: Mapping[str, Manifest]
-    """For each pin the manifest in which it was made, by the pin's id, with the tables that it holds."""
 
     def records(self) -> Iterator[LogRecord]:
         """Yield the records that the manifest may lack. Raises CorruptionError and UnavailableError."""
@@ -43,19 +45,35 @@ def _records(reader: SlotReader) -> Iterator[LogRecord]:
 
 
 def state_of(home: BucketHome) -> BucketState:
-    """Return the state of a store that somebody may have.
+    """Return the state of a store that somebody may have. Nobody looks at what its pins hold.
 
     Raises:
         NotFoundError: there is no such store.
         CorruptionError: its log or its manifest is not what was written.
         UnavailableError: the bucket does not answer.
     """
+    return _at_newest(home, lambda newest: _state_at(home, newest))
+
+
+def state_with_pins_of(home: BucketHome) -> tuple[BucketState, list[Manifest]]:
+    """Return the state of a store that somebody may have, and what its pins hold. Raises as ``state_of``, also
+    CorruptionError if that cannot be read of one of them."""
+
+    def both(newest: Slot) -> tuple[BucketState, list[Manifest]]:
+        state = _state_at(home, newest)
+        return state, at_once(lambda pin: read_pinned(home.bucket, home.prefix, pin), state.written.pins)
+
+    return _at_newest(home, both)
+
+
+def _at_newest(home: BucketHome, read: Callable[[Slot], T]) -> T:
+    """Return what is read at the newest slot, which may change meanwhile."""
     for attempt in range(_ATTEMPTS):
         newest = newest_slot(home.slots)
         if newest is None:
             raise NotFoundError(f"there is no store at {home.where}: check the URL and the name")
         try:
-            return _state_at(home, newest)
+            return read(newest)
         except CorruptionError:
             later = newest_slot(home.slots)
             if attempt == _ATTEMPTS - 1 or later is None or later.crc == newest.crc:
@@ -68,6 +86,4 @@ def _state_at(home: BucketHome, newest: Slot) -> BucketState:
     written = Manifest(store_uuid=header.store_uuid.hex())
     if header.manifest:
         written = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
-    pinned = {pin.id: read_pinned(home.bucket, home.prefix, pin) for pin in written.pins}
-    manifest = with_logged(written, logged_attachments(_records(reader)))
-    return BucketState(newest, reader, written, manifest, pinned)
+    return BucketState(newest, reader, written, with_logged(written, logged_attachments(_records(reader))))

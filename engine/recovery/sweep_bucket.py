@@ -27,7 +27,7 @@ from ..manifest import files
 from ..wal.slots import check_slots
 from ..wal.slots.reader import newest_slot
 from ..wal.slots.slot import NO_EPOCH, Slot, SlotKind
-from .bucket_state import state_of
+from .bucket_state import state_with_pins_of
 
 _OUTSIDE = ("imports/", "compactions/")
 """Where other processes put files, for the holder to take over."""
@@ -47,10 +47,11 @@ class Leftover:
 
 
 def leftovers(home: BucketHome) -> list[Leftover]:
-    """Return what no manifest will name again; somebody may have the store. Raises as ``state_of``."""
-    state = state_of(home)
+    """Return what no manifest will name again; somebody may have the store. Raises as
+    ``state_with_pins_of``."""
+    state, pinned = state_with_pins_of(home)
     header = state.newest.header
-    named = set(chain(file_paths(state.manifest), *map(file_paths, state.pinned.values())))
+    named = set(chain(file_paths(state.manifest), *map(file_paths, pinned)))
     manifests = {header.manifest, *(pin.manifest for pin in state.manifest.pins)}
     freed = {home.slots.name(number) for number in check_slots(home.slots).leftovers if number < header.needed_slot}
     found: list[Leftover] = []

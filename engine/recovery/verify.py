@@ -148,13 +148,15 @@ def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry
 
 
 def verify_tables(
-    fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress, pinned: Sequence[Manifest] = ()
+    fs: FileSystem, manifest: Manifest, report: VerifyReport, progress: Progress, pinned: Sequence[Manifest | None] = ()
 ) -> None:
     """Check all files of the tables, and note those that no table has. ``pinned`` are manifests of pins: of these, only
-    rowsets with files that others do not name are checked."""
+    rowsets with files that others do not name are checked. None: one cannot be read, so nobody knows what is left."""
     named: set[str] = set()
     for each in (manifest, *pinned):
-        named |= _verify_named(fs, each, named, report, progress)
+        named |= _verify_named(fs, each, named, report, progress) if each else set()
+    if None in pinned:
+        return
     for path in _all_files(fs):
         if path not in named:
             report.notes.append(f"{path}: no table refers to this file; a crash left it, and the next start removes it")

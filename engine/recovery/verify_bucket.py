@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...schemas.errors import UnavailableError
 from ..home.bucket import BucketHome
+from ..home.pinned import read_pinned
 from ..wal.slots import check_slots
 from ..wal.slots.reader import newest_slot
 from .bucket_state import state_of
@@ -24,10 +27,12 @@ def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyR
     state = attempt(report, lambda: state_of(home))
     if state is None:
         return report
-    report.files += 1 + len(state.pinned)
+    read = partial(read_pinned, home.bucket, home.prefix)
+    pinned = [attempt(report, partial(read, pin)) for pin in state.written.pins]
+    report.files += 1 + len(pinned)
     files = home.files(state.manifest.store_uuid)
     try:
-        verify_tables(files, state.manifest, report, progress or (lambda path: None), list(state.pinned.values()))
+        verify_tables(files, state.manifest, report, progress or (lambda path: None), pinned)
         attempt(report, lambda: verify_records(state.records(), report))
     finally:
         files.close()

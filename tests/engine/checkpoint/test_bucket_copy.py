@@ -22,7 +22,7 @@ from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, StoreError, UnavailableError
-from nyala.schemas.pins import CreatePin
+from nyala.schemas.pins import CreatePin, OpenPin
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls
@@ -360,6 +360,21 @@ def test_a_damaged_file_is_not_copied() -> None:
         with pytest.raises(CorruptionError):
             copied(store, machine, streamed=True)
     assert not machine.home("b").has_store()
+
+
+def test_a_pin_that_cannot_be_read_hinders_no_copy() -> None:
+    machine = Machine()
+    with made(machine) as store:
+        pin = store.create_pin(CreatePin(name="old"))
+        place = store.open_pin(OpenPin(pin_id=pin.pin_id)).pinned.bucket
+        churn(store, 5)
+        assert place and copied(store, machine)
+        machine.bucket.delete([f"stores/a/{place.manifest}"])
+        churn(store, 6)
+        assert copied(store, machine)
+        at_copy = rows_of(store)
+    with opened(machine) as copy:
+        assert rows_of(copy) == at_copy
 
 
 def test_another_manifest_asks_for_another_pin() -> None:

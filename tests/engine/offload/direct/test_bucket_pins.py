@@ -22,7 +22,7 @@ from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.direct import PinnedTable, PinSnapshot
-from nyala.schemas.errors import NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
+from nyala.schemas.errors import CorruptionError, NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
 from nyala.schemas.partition import hash as hash_by
 from nyala.schemas.pins import CreatePin, OpenPin
 from nyala.schemas.scan import ScanSpec
@@ -273,7 +273,10 @@ def test_a_lost_manifest_of_a_pin_lets_nothing_be_deleted() -> None:
         store.maintain("t", "flush")  # another manifest counts
     machine.bucket.delete([f"stores/a/manifests/{manifest_of(pin)}"])
     report = verify_bucket(machine.other().home())
-    assert any(manifest_of(pin) in problem for problem in report.problems)
+    (problem,) = report.problems
+    assert manifest_of(pin) in problem and report.rows == 105 and not report.notes, "all else was checked"
+    with pytest.raises(CorruptionError, match=manifest_of(pin)):
+        leftovers(machine.other().home())
     with opened(machine.other()) as store:
         assert [each for each in store.damage.found() if manifest_of(pin) in str(each)]
         before = files(machine)
