@@ -202,11 +202,12 @@ class BucketPins:
         def edit(manifest: Manifest) -> Manifest:
             nonlocal pin
             self._check_room(pin, manifest)
-            pin = pin.model_copy(update={"manifest": self._pinned.next_manifest()})
-            held = held_by(pin, manifest)
-            _check_flushed(pin, held, flushed_ids)
-            self._pinned.add(pin, held)
-            note(pin, held)
+            named = pin.model_copy(update={"manifest": self._pinned.next_manifest()})
+            held = held_by(named, manifest)
+            _check_flushed(named, held, flushed_ids)
+            note(named, held)
+            self._pinned.add(named, held)
+            pin = named  # not before: if this fails, the next pin is made in that manifest
             return manifest.with_pin(pin)
 
         self._peers[pin.id] = peer()

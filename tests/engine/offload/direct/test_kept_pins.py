@@ -17,7 +17,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.manifest import pin_note
-from nyala.engine.manifest.manifest import PinEntry
+from nyala.engine.manifest.manifest import Manifest, ManifestFile, PinEntry
 from nyala.engine.offload.direct.bucket_pins import BucketPins
 from nyala.engine.offload.direct.reader import PinnedReader, files_in_bucket
 from nyala.engine.options import StoreOptions
@@ -219,6 +219,28 @@ def test_all_tables_read_though_their_flush_takes_longer_than_their_history(
             monkeypatch.setattr(Snapshots, "holding", lambda *_: nullcontext())
         pin = store.create_pin(CreatePin(name="all"))
         assert subject.rows(store, pin.pin_id, "t") == rows
+
+
+def test_a_pin_that_is_not_made_does_not_end_the_one_with_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(InBucket().open()) as store:
+        flushed = BucketPins._flushed
+
+        def dropped(manifest: ManifestFile, edit: Callable[[Manifest], Manifest]) -> Manifest:
+            monkeypatch.undo()
+            try:
+                return edit(manifest.current.model_copy(update={"tables": ()}))
+            finally:
+                store.create_pin(CreatePin(name="other", table="t"))
+
+        def late(*arguments: Any) -> Any:
+            found = flushed(*arguments)
+            monkeypatch.setattr(ManifestFile, "commit", dropped)
+            return found
+
+        monkeypatch.setattr(BucketPins, "_flushed", late)
+        with pytest.raises(NotFoundError, match="dropped"):
+            store.create_pin(CreatePin(name="mine", table="t"))
+        assert [(pin.name, pin.table) for pin in store.pins()] == [("other", "t")], "it knows what this one holds"
 
 
 def test_pins_of_one_table_leave_room_for_others(subject: Subject) -> None:
