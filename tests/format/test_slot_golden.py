@@ -3,13 +3,20 @@
 import pytest
 
 from nyala.engine.wal.format import encode_record
-from nyala.engine.wal.slots.slot import NO_NONCE, SlotHeader, SlotKind, decode_slot, encode_slot, payload_of
+from nyala.engine.wal.slots.slot import NO_EPOCH, NO_NONCE, SlotHeader, SlotKind, decode_slot, encode_slot, payload_of
 
 STORE, HOLDER, NONCE = bytes(range(16)), bytes(range(16, 32)), bytes(range(32, 48))
 CLAIM = SlotHeader(SlotKind.CLAIM, 0, STORE, HOLDER, NONCE, 7, 7, 2, 0x11, 42, 0x1000, 0x3000, 5, 40, "", 0)
 RECORDS = SlotHeader(
     SlotKind.RECORDS, 2, STORE, HOLDER, NO_NONCE, 8, 7, 2, 0x22, 42, 0x2000, 0x4000, 8, 42, "manifests/2-1", 0x33
 )
+COPY = SlotHeader(
+    SlotKind.RECORDS, 2, STORE, HOLDER, NO_NONCE, 3, NO_EPOCH, 2, 0, 42, 0x2000, 0x4000, 3, 42, "2-1", 0x33
+)
+RELEASE = SlotHeader(
+    SlotKind.RELEASE, 0, STORE, HOLDER, NO_NONCE, 4, NO_EPOCH, 2, 0xEF08A2E9, 44, 0x4000, 0x4000, 3, 42, "2-1", 0x33
+)
+"""The slots of a copy that nobody has opened."""
 
 CLAIM_BYTES = """
      0 magic                    4e59414c41534c54
@@ -49,6 +56,45 @@ RECORDS_BYTES = """
    192 length, timestamp        0800000000000000 0012000000000000
    208 bytes                    6465666768696a6b
 """
+COPY_BYTES = """
+     0 magic                    4e59414c41534c54
+     8 version, kind, count     0100 0200 02000000
+    16 store                    000102030405060708090a0b0c0d0e0f
+    32 holder                   101112131415161718191a1b1c1d1e1f
+    48 nonce                    00000000000000000000000000000000
+    64 slot, epoch              0300000000000000 0000000000000000
+    80 reign, previous crc      02000000 00000000
+    88 first lsn, safe          2a00000000000000 0020000000000000
+   104 ceiling                  0040000000000000
+   112 needed slot, needed lsn  0300000000000000 2a00000000000000
+   128 payload bytes            3000000000000000
+   136 manifest crc             33000000
+   140 name bytes, zero         0300 0000
+   144 payload crc, crc         01931465 e9a208ef
+   152 manifest's name          322d310000000000
+   160 length, timestamp        0300000000000000 0011000000000000
+   176 bytes, zeroes            6162630000000000
+   184 length, timestamp        0800000000000000 0012000000000000
+   200 bytes                    6465666768696a6b
+"""
+RELEASE_BYTES = """
+     0 magic                    4e59414c41534c54
+     8 version, kind, count     0100 0400 00000000
+    16 store                    000102030405060708090a0b0c0d0e0f
+    32 holder                   101112131415161718191a1b1c1d1e1f
+    48 nonce                    00000000000000000000000000000000
+    64 slot, epoch              0400000000000000 0000000000000000
+    80 reign, previous crc      02000000 e9a208ef
+    88 first lsn, safe          2c00000000000000 0040000000000000
+   104 ceiling                  0040000000000000
+   112 needed slot, needed lsn  0300000000000000 2a00000000000000
+   128 payload bytes            0000000000000000
+   136 manifest crc             33000000
+   140 name bytes, zero         0300 0000
+   144 payload crc, crc         00000000 dc6eb4f0
+   152 manifest's name          322d310000000000
+"""
+SLOTS = [(CLAIM, CLAIM_BYTES), (RECORDS, RECORDS_BYTES), (COPY, COPY_BYTES), (RELEASE, RELEASE_BYTES)]
 
 
 def pinned(listing: str) -> bytes:
@@ -58,15 +104,16 @@ def pinned(listing: str) -> bytes:
 
 def made(header: SlotHeader) -> bytes:
     records = [encode_record(0x1100, [b"abc"]), encode_record(0x1200, [b"defghijk"])][: header.count]
-    return encode_slot(header, payload_of(records) or [b'{"at": "host"}'])[0]
+    claim = [b'{"at": "host"}'] if header.kind is SlotKind.CLAIM else []
+    return encode_slot(header, payload_of(records) or claim)[0]
 
 
-@pytest.mark.parametrize(("header", "listing"), [(CLAIM, CLAIM_BYTES), (RECORDS, RECORDS_BYTES)])
+@pytest.mark.parametrize(("header", "listing"), SLOTS)
 def test_a_slot_has_the_pinned_bytes(header: SlotHeader, listing: str) -> None:
     assert made(header).hex(" ", 8) == pinned(listing).hex(" ", 8)
 
 
-@pytest.mark.parametrize(("header", "listing"), [(CLAIM, CLAIM_BYTES), (RECORDS, RECORDS_BYTES)])
+@pytest.mark.parametrize(("header", "listing"), SLOTS)
 def test_pinned_bytes_are_read(header: SlotHeader, listing: str) -> None:
     slot = decode_slot(header.number, pinned(listing))
     assert slot.header == header
@@ -76,4 +123,4 @@ def test_pinned_bytes_are_read(header: SlotHeader, listing: str) -> None:
         assert [(lsn, time, bytes(what)) for lsn, time, what in slot.records()] == [
             (42, 0x1100, b"abc"),
             (43, 0x1200, b"defghijk"),
-        ]
+        ][: header.count]
