@@ -223,7 +223,7 @@ def _run(
         text = f"listening on {' and '.join((location, *also.values()))}"
         typer.echo(json.dumps(line) if options.json_output else text)
 
-    run_server(open_store, listen, config, announce, security, exit_code, http, traces, process)
+    run_server(open_store, listen, config, announce, security, exit_code, http, traces, process, options.name)
 
 
 def _http(options: ServeOptions, security: Security | None, private_paths: tuple[str, ...]) -> HttpPort | None:

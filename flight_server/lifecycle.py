@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..schemas.errors import UnavailableError
+from ..schemas.server_verbs import ServerVerbs
 from ..schemas.service import StoreService
 from .config import ServerConfig
 from .flushing import HAND_OVER_SECONDS, flush_within, rest_within
@@ -58,6 +59,7 @@ def run_server(
     http: HttpPort | None = None,
     traces: Traces | None = None,
     process: NameServer | None = None,
+    name: str | None = None,
 ) -> None:
     """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process
     with ``exit_code``, by default 0: signals no longer reach it.
@@ -67,7 +69,8 @@ def run_server(
     interrupted opening is like a crash. ``http`` listens already, and is stopped at the end.
 
     ``process`` waits for its store, which another process may have: ``open_store`` returns what is served meanwhile. A
-    signal that arrives while it opens the store lets it end that, and release the store.
+    signal that arrives while it opens the store lets it end that, and release the store. Without it ``name`` is that of
+    the store in a bucket, or of the server in its placement.
 
     Raises:
         StoreError: the store cannot be opened; UNAVAILABLE if the location cannot be listened on.
@@ -80,7 +83,7 @@ def run_server(
     if process is None:
         signals.on_first(lambda: None)
     try:
-        server = _listen(store, location, config, security, traces, process)
+        server = _listen(store, location, config, security, traces, process or OwnStore(config.advertise, name))
     except BaseException:
         store.close()
         raise
@@ -138,11 +141,10 @@ def _listen(
     config: ServerConfig,
     security: Security | None,
     traces: Traces | None,
-    process: NameServer | None,
+    process: ServerVerbs,
 ) -> FlightServer:
-    own = process or OwnStore(config.advertise)
     try:
-        return FlightServer(store, location, config, security, traces, own)
+        return FlightServer(store, location, config, security, traces, process)
     except (pa.ArrowException, OSError) as error:
         raise UnavailableError(f"cannot listen on {location}: {str(error).partition('. Detail')[0]}") from None
 

@@ -22,7 +22,7 @@ class Whereabouts(Message, frozen=True):
     """The answer of ``where``, and the content of the object ``where`` of a store in a bucket."""
 
     name: str | None = None
-    """The store's; None: it is in a directory."""
+    """The store's in a bucket, or the server's in its placement; None: it is in a directory."""
     state: Literal["holder", "standby"]
     """Whether the process that says this has the store, or waits to take it over."""
     holder: Holder | None = None

@@ -127,6 +127,14 @@ def test_a_store_is_released_and_taken_on_request(start: Start, tmp_path: Path) 
     second.becomes("standby")
 
 
+def test_a_server_that_shares_its_store_with_nobody_tells_its_name(start: Start) -> None:
+    """A client of the store would take it for another one, and one that has the store again is none."""
+    alone = start("--no-standby", "--advertise=grpc://m1:8815")
+    found = alone.where()
+    assert (found.name, found.state) == ("a", "holder")
+    assert found.holder and found.holder.locations == ["grpc://m1:8815"]
+
+
 def test_without_standby_a_store_that_another_has_is_refused(start: Start) -> None:
     put(start(), 1)
     refused = start("--no-standby")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Barrier
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -16,8 +18,11 @@ from nyala.engine.home.where import write_where
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server import server_commands
+from nyala.flight_server.own_store import OwnStore
+from nyala.flight_server.server import FlightServer
 from nyala.flight_server.server_commands import app
 from nyala.schemas.errors import NotFoundError
+from nyala.schemas.service import StoreService
 from nyala.schemas.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Pair
 
@@ -51,6 +56,18 @@ def test_a_store_in_a_bucket_that_nobody_has_is_told(pair: Pair) -> None:
     both = bucket_with("two-stores", a=pair.first.url, b=NOBODY)
     assert exit_code("status", "--data", both) == 1
     assert exit_code("status", "--data", both, "--name", "a") == 0
+
+
+def test_servers_of_directories_have_the_stores_of_their_names(pair: Pair, tmp_path: Path) -> None:
+    own = OwnStore(name="x")
+    server = FlightServer(cast(StoreService, pair.store), "grpc://127.0.0.1:0", process=own)
+    placement = tmp_path / "servers.json"
+    try:
+        for name, expected in (("x", 0), ("y", 1)):
+            placement.write_text(json.dumps({"servers": {name: [f"grpc://127.0.0.1:{server.port}"]}}))
+            assert exit_code("status", "--placement", str(placement)) == expected
+    finally:
+        server.shutdown()
 
 
 def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
