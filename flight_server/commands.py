@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..schemas.collector import collector_paused
-from ..schemas.errors import InvalidArgumentError
+from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.placement import ServerIdentity
 from .location import DEFAULT_LOCATION
 from .opening import open_warm
@@ -167,7 +167,19 @@ def serve_one(settings: Settings) -> None:
 
         serve_name(settings, partial(_run, settings, here=here), here, shown)
     else:
-        _run(settings, lambda: open_warm(data, settings.store, here, shown, name), here)
+        _run(settings, lambda: _opened_at_once(data, settings, here, shown, name), here)
+
+
+def _opened_at_once(
+    data: Path | str, settings: Settings, here: ServerIdentity | None, shown: Credentials | None, name: str | None
+) -> StoreService:
+    """Open a store for which nobody waits. Raises as ``open_warm``."""
+    try:
+        return open_warm(data, settings.store, here, shown, name)
+    except UnavailableError as error:
+        if error.locations is None:
+            raise
+        raise UnavailableError(f"{error.message}, or leave --no-standby out to wait for it") from None
 
 
 def _credentials(options: ServeOptions) -> Credentials:

@@ -21,7 +21,9 @@ from served import Served, code_of
 
 import nyala
 from nyala.engine.kernels import warmup
+from nyala.flight_server import commands
 from nyala.flight_server.opening import open_warm
+from nyala.flight_server.settings import read_settings
 from nyala.flight_server.stop_signals import StopSignals
 from tests.doubles.waiting import until
 
@@ -176,6 +178,16 @@ def test_a_store_in_other_hands_is_told_before_anything_is_compiled(
     assert server.stop()[0] == 0
     monkeypatch.setattr(warmup, "warm_up", lambda: 0)
     open_warm(tmp_path, {}).close()
+
+
+def test_who_does_not_wait_for_a_store_is_told_how_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise nyala.UnavailableError("another process has the store", locations=["grpc://m1:8815"])
+
+    monkeypatch.setattr(commands, "open_warm", refuse)
+    flags = {"data": f"file://{tmp_path}", "name": "a", "standby": False, "listen": "grpc://127.0.0.1:0"}
+    with pytest.raises(nyala.UnavailableError, match="the store, or leave --no-standby out to wait for it"):
+        commands.serve_one(read_settings(flags, [], {}, None))
 
 
 def test_second_signal_is_heard(start: Callable[..., Process]) -> None:

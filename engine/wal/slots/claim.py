@@ -19,6 +19,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from ....schemas.errors import StoreError, UnavailableError
+from ....schemas.whereabouts import Holder
 from .ceiling import CeilingClock
 from .options import SlotOptions
 from .slot import Slot, SlotHeader, SlotKind, encode_slot
@@ -65,7 +66,7 @@ class Claimant:
                 break
             if self.boot_seconds() >= (began + 2 * tail.ttl if until is None else until):
                 assert tail.seen is not None, "an empty log is free"
-                raise UnavailableError(f"another process has the store: {_told(tail, tail.seen)}; stop it first")
+                raise held_elsewhere(holder_of(tail, tail.seen.header))
             if not found:
                 self.pause(self.options.poll_seconds)
         return tail.seen
@@ -163,7 +164,11 @@ class Claimant:
         )
 
 
-def _told(tail: Tail, newest: Slot) -> str:
-    """Return who has the log: its uuid, and where it is if it told that."""
-    holder = holder_of(tail, newest.header)
-    return " at ".join(filter(None, (holder.process, " or ".join(holder.locations))))
+def held_elsewhere(holder: Holder) -> UnavailableError:
+    """Return the error for who may not wait for a log that somebody has, with where that one is, if it told that."""
+    if where := " or ".join(holder.locations):
+        what, to = f"another process has the store, at {where}", holder.locations[0]
+    else:
+        what, to = f"another process has the store ({holder.process}), which told no location", "URL"
+    way = f"connect to it with --url {to} or nyala.connect, or hand the store over first (nyala server release)"
+    return UnavailableError(f"{what}: {way}", locations=holder.locations)

@@ -88,9 +88,13 @@ def test_a_log_that_lives_is_not_claimed(bench: SlotBench) -> None:
         put(log, b"x")
 
     began = bench.boot()
-    said = f"another process has the store: {log.process.hex()} at grpc://m1:8815 or grpc://m2:8815; stop it first"
-    with pytest.raises(UnavailableError, match=said):
+    with pytest.raises(UnavailableError) as refused:
         bench.open(pause=live)
+    assert refused.value.message == (
+        "another process has the store, at grpc://m1:8815 or grpc://m2:8815: connect to it with --url grpc://m1:8815 "
+        "or nyala.connect, or hand the store over first (nyala server release)"
+    )
+    assert refused.value.locations == ["grpc://m1:8815", "grpc://m2:8815"]
     assert 10.0 <= bench.boot() - began < 10.5
     assert log.failed is None
     assert bench.kinds().count(SlotKind.CLAIM) == 1
