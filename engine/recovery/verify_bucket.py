@@ -9,8 +9,11 @@ from ..home.bucket import BucketHome
 from ..home.pinned import read_pinned
 from ..wal.slots import check_slots
 from ..wal.slots.reader import newest_slot
-from .bucket_state import state_of
+from .bucket_state import BucketState, state_of
 from .verify import Progress, VerifyReport, attempt, verify_records, verify_tables
+
+_LOOK_SECONDS = 1.0
+"""How often to look whether somebody writes to the log: then what was read so far is worth nothing."""
 
 
 def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyReport:
@@ -32,11 +35,33 @@ def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyR
     report.files += 1 + len(pinned)
     files = home.files(state.manifest.store_uuid)
     try:
-        verify_tables(files, state.manifest, report, progress or (lambda path: None), pinned)
+        verify_tables(files, state.manifest, report, _watched(home, state, progress), pinned)
         attempt(report, lambda: verify_records(state.records(), report))
     finally:
         files.close()
+    _check_unchanged(home, state)
+    return report
+
+
+def _watched(home: BucketHome, state: BucketState, progress: Progress | None) -> Progress:
+    """Return a progress that also looks for a newer slot, so that a long check of a living store ends early."""
+    looked: float | None = None
+
+    def watch(path: str) -> None:
+        nonlocal looked
+        now = home.seconds_since_boot()
+        if looked is None or now - looked >= _LOOK_SECONDS:
+            _check_unchanged(home, state)
+            looked = now
+        if progress is not None:
+            progress(path)
+
+    return watch
+
+
+def _check_unchanged(home: BucketHome, state: BucketState) -> None:
     newest = newest_slot(home.slots)
     if newest is None or newest.crc != state.newest.crc:
-        raise UnavailableError(f"a process has the store at {home.where}: stop it first")
-    return report
+        raise UnavailableError(
+            f"a process has the store at {home.where}, and writes to it: verify a copy (nyala job copy-store)"
+        )

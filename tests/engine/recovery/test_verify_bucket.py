@@ -1,0 +1,38 @@
+"""Verification of a store in a bucket that a process has."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.api.database import Database
+from nyala.engine.recovery.verify_bucket import verify_bucket
+from nyala.engine.store import Store
+from nyala.schemas.errors import UnavailableError
+from tests.doubles.machines import OPTIONS, Machine
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+ROWSETS = 3
+
+
+def test_it_ends_as_soon_as_somebody_writes() -> None:
+    machine = Machine()
+    with Store.open(machine.home(), OPTIONS) as store:
+        table = Database(store).create_table("t", SCHEMA, ["id"])
+        for each in range(ROWSETS):
+            table.insert([{"id": each, "v": 0}])
+            store.maintain("t", "flush")
+        other = machine.other()
+        checked: list[str] = []
+
+        def write(path: str) -> None:
+            checked.append(path)
+            table.upsert([{"id": 0, "v": 1}])
+            other.boot.pass_by(2)
+
+        with pytest.raises(UnavailableError, match=r"writes to it: verify a copy \(nyala job copy-store\)"):
+            verify_bucket(other.home(), write)
+        assert len(checked) == 1
+    checked.clear()
+    assert verify_bucket(machine.other().home(), checked.append).is_sound
+    assert len(checked) == ROWSETS
