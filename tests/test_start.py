@@ -31,6 +31,11 @@ with nyala.open({store!r}) as db:
     assert db.table("t").get(2) == {{"id": 2, "name": "b"}}
     report()
 """
+ASK_A_BUCKET = """
+from nyala.clients.offload.noted import noted_locations
+assert noted_locations("file://{store}", "a") == []
+report()
+"""
 MESSAGES = """
 import inspect
 builtins = []
@@ -83,6 +88,11 @@ def loaded(script: str, store: Path) -> list[Any]:
 
 def test_import_loads_nothing(store: Path) -> None:
     assert loaded(IMPORT, store) == []
+
+
+def test_a_client_that_asks_a_bucket_needs_no_engine(store: Path) -> None:
+    """It is installed without numpy: ``nyala[bucket]``."""
+    assert loaded(ASK_A_BUCKET, store) == []
 
 
 def test_open_and_get_load_the_engine_alone(store: Path, library: Path) -> None:

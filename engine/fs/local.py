@@ -6,7 +6,7 @@ write to one must also commit the file system's journal, which makes a small ``f
 So zeroes are written a window ahead of SMALL writes only: one sync in thousands pays for the window, the others
 overwrite existing blocks.  For large writes the bytes cost more than the journal, so they skip this.
 
-Nothing is mapped: an unreadable or truncated page of a mapping ends the process with SIGBUS, where a read returns an
+No file is mapped: an unreadable or truncated page of a mapping ends the process with SIGBUS, where a read returns an
 error.  Files stay open for reading, up to half of the process's descriptors; others are opened by name for each read,
 and must then be the same file.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import resource
 import stat
@@ -22,8 +23,6 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
-
-import numpy as np
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from .filesystem import FileLock, clean_path, other_disk, require_same_directory, views_of
@@ -329,7 +328,7 @@ class LocalReadableFile:
         # A segment of the log is preallocated and mostly zeroes. Those are not copied: memory that is never written
         # costs nothing, and the piece stays in the processor's cache. They are read all the same: some file systems
         # told of holes where data was (OpenZFS before 2.2.2), and here that would be acknowledged rows.
-        content = np.zeros(self._size, np.uint8).data
+        content = memoryview(mmap.mmap(-1, max(self._size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))[: self._size]
         piece = bytearray(min(self._size, len(_ZEROES)))
         for start in range(0, self._size, len(_ZEROES)):
             part = content[start : start + len(piece)]
