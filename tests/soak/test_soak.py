@@ -44,6 +44,19 @@ def test_the_slope_of_a_noisy_series(growth: float, is_flat: bool) -> None:
         assert abs(found.growth - growth / 2) < 8
 
 
+def test_a_slope_that_may_be_an_accident() -> None:
+    """A p99 that is one of the worst two of its requests: by accident its slope often exceeds the limit."""
+    at = np.arange(60.0)
+    noise = [np.random.default_rng(seed).lognormal(-1.8, 0.5, 60) for seed in range(200)]
+    flat, grown = (
+        [trend("p99", "s", at, each * by, Limit(0.002, 0.25)) for each in noise]
+        for by in (1, np.maximum(at / 30, 1) ** 2)
+    )
+    assert sum(each.growth > each.limit for each in flat) > 20
+    assert sum(not each.is_flat for each in flat) < 6
+    assert sum(not each.is_flat for each in grown) > 180
+
+
 def test_a_long_series_is_thinned() -> None:
     at = np.arange(10_000.0)
     found = trend("files", "files", at, at, Limit(8, 0))
