@@ -44,8 +44,8 @@ class HeaderClient:
             shown = self._shown = (token, fl.FlightCallOptions(headers=self._token_header()))
         return shown[1]
 
-    def within(self, seconds: float) -> fl.FlightCallOptions:
-        """Return options for an action that ends after a time."""
+    def within(self, seconds: float | None) -> fl.FlightCallOptions:
+        """Return options for an action that ends after a time, if one is given."""
         return fl.FlightCallOptions(timeout=seconds, headers=[*self._token_header(), *self._trace()])
 
     def _current_token(self) -> str | None:

@@ -2,7 +2,9 @@
 
 Any process says whether it has the store, and else which has, by the action ``where``. Nobody is believed who says that
 another has it: that one is asked, too. If several say that they have it, the one with the latest claim counts. A
-process that has another store is never used, though it may be where the holder was before.
+process that has another store is not used, though it may be where the holder was before. It may come while no call
+fails: what a process said of itself is believed for some 3 seconds, and one that replaced it may be called until they
+are over.
 
 The client shows its credentials to the processes that it was given, and to those that one of them named to which it
 shows them anyway. A name leads to no other scheme, so never from TLS to a connection without.
@@ -35,6 +37,9 @@ _ASK_SECONDS = 1.0
 """A process that does not say within this time who has the store may be down."""
 _CONFIRM_SECONDS = 10.0
 """A process that takes longer to say which store it has may be down."""
+_SURE_SECONDS = 3.0
+"""How long to believe that a process has the store of before: longer than from one heartbeat to the answer to the next.
+gRPC connects again by itself, so an idle client sees nothing of a process that was replaced."""
 _NOTE_SECONDS = 2.0
 """How often to read where the last holder noted that it is, while nobody has the store."""
 _NAMED_MAX = 16
@@ -73,6 +78,8 @@ class HolderClient:
         self._lock = threading.Lock()
         self._name = name
         self._store_uuid = ""
+        self._process = ""
+        self._sure_until = time.monotonic() + _SURE_SECONDS
         self._found_at = 0.0
         self._note_read_at = -_NOTE_SECONDS
         self._closed = threading.Event()
@@ -110,23 +117,23 @@ class HolderClient:
 
     def do_action(self, action: fl.Action, options: fl.FlightCallOptions | None = None) -> Any:
         """See FlightClient."""
-        return self.here.do_action(action, options)
+        return self.sure().do_action(action, options)
 
     def do_get(self, ticket: fl.Ticket) -> fl.FlightStreamReader:
         """See FlightClient."""
-        return self.here.do_get(ticket)
+        return self.sure().do_get(ticket)
 
     def do_exchange(self, descriptor: fl.FlightDescriptor) -> Any:
         """See FlightClient."""
-        return self.here.do_exchange(descriptor)
+        return self.sure().do_exchange(descriptor)
 
     def do_put(self, descriptor: fl.FlightDescriptor, schema: pa.Schema) -> Any:
         """See FlightClient."""
-        return self.here.do_put(descriptor, schema)
+        return self.sure().do_put(descriptor, schema)
 
     def get_flight_info(self, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """See FlightClient."""
-        return self.here.get_flight_info(descriptor)
+        return self.sure().get_flight_info(descriptor)
 
     def close(self) -> None:
         """See FlightClient."""
@@ -142,8 +149,10 @@ class HolderClient:
 
     def beat(self) -> None:
         """Send something to the process that is asked now; if its machine is lost, this ends all calls to it."""
-        with suppress(StoreError):
-            _answer(self.here, _WHERE, _ASK_SECONDS)
+        try:
+            self._reassure(_ASK_SECONDS)
+        except StoreError:
+            self._sure_until = 0.0  # it may be gone, and another one come
 
     # Who has the store
 
@@ -204,9 +213,35 @@ class HolderClient:
         """Ask a process whether it follows the store of before. Raises StoreError, as ``check`` and ``client_at``."""
         self.check(_answer(self.client_at(location), _HEALTH, _seconds()), location)
 
-    def confirm(self) -> None:
-        """Ask the process that is asked now whether it has the store of before. Raises StoreError, as ``check``."""
-        self.check(_answer(self.here, _HEALTH, _CONFIRM_SECONDS))
+    def confirm(self, seconds: float | None = _CONFIRM_SECONDS) -> Health:
+        """Ask the process that is asked now whether it has the store of before; return its health. Raises StoreError,
+        as ``check``."""
+        location = self.location
+        about: Health = _answer(self.here, _HEALTH, seconds)
+        self.check(about, location)
+        return about
+
+    def sure(self) -> Client:
+        """Return the client of the process that is asked now, after it said lately which store it has. One with another
+        store is asked nothing more. Raises UnavailableError: it does not say it."""
+        if self._store_uuid and time.monotonic() > self._sure_until:
+            with suppress(InvalidArgumentError):  # it is refused, and the right process looked for
+                self._reassure(_seconds(_CONFIRM_SECONDS))
+        return self.here
+
+    def _reassure(self, seconds: float) -> None:
+        """Find out whether the process that is asked now is that of before, else whether it has the store of before.
+        Raises StoreError, as ``check``."""
+        began = time.monotonic()
+        try:
+            found: Whereabouts = _answer(self.here, _WHERE, seconds)
+            process = found.holder.process if found.holder else ""
+        except InvalidArgumentError:
+            process = ""  # an older server does not know the question
+        if self._store_uuid and not (process and process == self._process):
+            self.confirm(seconds)
+            self._process = process
+        self._sure_until = began + _SURE_SECONDS
 
     def check(self, about: Health, location: str | None = None) -> None:
         """Check that a process, by default the one that is asked now, has the store of before, by its health.
@@ -341,7 +376,7 @@ class _Nowhere:
         return refuse
 
 
-def _answer(client: Client, verb: Verb, seconds: float) -> Any:
+def _answer(client: Client, verb: Verb, seconds: float | None) -> Any:
     """Return what a process answers to a verb without a body. Raises StoreError."""
     try:
         with as_store_errors():
@@ -351,9 +386,9 @@ def _answer(client: Client, verb: Verb, seconds: float) -> Any:
         raise UnavailableError(f"its answer to {verb.name} cannot be understood: {error}") from None
 
 
-def _seconds() -> float:
+def _seconds(most: float = _ASK_SECONDS) -> float:
     left = seconds_left()
-    return _ASK_SECONDS if left is None else min(left, _ASK_SECONDS)
+    return most if left is None else min(left, most)
 
 
 def _has_store(found: Whereabouts | StoreError) -> bool:
@@ -376,5 +411,5 @@ def _reason(found: Whereabouts | StoreError) -> str:
     return found.message if isinstance(found, StoreError) else "it stands by, and nobody has the store"
 
 
-def _within(client: Client, seconds: float) -> fl.FlightCallOptions:
+def _within(client: Client, seconds: float | None) -> fl.FlightCallOptions:
     return client.within(seconds) if isinstance(client, HeaderClient) else fl.FlightCallOptions(timeout=seconds)

@@ -69,6 +69,8 @@ class PointReads:
         if idle:
             with suppress(StoreError):  # its connection may be broken, or the table altered
                 return self._ask(idle, keys)
+            self._client.confirm()  # another process may have come
+        kind = kind._replace(client=self._client.sure())
         with as_store_errors():
             stream = _Stream(kind)
         return self._ask(stream, keys)

@@ -74,9 +74,10 @@ class Sessions:
                 return self._answer(idle, request)
             except _ENDED:
                 self._client.confirm()  # it may have been carried out, and must not be again by another store
+        client = self._client.sure()
         try:
             with as_store_errors():
-                session = _Session(self._client.here)
+                session = _Session(client)
             answer = self._answer(session, request)
         except _REFUSALS as error:
             if self.have_answered:

@@ -142,9 +142,7 @@ class FlightStore(Verbs, ServerVerbs):
 
     def _checked(self) -> Health:
         """Return the health of the server; what was sent before may be sent again only to the same store."""
-        about = self.health()
-        self._client.check(about)
-        return about
+        return self._client.confirm(seconds_left())
 
     def processes(self) -> dict[str, Whereabouts | StoreError]:
         """Ask all processes that are known to be able to have the store; return what each says of itself, or its error,

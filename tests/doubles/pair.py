@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
+from uuid import uuid4
 
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
@@ -20,8 +21,11 @@ class Member:
     def __init__(self, store: Store, pair: Pair) -> None:
         self.is_holder = False
         self.epoch = 0
+        self.process = uuid4().hex
         self.asked = 0
         """How often it was asked who has the store."""
+        self.checked = 0
+        """How often the holder was asked which store it has."""
         self.calls: list[str] = []
         """The calls that it refused."""
         self._store = store
@@ -39,6 +43,8 @@ class Member:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         found = getattr(self._store, name)
+        if name == "health":
+            self.checked += self.is_holder
         if self.is_holder or name == "grants_version":
             return found
         if name == "health":
@@ -50,6 +56,11 @@ class Member:
             raise UnavailableError("this process stands by for the store a", 0.2, holder.locations if holder else [])
 
         return refuse
+
+    def become(self, store: Store) -> None:
+        """Break its connections, and come back as another process with a store."""
+        self._store, self.process = store, uuid4().hex
+        self.cut()
 
     def cut(self) -> None:
         """Break its connections."""
@@ -83,7 +94,7 @@ class Pair:
     def holder_as(self, member: Member) -> Holder | None:
         """Who has the store, as a member knows."""
         if member.is_holder:
-            return Holder(locations=[member.url], epoch=member.epoch)
+            return Holder(locations=[member.url], epoch=member.epoch, process=member.process)
         return self._told
 
     def give_to(self, member: Member | None) -> None:

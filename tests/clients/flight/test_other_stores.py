@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.flight import server_wait
+from nyala.clients.flight import heartbeat, holder_client, server_wait
 from nyala.clients.flight.holder_client import HolderClient
 from nyala.engine.bucket import bucket_of
 from nyala.engine.fs.memory import MemoryFileSystem
@@ -22,6 +23,7 @@ from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
 from nyala.schemas.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Pair
+from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 
@@ -98,6 +100,86 @@ def test_a_process_that_comes_back_with_another_store_is_asked_nothing(
             table.insert([{"id": 1_504, "v": 0}])
             assert inserted(pair) == [1_500, 1_504]
     assert not inserted(other)
+
+
+def idle(pair: Pair, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a client do nothing for so long that it is not sure any more; only its heartbeats go on, if it has any."""
+    found = client(db)
+    if found.is_alone:
+        monkeypatch.setattr(found, "_sure_until", 0.0)
+    else:
+        before = pair.first.asked
+        until(lambda: pair.first.asked > before + 2 or isinstance(found.here, holder_client._Nowhere))
+    until(lambda: not db._store._sessions._idle._idle)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+SILENT: dict[str, Callable[[Database], Any]] = {
+    "insert": lambda db: db.table("rows").insert([{"id": 1_501, "v": 0}]),
+    "load": lambda db: db.table("rows").insert(pa.table({"id": [1_502], "v": [0]}, SCHEMA).to_reader()),
+    "get": lambda db: db.table("rows").get(1_500),
+    "scan": lambda db: db.table("rows").scan().to_arrow(),
+    "create": lambda db: db.create_table("more", SCHEMA, ["id"]),
+}
+
+
+@pytest.mark.parametrize("call", SILENT)
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_process_that_was_replaced_while_its_client_was_idle_is_asked_nothing(
+    pair: Pair, other: Pair, call: str, name: str, is_alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC connects again by itself: no call fails."""
+    monkeypatch.setattr(server_wait, "FOLLOW_SECONDS", 0.5)
+    monkeypatch.setattr(heartbeat, "PERIOD_SECONDS", 0.05)
+    with nyala.connect(pair.first.url if is_alone else pair.url) as db:
+        db.table("rows").insert([{"id": 1_500, "v": 0}])
+        pair.name = name
+        pair.first.become(other.store)
+        idle(pair, db, monkeypatch)
+        with pytest.raises(InvalidArgumentError, match="another store"):
+            SILENT[call](db)
+        if not is_alone:
+            pair.name = "a"
+            pair.give_to(pair.second)
+            db.table("rows").insert([{"id": 1_504, "v": 0}])
+            assert inserted(pair) == [1_500, 1_504]
+    assert not inserted(other) and Database(other.store).tables() == ["rows"]
+
+
+def test_a_process_that_comes_back_right_after_a_heartbeat_that_failed_is_asked_which_store_it_has(
+    pair: Pair, other: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nyala.connect(pair.url) as db:
+        db.table("rows").insert([{"id": 1_500, "v": 0}])
+        until(lambda: not db._store._sessions._idle._idle)  # pyright: ignore[reportAttributeAccessIssue]
+        with monkeypatch.context() as patched:
+            patched.setattr(holder_client, "_ASK_SECONDS", 1e-6)
+            client(db).beat()
+        pair.first.become(other.store)
+        pair.give_to(pair.second)
+        pair.first.is_holder = True
+        db.table("rows").insert([{"id": 1_501, "v": 0}])
+    assert inserted(pair) == [1_500, 1_501] and not inserted(other)
+
+
+def test_a_busy_client_asks_once_in_a_while_and_only_a_new_process_for_its_store(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nyala.connect(pair.first.url) as db:
+        asked, checked = pair.first.asked, pair.first.checked
+        for _ in range(20):
+            db.tables()
+        assert (pair.first.asked, pair.first.checked) == (asked, checked)
+        for is_new in (True, False, False, True):
+            if is_new:
+                pair.first.become(pair.store)
+            monkeypatch.setattr(client(db), "_sure_until", 0.0)
+            asked, checked = pair.first.asked, pair.first.checked
+            assert db.tables() == ["rows"]
+            assert pair.first.asked > asked and (pair.first.checked > checked) == is_new
+            asked = pair.first.asked
+            db.tables()
+            assert pair.first.asked == asked
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
