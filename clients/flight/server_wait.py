@@ -71,7 +71,9 @@ class ServerWait:
         """Start over with full patience, after something got through."""
         self._resends = 0
         self._told_seconds = 0.0
-        self._began: float | None = None
+        self._began = time.monotonic()
+        self._waited_seconds = 0.0
+        self._found_at = self._look_until = float("-inf")
         self._pause = 0.0
 
     def wait(self, error: UnavailableError) -> None:
@@ -80,6 +82,11 @@ class ServerWait:
         Raises:
             UnavailableError: waited long enough; the message names the server and the time.
         """
+        self._began = time.monotonic() - self._waited_seconds
+        self._wait(error)
+        self._waited_seconds = time.monotonic() - self._began
+
+    def _wait(self, error: UnavailableError) -> None:
         is_refusal = error.locations is not None  # by a process that does not have the store: nothing was applied
         follower = self._follower
         if follower is not None and follower.is_alone and not is_refusal:
@@ -89,8 +96,6 @@ class ServerWait:
             return
         if not self._retries:
             raise error
-        if self._began is None:
-            self._began = time.monotonic()
         if error.retry_after_seconds and not is_refusal and self._told_seconds < _PATIENCE_SECONDS:
             self._told_seconds += error.retry_after_seconds
             time.sleep(error.retry_after_seconds)
@@ -129,8 +134,10 @@ class ServerWait:
 
     def _look(self, follower: Follower, error: UnavailableError) -> None:
         """Look for the process that has the store, until it is found."""
-        assert self._began is not None, "set by wait"
-        while (left := self._began + FOLLOW_SECONDS - time.monotonic()) > 0:
+        now = time.monotonic()
+        if now > self._found_at + FOLLOW_SECONDS:  # what was found then lasted: this is another outage, or the first
+            self._began, self._look_until, self._pause = now, now + FOLLOW_SECONDS, 0.0
+        while (left := self._look_until - time.monotonic()) > 0:
             time.sleep(min(self._pause * uniform(0.5, 1.0), left))  # clients that lost a process at once ask in turn
             self._pause = min(2 * self._pause or _PAUSES[0], _FOLLOW_PAUSE_MAX)
             try:
@@ -140,6 +147,7 @@ class ServerWait:
                 error = away
                 continue
             if is_back:
+                self._found_at = time.monotonic()
                 return
             raise error
         raise self._gave_up(error) from error
@@ -147,7 +155,6 @@ class ServerWait:
     def _gave_up(self, error: UnavailableError) -> StoreError:
         if isinstance(error, RefusedError):
             return error.refusal
-        assert self._began is not None, "set by wait"
         waited = time.monotonic() - self._began
         return UnavailableError(
             f"gave up on {self._server} after {waited:.1f} s: {error.message}",

@@ -40,6 +40,7 @@ class StagingPut:
         staged: list[StageResult] = []
         while not staged or coming.has_more():
             staged.append(self._one(named(command, len(staged)), schema, coming))
+            self._wait.reset()
             coming.forget()
         return staged[0].model_copy(
             update={

@@ -1,0 +1,119 @@
+"""How long a client waits for a server, or for the next process to have a store: anew for each outage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from nyala.clients.flight import server_wait, staging_put
+from nyala.clients.flight.put_stream import PutStream
+from nyala.clients.flight.server_wait import FOLLOW_SECONDS, ServerWait
+from nyala.clients.flight.staging_put import StagingPut
+from nyala.schemas.errors import UnavailableError
+from nyala.schemas.transaction import StagedBatch, StageResult
+from nyala.schemas.write import Stage, WriteCommand
+
+GONE = UnavailableError("the holder is gone")
+
+
+class Processes:
+    """Those of a store, and a clock that only waiting and work move."""
+
+    is_alone = False
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        self.looks = 0
+        self.has_holder = True
+        monkeypatch.setattr(server_wait, "time", self)
+        self.wait = ServerWait(lambda: True, True, "the server", follower=self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def follow(self) -> None:
+        self.looks += 1
+        if not self.has_holder:
+            raise GONE
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    return Processes(monkeypatch)
+
+
+def test_each_outage_of_a_long_call_is_waited_for(processes: Processes) -> None:
+    for outage in range(5):
+        processes.wait.wait(GONE)
+        assert processes.looks == outage + 1
+        processes.sleep(FOLLOW_SECONDS + 1)
+
+
+def test_a_holder_that_fails_again_at_once_is_not_another_outage(processes: Processes) -> None:
+    with pytest.raises(UnavailableError, match=r"gave up on the server after 1\d\.\d s"):
+        for _ in range(1_000):
+            processes.wait.wait(GONE)
+            processes.sleep(0.1)
+
+
+def test_times_that_a_server_told_leave_the_time_to_look(processes: Processes) -> None:
+    for _ in range(20):
+        processes.wait.wait(UnavailableError("memory is full", 1.0))
+    processes.wait.wait(GONE)
+    assert processes.looks == 1
+
+
+def test_the_error_names_the_seconds_that_were_waited(processes: Processes) -> None:
+    processes.wait.wait(GONE)
+    processes.sleep(3_600)
+    processes.has_holder = False
+    with pytest.raises(UnavailableError, match=r"gave up on the server after 15\.\d s"):
+        processes.wait.wait(GONE)
+
+
+def test_the_error_names_no_time_of_work(processes: Processes) -> None:
+    """At a single location, too."""
+
+    def is_back() -> bool:
+        if not processes.has_holder:
+            raise GONE
+        return True
+
+    wait = ServerWait(is_back, True, "the server")
+    wait.wait(GONE)
+    processes.sleep(3_600)
+    processes.has_holder = False
+    pauses = sum(server_wait._PAUSES)
+    with pytest.raises(UnavailableError, match=rf"gave up on the server after {pauses + 0.1:.1f} s"):
+        wait.wait(GONE)
+        wait.wait(GONE)
+
+
+def test_each_part_that_was_staged_begins_the_patience_anew(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging_put, "KEPT_BYTES_MAX", 1)
+    failing = {4, 9, 14, 19}
+    sent: list[int] = []
+
+    class Stream:
+        def send_part(self, batches: Any) -> StageResult:
+            sent.append(sum(1 for _ in batches))
+            processes.sleep(FOLLOW_SECONDS / 5)
+            if len(sent) in failing:
+                raise GONE
+            return StageResult(transaction="x", part="p", rows=1, parts=[], part_rows=[], seconds_to_live=1.0)
+
+        def close(self) -> None: ...
+
+    opened = cast(Callable[..., PutStream], lambda *_: Stream())
+    batch = pa.record_batch({"id": [1]})
+    command = WriteCommand(table="rows", stage=Stage(transaction="x", part="p"))
+    staged = StagingPut(opened, processes.wait).stage(command, batch.schema, [StagedBatch(batch)] * 20)
+    assert staged.rows == 20 and len(sent) == 20 + len(failing)
