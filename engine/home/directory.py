@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...schemas.errors import CorruptionError
@@ -19,9 +18,6 @@ from ..wal.options import WalOptions
 from ..wal.reader import CleanStop
 from ..wal.replacement import check_not_under_way
 from .home import HeldHome, Home, Opening
-
-if TYPE_CHECKING:
-    pass
 
 LOG = "wal"
 """The directory of the write-ahead log."""
