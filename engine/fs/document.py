@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.message import Message
 from .filesystem import FileSystem
 
+M = TypeVar("M", bound=Message)
 HEADER = struct.Struct("<8sIQI")
 
 
@@ -37,6 +42,15 @@ def unpack(document: bytes, path: str, magic: bytes, version: int, what: str) ->
     if written != version:
         raise InvalidArgumentError(f"the {what} has format version {written}; this build reads version {version}")
     return body
+
+
+def parsed(model: type[M], document: bytes, path: str, magic: bytes, version: int, what: str) -> M:
+    """Return the message whose JSON is the body of a document. Raises as ``unpack``, also if it is none."""
+    body = unpack(document, path, magic, version, what)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise CorruptionError(path, HEADER.size, f"the {what} cannot be parsed: {error}") from error
 
 
 def read(fs: FileSystem, path: str) -> bytes:

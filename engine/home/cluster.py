@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from pydantic import ValidationError
-
 from ...schemas.errors import CorruptionError
 from ...schemas.message import Message
 from ..bucket import Bucket
-from ..fs.document import HEADER, pack, unpack
+from ..fs.document import pack, parsed
 
 NAME = "cluster"
 _MAGIC = b"NYALACLU"
@@ -41,13 +39,9 @@ def read_cluster(bucket: Bucket, root: str) -> Cluster | None:
     """
     path = root + NAME
     try:
-        body = unpack(bucket.get(path), path, _MAGIC, _VERSION, "cluster")
+        return parsed(Cluster, bucket.get(path), path, _MAGIC, _VERSION, "cluster")
     except FileNotFoundError:
         return None
-    try:
-        return Cluster.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(path, HEADER.size, f"the cluster cannot be parsed: {error}") from error
 
 
 def make_cluster(bucket: Bucket, root: str, new_uuid: Callable[[], UUID]) -> Cluster:

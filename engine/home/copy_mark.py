@@ -6,12 +6,9 @@ While there is no log beside it, the first copy was not finished, and nobody mak
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
-from ...schemas.errors import CorruptionError
 from ...schemas.message import Message
 from ..bucket import Bucket
-from ..fs.document import HEADER, pack, unpack
+from ..fs.document import pack, parsed
 
 NAME = "copy"
 _MAGIC = b"NYALACPY"
@@ -40,10 +37,6 @@ def read_copy_mark(bucket: Bucket, home: str) -> CopyMark | None:
     """
     path = home + NAME
     try:
-        body = unpack(bucket.get(path), path, _MAGIC, _VERSION, "mark of a copy")
+        return parsed(CopyMark, bucket.get(path), path, _MAGIC, _VERSION, "mark of a copy")
     except FileNotFoundError:
         return None
-    try:
-        return CopyMark.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(path, HEADER.size, f"the mark of a copy cannot be parsed: {error}") from error

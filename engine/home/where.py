@@ -8,12 +8,9 @@ A document as in ``fs/document``: magic ``NYALAWHR``, version 1, and JSON as in 
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
-from ...schemas.errors import CorruptionError
 from ...schemas.whereabouts import Whereabouts
 from ..bucket import Bucket
-from ..fs.document import HEADER, pack, unpack
+from ..fs.document import pack, parsed
 
 NAME = "where"
 _MAGIC = b"NYALAWHR"
@@ -40,13 +37,9 @@ def read_where(bucket: Bucket, name: str) -> Whereabouts | None:
     """
     path = where_path(name)
     try:
-        body = unpack(bucket.get(path), path, _MAGIC, _VERSION, "where")
+        return parsed(Whereabouts, bucket.get(path), path, _MAGIC, _VERSION, "hint where the store is")
     except FileNotFoundError:
         return None
-    try:
-        return Whereabouts.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(path, HEADER.size, f"it cannot be parsed: {error}") from error
 
 
 def write_where(bucket: Bucket, name: str, found: Whereabouts) -> None:

@@ -11,11 +11,9 @@ names, which are of one directory and so become durable in order, and can be rep
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
-from ...schemas.errors import CorruptionError, InvalidArgumentError
+from ...schemas.errors import InvalidArgumentError
 from ...schemas.message import Message
-from ..fs.document import HEADER, pack, read, unpack, write
+from ..fs.document import pack, parsed, read, write
 from ..fs.encryption.names import COPY_PATH as KEYS_COPY
 from ..fs.encryption.names import PATH as KEYS
 from ..fs.filesystem import FileSystem
@@ -44,11 +42,7 @@ def read_mark(fs: FileSystem) -> CheckpointMark | None:
     """Return the mark of a directory; None if it has none. Raises CorruptionError if it is damaged."""
     if not fs.exists(PATH):
         return None
-    body = unpack(read(fs, PATH), PATH, _MAGIC, _VERSION, "mark of a checkpoint")
-    try:
-        return CheckpointMark.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(PATH, HEADER.size, f"the mark of a checkpoint cannot be parsed: {error}") from error
+    return parsed(CheckpointMark, read(fs, PATH), PATH, _MAGIC, _VERSION, "mark of a checkpoint")
 
 
 def write_mark(fs: FileSystem, mark: CheckpointMark) -> None:

@@ -20,7 +20,6 @@ from pydantic import (
     NonNegativeInt,
     PositiveInt,
     SerializerFunctionWrapHandler,
-    ValidationError,
     model_serializer,
 )
 
@@ -29,7 +28,7 @@ from ...schemas.grants import Grantee, Privilege
 from ...schemas.message import Message, new_dict
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
-from ..fs.document import HEADER, pack, read, unpack
+from ..fs.document import HEADER, pack, parsed, read
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
 from .place import COPY_PATH, NEW_PATH, PATH, ManifestInDirectory, ManifestPlace
@@ -475,11 +474,7 @@ def read_with_damage(fs: FileSystem) -> tuple[Manifest, CorruptionError | None]:
 
 def unpack_manifest(document: bytes) -> Manifest:
     """Decode a manifest. Raises CorruptionError if the bytes are not what was written."""
-    body = unpack(document, PATH, _MAGIC, _VERSION, "manifest")
-    try:
-        return Manifest.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(PATH, HEADER.size, f"the manifest cannot be parsed: {error}") from error
+    return parsed(Manifest, document, PATH, _MAGIC, _VERSION, "manifest")
 
 
 def _twin(fs: FileSystem, damaged: bytes) -> Manifest | None:

@@ -6,13 +6,12 @@ A document as in ``fs/document``: magic ``NYALAPIN``, version 1, and JSON.
 
 from __future__ import annotations
 
-from pydantic import NonNegativeInt, ValidationError
+from pydantic import NonNegativeInt
 
 from ...schemas.direct import PinnedTable
-from ...schemas.errors import CorruptionError
 from ...schemas.message import Message
 from ...schemas.table import TableOptions
-from ..fs.document import HEADER, pack, read, unpack, write
+from ..fs.document import pack, parsed, read, write
 from ..fs.filesystem import FileSystem, join
 from ..fs.tree import remove_tree
 from . import files
@@ -61,11 +60,7 @@ def pack_note(note: PinNote) -> bytes:
 def read_note(fs: FileSystem, directory: str) -> PinNote:
     """Return what the directory of a kept pin says. Raises CorruptionError, InvalidArgumentError and OSError."""
     path = path_in(directory)
-    body = unpack(read(fs, path), path, _MAGIC, _VERSION, "note of a pin")
-    try:
-        return PinNote.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(path, HEADER.size, f"the note of a pin cannot be parsed: {error}") from error
+    return parsed(PinNote, read(fs, path), path, _MAGIC, _VERSION, "note of a pin")
 
 
 def keep(fs: FileSystem, note: PinNote) -> None:

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import ValidationError
 
 from ....schemas.errors import CorruptionError, InvalidArgumentError, UnreadableFileError
 from ....schemas.message import Message
 from ....schemas.store_key import KEY_BYTES, StoreKey
-from ..document import HEADER, pack, read, unpack, write
+from ..document import pack, parsed, read, write
 from ..failures import reading
 from ..filesystem import FileSystem
 from .key_source import RandomBytes, random_bytes
@@ -200,11 +199,7 @@ def _packed(file: KeysFile) -> bytes:
 
 
 def _unpacked(document: bytes, path: str) -> KeysFile:
-    body = unpack(document, path, KEYS_MAGIC, _VERSION, "file with the store's keys")
-    try:
-        return KeysFile.model_validate_json(body)
-    except ValidationError as error:
-        raise CorruptionError(path, HEADER.size, f"the keys cannot be parsed: {error}") from error
+    return parsed(KeysFile, document, path, KEYS_MAGIC, _VERSION, "file with the store's keys")
 
 
 def _content(fs: FileSystem, path: str) -> bytes:
