@@ -210,7 +210,7 @@ def _run(
     """Serve the store that ``open_store`` returns; see ``run_server``."""
     with collector_paused():
         from .lifecycle import run_server
-        from .location import check_free, check_location, check_reach, with_tls
+        from .location import advertised, check_free, check_location, check_reach, with_tls
         from .logs import log_to_stderr
 
     options, data = settings.serve, data_place(settings)
@@ -222,7 +222,8 @@ def _run(
         check_reach(options.http_host, options.insecure, options.has_tls, options.has_authentication)
     log_to_stderr(options.log_level, options.json_output, options.name)
     private = (str(data.absolute()), os.path.realpath(data)) if isinstance(data, Path) else (data,)
-    config = settings.server.model_copy(update={"private_paths": private})
+    named = tuple(advertised(each, options.has_tls) for each in settings.server.advertise)
+    config = settings.server.model_copy(update={"private_paths": private, "advertise": named})
 
     security = _security(options)
     http = _http(options, security, config.private_paths)

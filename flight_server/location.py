@@ -29,7 +29,7 @@ def with_tls(location: str) -> str:
     if scheme == _UNIX:
         return location
     if scheme not in ("grpc", _TLS):
-        raise InvalidArgumentError(f"{location} has no TLS, but --tls-cert is given: listen on grpc+tls://host:port")
+        raise InvalidArgumentError(f"{location} has no TLS, but --tls-cert is given: use grpc+tls://host:port")
     return f"{_TLS}://{rest}"
 
 
@@ -72,6 +72,20 @@ def check_reach(host: str, insecure: bool, has_tls: bool, has_authentication: bo
             f"other machines can reach {host}, and the server lacks {' and '.join(lacking)}: add what it lacks, listen "
             "on 127.0.0.1, or pass --insecure on a trusted network"
         )
+
+
+def advertised(location: str, has_tls: bool) -> str:
+    """Return a location that others are to tell clients, as ``with_tls`` makes it if the server has TLS.
+
+    Raises:
+        InvalidArgumentError: clients cannot call it.
+    """
+    parts = urlsplit(location)
+    host, port = _host_and_port(location)
+    is_socket = parts.scheme == _UNIX and parts.path
+    if not is_socket and (parts.scheme not in (*_TCP, _TLS) or not host or not port):
+        raise InvalidArgumentError(f"invalid location {location!r} in --advertise; use one such as grpc://m1:8815")
+    return with_tls(location) if has_tls else location
 
 
 def check_free(location: str) -> None:

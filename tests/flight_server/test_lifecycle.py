@@ -275,6 +275,16 @@ def test_the_command_serves_and_stops_cleanly(start: Callable[..., Process], tmp
     assert server.stop()[0] == 0
 
 
+def test_a_server_does_not_start_that_would_name_no_location(tmp_path: Path) -> None:
+    told = subprocess.run(
+        serve_command("--data", str(tmp_path), "--listen", "grpc://127.0.0.1:0", "--advertise", "m1:8815"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert told.returncode == 3 and told.stderr.startswith("INVALID_ARGUMENT: ") and "'m1:8815'" in told.stderr
+
+
 FAILING_HANGUP = """
 import os, signal
 from nyala.flight_server.stop_signals import StopSignals

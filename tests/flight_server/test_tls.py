@@ -25,7 +25,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.calls import Call
-from nyala.flight_server.location import check_location, with_tls
+from nyala.flight_server.location import advertised, check_location, with_tls
 from nyala.flight_server.security import certificates
 from nyala.flight_server.security.file_watch import FileWatch, WatchedFiles
 from nyala.flight_server.security.security import Security
@@ -304,6 +304,21 @@ def test_where_a_server_may_listen(
         return
     with pytest.raises(InvalidArgumentError, match=why):
         check_location(location, insecure, tls, authentication)
+
+
+@pytest.mark.parametrize(
+    "location", ["m1:8815", "http://m1:8815", "grpc://m1", "grpc://m1:0", "grpc://m1:x", "", "grpc+unix://"]
+)
+def test_what_clients_cannot_call_is_not_advertised(location: str) -> None:
+    for tls in (False, True):
+        with pytest.raises(InvalidArgumentError, match="--advertise"):
+            advertised(location, tls)
+
+
+def test_what_is_advertised_has_the_tls_of_the_server() -> None:
+    assert advertised("grpc://m1:8815", True) == advertised("grpc+tls://m1:8815", False) == "grpc+tls://m1:8815"
+    assert advertised("grpc://[::1]:8815", False) == "grpc://[::1]:8815"
+    assert advertised("grpc+unix:///a", True) == "grpc+unix:///a"
 
 
 def test_a_certificate_makes_the_location_one_with_tls() -> None:
