@@ -67,7 +67,7 @@ def release(
     """Let the process that has a store leave it to one that stands by; wait until it is done."""
     where = _the_holder(_locations(_servers(url, data, placement, name)), name)
     _tell(where, lambda process: process.server_release(name))
-    found = _wait(where, seconds, lambda told: told is None or told.state == "standby")
+    found = _wait(where, seconds, lambda told: told is not None and told.state == "standby")
     others = found.holder.locations if found and found.holder else []
     typer.echo(f"{where} released the store {name}" + (f"; {', '.join(others)} has it" if others else ""))
 

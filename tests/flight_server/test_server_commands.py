@@ -70,6 +70,15 @@ def test_servers_of_directories_have_the_stores_of_their_names(pair: Pair, tmp_p
         server.shutdown()
 
 
+def test_a_release_is_done_when_the_process_says_that_it_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder, standby = Whereabouts(name="a", state="holder"), Whereabouts(name="a", state="standby")
+    answers = [holder, None, None, standby]  # None: busy for longer than a call waits
+    monkeypatch.setattr(server_commands, "_where", lambda _: answers.pop(0))
+    monkeypatch.setattr(server_commands, "_tell", lambda *_: None)
+    assert exit_code("release", "a", "--url", NOBODY) == 0
+    assert not answers, "it waited until then"
+
+
 def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> NoReturn:
         raise AssertionError("every object of every store is listed")
