@@ -228,8 +228,7 @@ class NameServer(ServerVerbs):
             former = self._standby
             own = 0.0 if self._is_wanted else handicap
             standby = self._standby = Standby(own, handicap_later=self._handicap_seconds)
-            if former.is_forced:
-                standby.take()
+            standby.take_as(former)
         if self._is_stopping:
             standby.stop()
         home = self._home.by(standby, self._locations)

@@ -204,10 +204,14 @@ def test_a_forced_take_stays_asked_for_between_two_openings(bench: Bench, monkey
     until(lambda: len(bench.standbys) == 2)
     assert bench.standbys[1].handicap_seconds == 5.0 and not bench.standbys[1].is_forced
     bench.process.server_take(force=True)
+    bench.standbys[1]._forced_epoch, bench.standbys[1]._forced_until = 7, 100.0  # as it learns when it looks at the log
     bench.failures.append(UnavailableError("not now"))
     bench.is_free.set()
     until(lambda: len(bench.standbys) == 3)
     assert bench.standbys[2].is_forced and bench.standbys[2].handicap_seconds == 0.0
+    assert (bench.standbys[2]._forced_epoch, bench.standbys[2]._forced_until) == (7, 100.0), (
+        "from nobody else, no longer"
+    )
 
 
 def test_a_stop_while_the_store_opens_leaves_an_open_store_to_release(bench: Bench) -> None:

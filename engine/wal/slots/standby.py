@@ -159,6 +159,11 @@ class Standby:
         self._forced_until = self._force_ends(self.tail) if self.tail else None
         self.is_forced = True
 
+    def take_as(self, former: Standby) -> None:
+        """Go on with the ``take`` of a wait that is over, if that goes on: from the same holder, and no longer."""
+        self._forced_epoch, self._forced_until = former._forced_epoch, former._forced_until
+        self.is_forced = former.is_forced
+
     def over(self, slots: SlotStore) -> SlotStore:
         """Return slots of which those stay in memory that the next holder reads, until ``ends``."""
         self.slots = TailedSlots(slots, self._kept_bytes)
