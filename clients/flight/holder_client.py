@@ -81,6 +81,8 @@ class HolderClient:
         self._process = ""
         self._sure_until = time.monotonic() + _SURE_SECONDS
         self._found_at = 0.0
+        self._missed: tuple[float, Answers] = 0.0, {}
+        """When the last search that found nobody was begun, and what it was told."""
         self._note_read_at = -_NOTE_SECONDS
         self._closed = threading.Event()
         self._beats = False
@@ -157,7 +159,8 @@ class HolderClient:
     # Who has the store
 
     def follow(self) -> None:
-        """Go to the process that has the store.
+        """Go to the process that has the store. A search serves all threads that waited for it since before it began:
+        else the last of them would wait as often as there are threads.
 
         Raises:
             UnavailableError: nobody says so; its ``locations`` are not None if somebody waits to have it.
@@ -166,10 +169,14 @@ class HolderClient:
         began = time.monotonic()
         answers: Answers = {}
         more: Sequence[str] | None = None
+        searched = began
         while True:
             with self._lock:
                 if self._found_at > began:
                     return  # another thread has just found it
+                if more is None and self._missed[0] > began:
+                    raise self._nobody(self._missed[1])
+                searched = time.monotonic() if more is None else searched
                 self._ask(more or (), answers)
                 try:
                     self._go_to_one(answers)
@@ -177,6 +184,7 @@ class HolderClient:
                     return
                 except StoreError:
                     if more is not None or not self._may_read_note():
+                        self._missed = searched, answers
                         raise
                 finally:
                     self._forget(answers)

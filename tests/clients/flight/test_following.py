@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -343,6 +344,47 @@ def test_several_threads_follow_at_once(pair: Pair) -> None:
             thread.join(60)
     assert not wrong
     assert len(inserted(pair)) == len(set(inserted(pair))) == 360
+
+
+def test_threads_that_find_nobody_do_not_wait_one_after_the_other(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 8
+    client = HolderClient([pair.first.url], lambda location: Credentials().connect(location, []))
+    pair.give_to(None)
+    searches: list[int] = []
+    errors: list[str] = []
+    asked = client._asked
+
+    def counted(locations: Any) -> Any:
+        if locations and not searches:
+            searches.append(1)
+            until(lambda: len(waiting) == count)
+        elif locations:
+            searches.append(1)
+        return asked(locations)
+
+    monkeypatch.setattr(client, "_asked", counted)
+    waiting: set[int] = set()
+    now = time.monotonic
+
+    def look() -> None:
+        with pytest.raises(UnavailableError, match="nobody has the store") as found:
+            client.follow()
+        errors.append(found.value.message)
+
+    def monotonic() -> float:
+        began = now()
+        waiting.add(threading.get_ident())  # the first thing that a search does
+        return began
+
+    monkeypatch.setattr(holder_client, "time", SimpleNamespace(monotonic=monotonic))
+    threads = [threading.Thread(target=look) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == count and len(set(errors)) == 1
+    assert len(searches) <= 2, "that which was under way, and one for all who waited for it"
+    client.close()
 
 
 def test_a_scan_of_one_tablet_follows(pair: Pair) -> None:
