@@ -94,7 +94,7 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """While it waits for a store in a bucket, answer reads that may be behind: scans with ``max_staleness``, and those
     at an earlier time. It then opens the store's files, and keeps new rows in memory, like the process that has it."""
     processes: int | None = Field(default=None, ge=1, le=64)
-    """How many processes share the tablets of the store, for as many processors: see docs/servers.md. By default as
+    """How many processes share the tablets of the store, for as many processors: see docs/processes.md. By default as
     many as the store has."""
     tls_cert: Path | None = None
     """The server's certificate in PEM, with those between it and a root. Read again when it changes, and on SIGHUP, as
