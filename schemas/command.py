@@ -164,7 +164,7 @@ def _finding(finding: ErrorDetails, fields: list[str]) -> str:
     if finding["type"] == _UNKNOWN:
         near = get_close_matches(part, fields, 1) if _is_stray(finding) else None
         return f"unknown {part!r}{f': did you mean {near[0]!r}?' if near else ''}"
-    words = _lowered(finding["msg"])
+    words = _lowered(finding["msg"].removeprefix("Value error, "))
     return f"at {part}: {words}" if part else words
 
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from .direct import PIN_ID_LENGTH_MAX, PinnedTable
 from .message import Message
 from .table import TableOptions
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("use up to 64 letters, digits and '._-', and none of '.-' first")
+    return name
+
 
 class CreatePin(Message, frozen=True, extra="forbid"):
     """The body of ``create_pin``."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    name: Annotated[str, AfterValidator(_checked_name)]
     """No other kept pin of the store has it."""
     table: str | None = None
     """None: all tables, as a store in a bucket can keep them."""

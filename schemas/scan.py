@@ -21,6 +21,7 @@ def _as_python(value: Any) -> Any:
 
 
 WholeNumber = Annotated[StrictInt, BeforeValidator(_as_python)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True), BeforeValidator(_as_python)]
 
 
 class ScanSpec(Message, frozen=True, extra="forbid"):
@@ -36,7 +37,7 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
     where: str | dict[str, Any] | None = None
     as_of: int | str | None = None
     changes: ChangeSpec | None = None
-    max_staleness: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_staleness: Seconds | None = None
     """A replica may answer if it has every write that was acknowledged more than so many seconds before. None: only as
     of an earlier time."""
     ordered: bool = False

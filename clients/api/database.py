@@ -292,13 +292,13 @@ class Database:
         """Return the pins that are kept, oldest first: ``name``, ``pin_id``, ``table`` and ``snapshot``."""
         return self._store.pins()
 
-    def drop_pin(self, pin: str) -> None:
-        """Drop a kept pin, by its name or id. Raises NotFoundError: there is none."""
+    def drop_pin(self, pin: str | KeptPin) -> None:
+        """Drop a kept pin, also by its name or id. Raises NotFoundError: there is none."""
         self._store.drop_pin(pin_id_of(self._store, pin))
 
     def pinned_scan(
         self,
-        pin: str,
+        pin: str | KeptPin,
         table: str | None = None,
         columns: Sequence[str] | None = None,
         where: Where = None,

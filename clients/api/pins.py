@@ -1,15 +1,25 @@
-"""The names of kept pins."""
+"""The pins that a caller names."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from ...schemas.errors import PermissionDeniedError
+from ...schemas.errors import InvalidArgumentError, PermissionDeniedError
+from ...schemas.pins import KeptPin
 from ...schemas.service import StoreService
 
 
-def pin_id_of(store: StoreService, pin: str) -> str:
-    """Return the id of a kept pin, by its name; what is no name is taken for an id."""
+def pin_id_of(store: StoreService, pin: str | KeptPin) -> str:
+    """Return the id of a kept pin, by its name; what is no name is taken for an id.
+
+    Raises InvalidArgumentError if it is neither text nor a KeptPin.
+    """
+    if isinstance(pin, KeptPin):
+        return pin.pin_id
+    if not isinstance(pin, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgumentError(
+            f"{pin!r} is no pin: give the name of a pin, its id, or the KeptPin of create_pin or pins"
+        )
     with suppress(PermissionDeniedError):  # who may not see all pins knows the id of its own
         return next((each.pin_id for each in store.pins() if each.name == pin), pin)
     return pin

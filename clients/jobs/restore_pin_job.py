@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError
-from ...schemas.pins import OpenedPin, OpenPin
+from ...schemas.pins import KeptPin, OpenedPin, OpenPin
 from ..api.pins import pin_id_of
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks
@@ -43,7 +43,7 @@ class RestorePinTask:
 
 def restore_pin(
     source: Store,
-    pin: str,
+    pin: str | KeptPin,
     target: Store | None = None,
     *,
     table: str | None = None,

@@ -179,6 +179,7 @@ def _place(store: StoreService, pinned: PinnedTable, directory: Directory | None
     place = directory or (pinned.bucket.url if pinned.bucket else getattr(store, "directory", None))
     if place is None:
         raise InvalidArgumentError(
-            "give the store's directory, as this process and its executors see it, as directory="
+            "give the server's data directory, as this process and its executors see it: --directory DIR (in Python "
+            "directory=)"
         )
     return place

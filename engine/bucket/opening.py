@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from urllib.parse import parse_qsl, urlsplit
 
@@ -29,7 +30,8 @@ def bucket_of(url: str, patience: Patience | None = None) -> Bucket:
     Raises InvalidArgumentError for other URLs, or if the package obstore is needed and missing.
     """
     parts = urlsplit(url)
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    host = parts.netloc.rpartition("@")[2]
+    shown = re.split("[?#]", url)[0].replace(parts.netloc, host, 1)
     if parts.username is not None or parts.password is not None:
         raise InvalidArgumentError(f"{shown}: credentials do not belong into a URL; set them in the environment")
     root = parts.path.strip("/")
@@ -45,7 +47,8 @@ def bucket_of(url: str, patience: Patience | None = None) -> Bucket:
         )
     if root:
         check_name(root)
-    return ObstoreBucket(shown.rstrip("/"), _config_of(shown, parts.scheme, parts.query), patience)
+    place = f"{parts.scheme}://{host}{parts.path}".rstrip("/")
+    return ObstoreBucket(place, _config_of(shown, parts.scheme, parts.query), patience)
 
 
 def bucket_of_both(one: str, other: str) -> tuple[Bucket, str, str] | None:

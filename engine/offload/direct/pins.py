@@ -110,7 +110,10 @@ class Pins:
             NotFoundError, SnapshotTooOldError, StorageFullError, UnavailableError: as ``pin``.
         """
         if asked.table is None:
-            raise InvalidArgumentError("a pin of all tables needs a store in a bucket: name a table, or use checkpoint")
+            raise InvalidArgumentError(
+                "this store is in a directory: only one in a bucket can be copied, or have a pin of all tables; use "
+                "nyala checkpoint DIR, or name a table"
+            )
         table = self._catalog.table(asked.table)
         snapshot = self._snapshots.of(asked.as_of, table, "as_of")
         with self._keeping, named("the pin could not be made"):

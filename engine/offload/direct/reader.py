@@ -131,6 +131,11 @@ class PinnedReader:
         with named("the files of a pinned snapshot could not be found"):
             if self._store.exists(there):
                 return
+        if pinned.ttl_seconds is None:
+            what = "bucket of the store" if pinned.bucket else "data directory of the server"
+            raise NotFoundError(
+                f"this is not the {what}, or the pin was dropped: there are no files of the pin {pinned.pin_id!r}"
+            )
         where, why = ("bucket", "") if pinned.bucket else ("directory", ", or the server was restarted")
         raise NotFoundError(
             f"the files of pin {pinned.pin_id!r} are not in this {where}: it is not the store's, or the pin expired "

@@ -44,8 +44,9 @@ def test_a_directory(tmp_path: Path) -> None:
     ["", "bucket", "s3://", "s3:bucket", "ftp://bucket/root", "file://host/path", "file:///", "memory://a/b", "/data"],
 )
 def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="is not a bucket: give s3://bucket/root"):
+    with pytest.raises(InvalidArgumentError) as refused:
         bucket_of(url)
+    assert refused.value.message.startswith(f"{url} is not a bucket: give s3://bucket/root")
 
 
 @pytest.mark.parametrize("root", ["a//b", "../up", "a b", ".hidden"])
