@@ -26,7 +26,8 @@ class Replicas:
 
     They are asked in an order that is picked at random, so that clients spread, and kept for some seconds, so that the
     parts of a scan find what its plan keeps for them. Those that are further behind than a scan allows come last: they
-    do not answer before they have caught up, whatever they said when they were asked.
+    do not answer before they have caught up, whatever they said when they were asked. One thread asks all processes
+    again; the others go on with those of before, at first with the process that has the store.
     """
 
     def __init__(self, client: HolderClient) -> None:
@@ -34,6 +35,7 @@ class Replicas:
         self._found: list[_Replica] = []
         self._until = float("-inf")
         self._lock = threading.Lock()
+        self._looking = threading.Lock()
 
     def ask(self, spec: ScanSpec, ask: Callable[[Client | HolderClient], Answer]) -> Answer:
         """Ask the replicas if the scan may be behind, until one answers, and else the process that has the store.
@@ -52,15 +54,23 @@ class Replicas:
 
     def _in_order(self, seconds: float) -> list[_Replica]:
         """Return the replicas, those first that are at most so many seconds behind; then those that are least."""
+        if time.monotonic() >= self._until and self._looking.acquire(blocking=False):  # the others need not wait
+            try:
+                self._look()
+            finally:
+                self._looking.release()
         with self._lock:
-            if time.monotonic() >= self._until:
-                told = self._client.told()
-                self._found = [
-                    _Replica(location, lag) for location, found in told.items() if (lag := _lag(found)) is not None
-                ]
-                random.shuffle(self._found)
-                self._until = time.monotonic() + _KEPT_SECONDS
             return sorted(self._found, key=lambda replica: max(replica.lag_seconds - seconds, 0.0))
+
+    def _look(self) -> None:
+        if time.monotonic() < self._until:
+            return  # another thread has just done so
+        told = self._client.told()
+        found = [_Replica(location, lag) for location, each in told.items() if (lag := _lag(each)) is not None]
+        random.shuffle(found)
+        with self._lock:
+            self._found = found
+            self._until = time.monotonic() + _KEPT_SECONDS
 
     def _checked(self, replica: _Replica) -> Client:
         """Return the client of a replica, after it told that it follows the store. Raises StoreError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from nyala.clients.flight.replicas import Replicas
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.whereabouts import Whereabouts
+from tests.doubles.waiting import until
 
 
 class Processes:
@@ -100,3 +102,34 @@ def test_a_process_with_another_store_is_not_asked(first: str) -> None:
     processes.strangers |= {"a", "b"}
     processes.replicas._until = 0.0
     assert processes.scan(2) == "holder"
+
+
+def test_a_look_that_takes_long_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A location that is gone is waited for by one: the others go on as before, at first with the holder."""
+    processes = Processes(a=0.1)
+    asked, may_end = threading.Event(), threading.Event()
+
+    def told() -> dict[str, Whereabouts | StoreError]:
+        processes.looks += 1
+        asked.set()
+        assert may_end.wait(60)
+        return processes.answers
+
+    monkeypatch.setattr(processes, "told", told)
+    for before in ("holder", "a"):
+        asked.clear()
+        may_end.clear()
+        processes.replicas._until = 0.0
+        found: list[str] = []
+        looking = threading.Thread(target=lambda to=found: to.append(processes.scan(2)))
+        looking.start()
+        assert asked.wait(60)
+        others = [threading.Thread(target=lambda to=found: to.append(processes.scan(2))) for _ in range(3)]
+        for other in others:
+            other.start()
+        until(lambda to=found: len(to) == 3)
+        may_end.set()
+        for thread in (looking, *others):
+            thread.join(60)
+        assert found == [before, before, before, "a"]
+    assert processes.looks == 2
