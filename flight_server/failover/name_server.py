@@ -109,6 +109,11 @@ class NameServer(ServerVerbs):
                 break
         if self._failure is not None:
             raise self._failure
+        seen = self._standby.seen
+        holder = seen.holder if seen else None
+        if holder is not None and self._held is None:
+            who = " or ".join(holder.locations) or f"process {holder.process}"
+            _LOG.info("standing by for the store %s, which %s has", self._home.name, who)
 
     def ask_to_stop(self) -> None:
         """Stand by no longer; return at once."""

@@ -3,16 +3,17 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from nyala.engine.wal.slots.standby import Standby
+from nyala.engine.wal.slots.standby import Seen, Standby
 from nyala.flight_server.failover import name_server
 from nyala.flight_server.failover.name_server import NameServer
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.whereabouts import Holder, Whereabouts
 from tests.doubles.waiting import until
 
 
@@ -166,6 +167,17 @@ def test_a_close_that_fails_in_any_way_makes_a_standby(bench: Bench) -> None:
     bench.process.server_release()
     until(lambda: len(bench.stores) == 2 and bench.process.has_store)
     assert not bench.ended.is_set()
+
+
+def test_who_waits_for_a_store_says_who_has_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.is_free.clear()
+    with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO):
+        begun = pool.submit(bench.begin)
+        until(lambda: bool(bench.standbys))
+        bench.standbys[0].seen = Seen(7, 1.0, Holder(locations=["grpc://m1:8815"]))
+        bench.standbys[0].sees_life = True
+        begun.result(10)
+    assert "standing by for the store a, which grpc://m1:8815 has" in caplog.text
 
 
 def test_a_process_that_nobody_looks_after_ends(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
