@@ -15,7 +15,7 @@ import typer
 from ..schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from ..schemas.locations import locations_of
 from ..schemas.server_verbs import ServerVerbs
-from ..schemas.whereabouts import Whereabouts
+from ..schemas.whereabouts import Holder, Whereabouts
 from .commands import Json
 
 app = typer.Typer(no_args_is_help=True, help="See which servers have the stores of a bucket, and hand stores over.")
@@ -24,6 +24,10 @@ _POLL_SECONDS = 0.1
 _ANSWER_SECONDS = 10.0
 _TITLES = ("name", "location", "state", "holder", "epoch", "end of log", "age of slot", "lag")
 _AWAY = "away"
+_TAKEN_SECONDS = 2.0
+"""How long to look who takes a store that was released: one that stands by needs some tenths of a second."""
+Told = Whereabouts | UnavailableError
+"""What a server says, or why it says nothing."""
 Url = Annotated[
     str | None,
     typer.Option("--url", envvar="NYALA_URL", help="The URLs of servers, separated by commas."),
@@ -50,13 +54,21 @@ def status(
     servers = _servers(url, data, placement, name)
     found = dict(_asked(_locations(servers)))
     if json_output:
-        typer.echo(json.dumps({each: told.model_dump() if told else None for each, told in found.items()}))
+        typer.echo(
+            json.dumps(
+                {each: told.model_dump() if isinstance(told, Whereabouts) else None for each, told in found.items()}
+            )
+        )
     else:
         from ..clients.cli.output import print_table
 
         print_table(_TITLES, [_row(each, told, _end(found.values(), told)) for each, told in found.items()])
-    names = {told.name for told in found.values() if told} | (servers.keys() - {None})
-    if names != {told.name for told in found.values() if told and told.state == "holder"} or not names:
+        for each, told in found.items():
+            if isinstance(told, UnavailableError):
+                typer.echo(f"{each} is away: {told.message}")
+    known = [told for told in found.values() if isinstance(told, Whereabouts)]
+    names = {told.name for told in known} | (servers.keys() - {None})
+    if names != {told.name for told in known if told.state == "holder"} or not names:
         raise typer.Exit(1)
 
 
@@ -67,9 +79,13 @@ def release(
     """Let the process that has a store leave it to one that stands by; wait until it is done."""
     where = _the_holder(_locations(_servers(url, data, placement, name)), name)
     _tell(where, lambda process: process.server_release(name))
-    found = _wait(where, seconds, lambda told: told is not None and told.state == "standby")
-    others = found.holder.locations if found and found.holder else []
-    typer.echo(f"{where} released the store {name}" + (f"; {', '.join(others)} has it" if others else ""))
+    _wait(where, seconds, lambda told: told.state == "standby")
+    holder = _next_holder(where)
+    if holder is None:
+        then = "nobody has taken it yet: this process takes it again after its lease_seconds, if nobody else does"
+    else:
+        then = f"{', '.join(holder.locations) or holder.process} has it"
+    typer.echo(f"{where} released the store {name}; {then}")
 
 
 @app.command("take")
@@ -85,7 +101,16 @@ def take(
     if more:
         raise InvalidArgumentError("give the URL of the one server that is to take the store")
     _tell(where, lambda process: process.server_take(name, force))
-    _wait(where, seconds, lambda told: told is not None and told.state == "holder")
+
+    def why_not(told: Whereabouts) -> str | None:
+        """Return that somebody else has the store, whom only ``--force`` does not wait for."""
+        if force or told.holder is None:
+            return None
+        who = ", ".join(told.holder.locations) or told.holder.process
+        way = "release it there, or repeat with --force"
+        return f"{who} still has the store {name}; {where} takes it as soon as it is free: {way}"
+
+    _wait(where, seconds, lambda told: told.state == "holder", why_not)
     typer.echo(f"{where} has the store {name}")
 
 
@@ -136,29 +161,55 @@ def _locations(servers: Mapping[str | None, Sequence[str]]) -> list[str]:
     return [each for locations in servers.values() for each in locations]
 
 
-def _asked(locations: Sequence[str]) -> Iterator[tuple[str, Whereabouts | None]]:
+def _asked(locations: Sequence[str]) -> Iterator[tuple[str, Told]]:
     """Yield what each location tells, in their order; all are asked at once."""
     with ThreadPoolExecutor(len(locations)) as threads:
         yield from zip(locations, threads.map(_where, locations), strict=True)
 
 
-def _where(location: str) -> Whereabouts | None:
-    """Return what a server tells; None if it does not answer."""
+def _where(location: str) -> Told:
+    """Return what a server tells, or why it does not answer."""
     try:
         with _process(location) as process:
             return process.whereabouts()
-    except UnavailableError:
-        return None
+    except UnavailableError as error:
+        return error
 
 
 def _the_holder(locations: Sequence[str], name: str) -> str:
+    said: list[str] = []
+    is_answered = False
     for each, told in _asked(locations):
-        if told and told.state == "holder" and told.name == name:
+        if isinstance(told, UnavailableError):
+            said.append(f"{each} does not answer ({told.message})")
+            continue
+        is_answered = True
+        if told.name is None:
+            said.append(f"{each} serves a directory, no store with a name")
+        if told.name != name:
+            continue
+        if told.state == "holder":
             return each
-        for other in told.holder.locations if told and told.name == name and told.holder else []:
-            if (found := _where(other)) and found.state == "holder":
+        for other in told.holder.locations if told.holder else []:
+            found = _where(other)
+            if isinstance(found, Whereabouts) and found.state == "holder":
                 return other
-    raise NotFoundError(f"none of {', '.join(locations)} has the store {name}, nor knows who has it")
+    if not is_answered:
+        raise UnavailableError("; ".join(said))
+    raise NotFoundError(
+        "; ".join([f"none of {', '.join(locations)} has the store {name}, nor knows who has it", *said])
+    )
+
+
+def _next_holder(location: str) -> Holder | None:
+    """Return who has the store that a process has just released, as that one sees; None if nobody does for a while."""
+    until = time.monotonic() + _TAKEN_SECONDS
+    while True:
+        told = _where(location)
+        holder = told.holder if isinstance(told, Whereabouts) else None
+        if holder is not None or time.monotonic() >= until:
+            return holder
+        time.sleep(_POLL_SECONDS)
 
 
 def _tell(location: str, what: Callable[[ServerVerbs], None]) -> None:
@@ -176,29 +227,46 @@ def _process(location: str) -> Iterator[ServerVerbs]:
         yield process
 
 
-def _wait(location: str, seconds: float, is_done: Callable[[Whereabouts | None], bool]) -> Whereabouts | None:
+def _wait(
+    location: str,
+    seconds: float,
+    is_done: Callable[[Whereabouts], bool],
+    why_not: Callable[[Whereabouts], str | None] = lambda _: None,
+) -> None:
+    """Wait until a process that was told something says what is to become of it. Raises UnavailableError, with
+    ``why_not`` of what it says in the end."""
     until = time.monotonic() + seconds
-    while not is_done(found := _where(location)):
+    while True:
+        told = _where(location)
+        if isinstance(told, Whereabouts) and is_done(told):
+            return
         if time.monotonic() >= until:
-            why = f": {found.trouble}" if found and found.trouble else ""
-            raise UnavailableError(f"{location} was told, but it is not done after {seconds:g} s{why}")
+            break
         time.sleep(_POLL_SECONDS)
-    return found
+    if isinstance(told, UnavailableError):
+        why: str | None = told.message
+    elif why := why_not(told):
+        raise UnavailableError(why)
+    else:
+        why = told.trouble
+    raise UnavailableError(f"{location} was told, but it is not done after {seconds:g} s{f': {why}' if why else ''}")
 
 
-def _end(all_told: Iterable[Whereabouts | None], told: Whereabouts | None) -> int:
+def _end(all_told: Iterable[Told], told: Told) -> int:
     """Return the end of the log of the store of ``told``, as far as anybody knows."""
-    return max((each.end or 0 for each in all_told if each and told and each.name == told.name), default=0)
+    if isinstance(told, UnavailableError):
+        return 0
+    return max(each.end or 0 for each in all_told if isinstance(each, Whereabouts) and each.name == told.name)
 
 
-def _row(location: str, told: Whereabouts | None, end: int) -> tuple[object, ...]:
-    if told is None:
+def _row(location: str, told: Told, end: int) -> tuple[object, ...]:
+    if isinstance(told, UnavailableError):
         return "", location, _AWAY, "", "", "", "", ""
     holder = told.holder
     where = (", ".join(holder.locations) or holder.process) if holder else "nobody"
     age = "" if told.age_seconds is None else f"{told.age_seconds:.1f} s"
     lag = "" if told.end is None else f"{end - told.end:,} slots"
     if told.lag_seconds is not None:
-        lag += f", reads {told.lag_seconds:.1f} s"
+        lag += f", reads {told.lag_seconds:.1f} s behind"
     epoch = holder.epoch if holder else ""
     return told.name or "", location, told.state, where, epoch, told.end or "", age, lag

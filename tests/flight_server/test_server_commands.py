@@ -21,7 +21,7 @@ from nyala.flight_server import server_commands
 from nyala.flight_server.own_store import OwnStore
 from nyala.flight_server.server import FlightServer
 from nyala.flight_server.server_commands import app
-from nyala.schemas.errors import NotFoundError
+from nyala.schemas.errors import NotFoundError, UnavailableError
 from nyala.schemas.service import StoreService
 from nyala.schemas.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Pair
@@ -72,11 +72,53 @@ def test_servers_of_directories_have_the_stores_of_their_names(pair: Pair, tmp_p
 
 def test_a_release_is_done_when_the_process_says_that_it_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
     holder, standby = Whereabouts(name="a", state="holder"), Whereabouts(name="a", state="standby")
-    answers = [holder, None, None, standby]  # None: busy for longer than a call waits
+    busy = UnavailableError("busy for longer than a call waits")
+    other = standby.model_copy(update={"holder": Holder(locations=["grpc://m2:8815"])})
+    answers = [holder, busy, busy, standby, busy, standby, other]
     monkeypatch.setattr(server_commands, "_where", lambda _: answers.pop(0))
     monkeypatch.setattr(server_commands, "_tell", lambda *_: None)
-    assert exit_code("release", "a", "--url", NOBODY) == 0
+    done = CliRunner().invoke(app, ["release", "a", "--url", NOBODY], catch_exceptions=False)
+    assert "released the store a; grpc://m2:8815 has it" in done.output
     assert not answers, "it waited until then"
+
+
+def test_a_release_that_nobody_waited_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Whereabouts(name="a", state="holder")]
+    alone = Whereabouts(name="a", state="standby")
+    monkeypatch.setattr(server_commands, "_where", lambda _: answers.pop() if answers else alone)
+    monkeypatch.setattr(server_commands, "_tell", lambda *_: None)
+    monkeypatch.setattr(server_commands, "_TAKEN_SECONDS", 0.0)
+    done = CliRunner().invoke(app, ["release", "a", "--url", NOBODY], catch_exceptions=False)
+    assert "released the store a; nobody has taken it yet: this process takes it again" in done.output
+
+
+def test_a_take_from_a_holder_that_lives_says_who_has_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Whereabouts(name="a", state="standby", holder=Holder(locations=["grpc://m1:8815"]))
+    monkeypatch.setattr(server_commands, "_where", lambda _: told)
+    monkeypatch.setattr(server_commands, "_tell", lambda *_: None)
+    command = ["take", "a", "--url", "grpc://m2:8815", "--seconds", "0"]
+    with pytest.raises(
+        UnavailableError, match=r"^grpc://m1:8815 still has the store a; grpc://m2:8815 takes it as soon"
+    ):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    with pytest.raises(UnavailableError, match=r"^grpc://m2:8815 was told, but it is not done after 0 s"):
+        CliRunner().invoke(app, [*command, "--force"], catch_exceptions=False)
+
+
+def test_who_has_no_store_to_release_says_why(pair: Pair) -> None:
+    with pytest.raises(UnavailableError, match=f"{NOBODY} does not answer"):
+        exit_code("release", "a", "--url", NOBODY)
+    server = FlightServer(cast(StoreService, pair.store), "grpc://127.0.0.1:0", process=OwnStore())
+    try:
+        with pytest.raises(NotFoundError, match=r"serves a directory, no store with a name; .*:1 does not answer"):
+            exit_code("release", "a", "--url", f"grpc://127.0.0.1:{server.port},{NOBODY}")
+    finally:
+        server.shutdown()
+
+
+def test_the_status_says_why_a_server_is_away() -> None:
+    done = CliRunner().invoke(app, ["status", "--url", NOBODY], catch_exceptions=False)
+    assert done.exit_code == 1 and f"{NOBODY} is away: the server cannot be reached" in done.output
 
 
 def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +133,12 @@ def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.Monke
 
 
 def test_all_locations_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Barrier(3)
+    asked, told = Barrier(3), Whereabouts(name="a", state="holder")
 
-    def slow(_: str) -> None:
+    def slow(_: str) -> Whereabouts:
         asked.wait(30)
+        return told
 
     monkeypatch.setattr(server_commands, "_where", slow)
     locations = ["grpc://a:1", "grpc://b:1", "grpc://c:1"]
-    assert list(server_commands._asked(locations)) == [(each, None) for each in locations]
+    assert list(server_commands._asked(locations)) == [(each, told) for each in locations]
