@@ -51,7 +51,7 @@ _TOO_LONG = (
     "was ended; begin another"
 )
 _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
-_ELSEWHERE = "UNAVAILABLE: this process no longer has the store; ask again, and it tells which one has"
+_ELSEWHERE = "UNAVAILABLE: this process no longer has the store, and tells which one has"
 
 
 class Call:

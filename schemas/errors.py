@@ -97,6 +97,8 @@ class UnavailableError(StoreError):
     """
 
     code = "UNAVAILABLE"
+    answer_is_lost = False
+    """Whether the connection or the server ended the request while it ran, so that it may have been carried out."""
 
     def __init__(
         self, message: str, retry_after_seconds: float | None = None, locations: Sequence[str] | None = None

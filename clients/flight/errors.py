@@ -24,6 +24,9 @@ _CODE = re.compile(r"(?:^|[\s:'])([A-Z]+(?:_[A-Z]+)*): (.*?)(?:\. Detail: |\. gR
 _ADDRESS = re.compile(r"\b(?:ipv4:|ipv6:|unix:)(\S+):(?: |$)")
 _ERRNO = re.compile(r" \(\d+\)$")
 _GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError)
+_ENDED = "UNAVAILABLE: "
+"""How a server begins that ends a call while it runs."""
+_NO_CONNECTION, _NO_ADDRESS = "failed to connect to all addresses", "empty address list"
 _OF_TLS = {
     "wrong version number": "the server{} answers without TLS; use grpc:// on this machine, or check the port",
     "certificate verify failed": "the certificate of the server{} is not from a trusted root; give tls_roots or "
@@ -52,9 +55,9 @@ def store_error(error: Exception) -> StoreError:
     if isinstance(error, fl.FlightUnauthenticatedError):
         return UnauthenticatedError(text.rpartition("UNAUTHENTICATED: ")[2])
     if isinstance(error, _GONE):
-        return UnavailableError(f"the server cannot be reached: {_reason(text)}")
+        return _gone(text.removeprefix("Flight returned unavailable error, with message: "))
     if isinstance(error, OSError):
-        return UnavailableError(f"the connection broke: {text}")
+        return _lost(f"the connection broke: {text}")
     if isinstance(error, pa.ArrowInvalid | pa.ArrowKeyError | pa.ArrowTypeError):
         return InvalidArgumentError(text)
     return InternalError(text)
@@ -71,14 +74,26 @@ def told_error(extra: Mapping[str, Any]) -> StoreError:
     )
 
 
+def _gone(text: str) -> UnavailableError:
+    if text.startswith(_ENDED):  # by the server, while it worked
+        return _lost(text.removeprefix(_ENDED))
+    why = f"the server cannot be reached: {_reason(text)}"
+    return UnavailableError(why) if _NO_CONNECTION in text or _NO_ADDRESS in text else _lost(why)
+
+
+def _lost(message: str) -> UnavailableError:
+    error = UnavailableError(message)
+    error.answer_is_lost = True
+    return error
+
+
 def _reason(text: str) -> str:
     """Return why a connection failed, from gRPC's report of all attempts."""
-    text = text.removeprefix("Flight returned unavailable error, with message: ")
     where = _ADDRESS.search(text)
     address = f" at {where[1]}" if where else ""
-    if "empty address list" in text:
+    if _NO_ADDRESS in text:
         return "no connection can be made; the host may be unknown, or a file of certificates invalid"
-    if "failed to connect to all addresses" not in text:
+    if _NO_CONNECTION not in text:
         return text
     if why := next((why for part, why in _OF_TLS.items() if part in text), None):
         return why.format(address)

@@ -249,7 +249,7 @@ class FlightStore(Verbs, ServerVerbs):
                 wait = wait or self._read_wait()
                 wait.wait(error)
 
-    def _unless_applied(self, ask: Callable[[], Answer]) -> Answer:
+    def _unless_applied(self, verb: Verb, ask: Callable[[], Answer]) -> Answer:
         """Return the answer to a request that must not be repeated, from the process that has the store: one that has
         not applies nothing."""
         wait: ServerWait | None = None
@@ -257,6 +257,9 @@ class FlightStore(Verbs, ServerVerbs):
             try:
                 return ask()
             except UnavailableError as error:
+                if error.answer_is_lost and verb.request is not None:  # else it asks what a server is
+                    unknown = f"whether {verb.name} was carried out is unknown: look, and repeat it if not"
+                    raise UnavailableError(f"{error.message}; {unknown}") from None
                 if error.locations is None:
                     raise
                 wait = wait or self._read_wait()
@@ -386,7 +389,7 @@ class FlightStore(Verbs, ServerVerbs):
         def ask() -> Any:
             return verb.value(self._results(verb.name, body))
 
-        return self._patiently(ask) if verb.is_read else self._unless_applied(ask)
+        return self._patiently(ask) if verb.is_read else self._unless_applied(verb, ask)
 
     def _results(self, name: str, body: bytes) -> Iterator[bytes]:
         with as_store_errors():
