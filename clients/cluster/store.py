@@ -439,12 +439,14 @@ _HOW_BAD = ("ok", "degraded", "read_only")
 
 
 def worst(found: Mapping[str, Health]) -> Health:
-    """Return the worst of the servers' healths, with the damaged files of all."""
+    """Return the worst of the servers' healths, with the damaged files of all. It names no store: a client would take
+    the next one for another store."""
     name = max(found, key=lambda name: (_HOW_BAD.index(found[name].status), name))
     if found[name].status == "ok":
         return found[name].model_copy(update={"server": None, "store_uuid": ""})
     damaged = [file for health in found.values() for file in health.damaged]
-    return found[name].model_copy(update={"reason": f"{name}: {found[name].reason}", "damaged": damaged})
+    update = {"reason": f"{name}: {found[name].reason}", "damaged": damaged, "store_uuid": ""}
+    return found[name].model_copy(update=update)
 
 
 def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:

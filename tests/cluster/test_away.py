@@ -11,7 +11,9 @@ import pytest
 
 import nyala
 from nyala.clients.api.table import Table
+from nyala.clients.cluster.store import worst
 from nyala.clients.flight import server_wait
+from nyala.schemas.description import Health
 from nyala.schemas.scan import ScanSpec
 
 from .cluster import Cluster
@@ -148,3 +150,11 @@ def test_all_are_waited_for_when_none_answers(cluster: Cluster, monkeypatch: pyt
     monkeypatch.setattr(server_wait, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     assert table.scan().count() == 9
     assert pauses
+
+
+@pytest.mark.parametrize("status", ["ok", "degraded", "read_only"])
+def test_the_health_of_several_servers_is_that_of_no_store(status: str) -> None:
+    """A client that may not see the processes would take the next one that is worst for another store."""
+    found = {name: Health(status="ok", store_uuid=name * 32) for name in "ab"}
+    found["a"] = Health(status=status, reason="the disk is full", store_uuid="a" * 32)
+    assert (worst(found).status, worst(found).store_uuid) == (status, "")
