@@ -269,7 +269,10 @@ class HolderClient:
         self._store_uuid = self._store_uuid or about.store_uuid
 
     def _go_to_one(self, answers: Answers) -> None:
-        """Use the latest holder of the store from now on. Raises StoreError: there is none."""
+        """Use the latest holder of the store from now on. Raises StoreError: there is none, or it is not clear of which
+        store."""
+        if self._name is None:
+            self._check_is_one_store(answers)
         holders = [location for location, found in answers.items() if _has_store(found)]
         for location in sorted(holders, key=lambda location: -_epoch(answers[location])):
             try:
@@ -279,6 +282,16 @@ class HolderClient:
             else:
                 return
         raise self._nobody(answers)
+
+    def _check_is_one_store(self, answers: Answers) -> None:
+        """Check that the given locations are of one store, as far as they say it. Raises InvalidArgumentError."""
+        names: dict[str, str] = {}
+        for location, found in answers.items():
+            if location in self._given and isinstance(found, Whereabouts) and found.name:
+                names.setdefault(found.name, location)
+        if len(names) > 1:
+            said = ", ".join(f"{location} is of the store {name}" for name, location in names.items())
+            raise InvalidArgumentError(f"{said}: give the locations of one store")
 
     def _go_to(self, location: str) -> None:
         """Use the process at a location from now on. Raises StoreError: it has another store, or is gone already.

@@ -70,12 +70,18 @@ def test_another_store_is_never_taken_for_the_next_holder(
     pair: Pair, other: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_wait, "FOLLOW_SECONDS", 0.5)
+    other.name = "a"  # as that in another bucket may be called
     with nyala.connect(f"{pair.first.url},{other.first.url}") as db:
         table = db.table("rows")
         pair.first.die()
         with pytest.raises(InvalidArgumentError, match="another store"):
             table.insert([{"id": 9_000, "v": 0}])
     assert not inserted(other)
+
+
+def test_locations_of_two_stores_are_refused(pair: Pair, other: Pair) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"is of the store a, .* is of the store b: give the"):
+        nyala.connect(f"{pair.first.url},{other.first.url}")
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
@@ -214,8 +220,8 @@ def test_a_location_that_refuses_to_answer_does_not_end_the_search(
     def refuse() -> Whereabouts:
         raise UnauthenticatedError("show a token of the store z")
 
+    third.whereabouts = refuse  # pyright: ignore[reportAttributeAccessIssue]
     with nyala.connect([*pair.url.split(","), third.url] if is_given else pair.url) as db:
-        third.whereabouts = refuse  # pyright: ignore[reportAttributeAccessIssue]
         pair.give_to(None)
         pair._told = Holder(locations=[third.url], epoch=5)
         threading.Timer(0.7, pair.give_to, (pair.second,)).start()
