@@ -40,7 +40,7 @@ class SessionAnswers:
         self._queue: queue.Queue[Pending | None] = queue.Queue(ahead)
         self._thread: threading.Thread | None = None
         self._is_gone = False
-        self._schema = pa.schema([]), b""
+        self._schema: tuple[pa.Schema, bytes] | None = None
         """The schema of the last rows, and its Arrow message."""
 
     def send(self, answer: bytes, rows: pa.Table | None = None) -> None:
@@ -62,7 +62,7 @@ class SessionAnswers:
 
     def _stream(self, rows: pa.Table) -> bytes:
         """Return rows without dictionaries as an Arrow stream."""
-        if not rows.schema.equals(self._schema[0], check_metadata=True):
+        if self._schema is None or not rows.schema.equals(self._schema[0], check_metadata=True):
             self._schema = rows.schema, rows.schema.serialize().to_pybytes()
         batches = [batch.serialize().to_pybytes() for batch in rows.to_batches()]
         return b"".join((self._schema[1], *batches, _END_OF_STREAM))

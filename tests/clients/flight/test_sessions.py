@@ -216,6 +216,14 @@ def test_errors_are_those_of_the_store(served: Served) -> None:
         served.table.get((1, AT))
 
 
+def test_the_first_rows_of_a_session_may_have_no_columns(served: Served) -> None:
+    scan = {"columns": [], "where": "x < 0.25"}
+    assert served.table.scan(**scan).to_arrow().num_rows == 3  # the first one may take too long for a session
+    with nyala.connect(f"grpc://127.0.0.1:{served.server.port}") as db:
+        assert db.table("t").scan(**scan).to_arrow().num_rows == 3
+        assert db.table("t").scan(columns=["k"], where="k = 1").to_arrow().to_pydict() == {"k": [1]}
+
+
 def test_large_requests_go_other_ways(served: Served) -> None:
     served.table.upsert(pa.Table.from_pylist([row(key, "x" * 1000) for key in range(2000)], SCHEMA))
     assert served.table.get_many([(key, AT) for key in range(2000)]).num_rows == 2000
