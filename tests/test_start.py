@@ -53,8 +53,8 @@ SERVE = """
 import os, signal
 from nyala.flight_server import lifecycle
 run_server = lifecycle.run_server
-def run(open_store, listen, config, announce, security, exit_code, http, traces, process):
-    assert security is None and http is None and traces is None and process is None
+def run(open_store, listen, config, announce, security, exit_code, http, traces, process, name):
+    assert security is None and http is None and traces is None and process is None and name is None
     run_server(open_store, listen, config, lambda location: (report(), os.kill(os.getpid(), signal.SIGTERM)))
 lifecycle.run_server = run
 from nyala.__main__ import main

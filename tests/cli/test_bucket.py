@@ -61,4 +61,4 @@ def test_a_store_is_copied_to_another_bucket_and_opened_there(run: Run, place: l
     alone = run("load", "t", tmp_path / "rows.csv", "--create", "--key", "id", "--data", tmp_path / "directory")
     assert alone.code == 0
     refused = run("job", "copy-store", there, "--as", "d", "--data", tmp_path / "directory")
-    assert refused.code == 3 and "a store in a bucket" in refused.err
+    assert refused.code == 3 and "this store is in a directory" in refused.err

@@ -104,7 +104,7 @@ class Pair:
         self._told = None
         if member is not None:
             member.epoch = 1 + max(self.first.epoch, self.second.epoch)
-            self._told = Holder(locations=[member.url], epoch=member.epoch)
+            self._told = Holder(locations=[member.url], epoch=member.epoch, process=member.process)
             member.is_holder = True
 
     def close(self) -> None:

@@ -279,7 +279,8 @@ def limits(*members: Member) -> set[int]:
     ports, found = {int(each.url.rpartition(":")[2]) for each in members}, set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as each:
-            if each.getpeername()[1] in ports:
+            peer = each.getpeername()
+            if isinstance(peer, tuple) and peer[1] in ports:  # that of a Unix socket is a text
                 found.add(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
     return found
 
