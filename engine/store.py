@@ -209,6 +209,7 @@ class Store:
             table=self._catalog.table,
             tables=self._catalog.tables,
             pool=self._load_pool,
+            check_moment=self._snapshots.checked,
             notify=notify,
         )
 

@@ -99,6 +99,8 @@ class TransactionCommit(Message, frozen=True, extra="forbid"):
     """Parts to apply, in this order; other staged parts are dropped."""
     truncate: list[str] = Field(default_factory=new_list)
     """Tables whose rows are all deleted in the same commit, before the parts are applied."""
+    if_timestamp: int | str | None = None
+    """A row that changed after this moment refuses the transaction with CONFLICT; excludes ``truncate``."""
     app_id: TransactionName | None = None
     app_version: NonNegativeInt | None = Field(default=None, le=VERSION_MAX)
     """With ``app_id``: skip the commit if this application has already committed this version or a later one."""

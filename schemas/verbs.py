@@ -139,7 +139,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
 
     @verb(
         "Commit parts that were staged, all or none: "
-        '{"transaction","parts":[...],"truncate":[tables],"app_id","app_version"}. Answers what became of it.',
+        '{"transaction","parts":[...],"truncate":[tables],"if_timestamp","app_id","app_version"}. '
+        "Answers what became of it.",
         TransactionCommit,
         TransactionResult,
         kind=Kind.TASK,

@@ -182,18 +182,23 @@ class Database:
         return self._store.commits(name, None if since is None else parse_moment(since, "since"))
 
     def transaction(
-        self, id: str | None = None, app_id: str | None = None, app_version: int | None = None
+        self,
+        id: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        if_timestamp: int | str | None = None,
     ) -> Transaction:
         """Return a transaction: writes to any tables that become visible together, at the end of its ``with``.
 
         Without ``id`` a new one is generated. A transaction whose id was committed before is not applied again. With
         ``app_id`` and ``app_version``, nothing is applied if that application has already committed this version or a
-        later one.
+        later one. With ``if_timestamp``, such as the ``as_of`` of the scans that it was made from, it is applied only
+        if none of its rows has changed since.
 
         Raises:
             InvalidArgumentError: a name is empty or too long, or ``app_version`` is negative.
         """
-        return Transaction(self._store, id, app_id, app_version)
+        return Transaction(self._store, id, app_id, app_version, if_timestamp)
 
     def grant(
         self,

@@ -29,14 +29,23 @@ class Transaction:
     """
 
     def __init__(
-        self, store: StoreService, name: str | None = None, app_id: str | None = None, app_version: int | None = None
+        self,
+        store: StoreService,
+        name: str | None = None,
+        app_id: str | None = None,
+        app_version: int | None = None,
+        if_timestamp: int | str | None = None,
     ) -> None:
         self.id = uuid.uuid4().hex if name is None else name
         """The store's name for it."""
         self.result: TransactionResult | None = None
         """The answer to the commit, None before it."""
         self._store = store
-        self._commit = _checked(lambda: TransactionCommit(transaction=self.id, app_id=app_id, app_version=app_version))
+        self._commit = _checked(
+            lambda: TransactionCommit(
+                transaction=self.id, app_id=app_id, app_version=app_version, if_timestamp=if_timestamp
+            )
+        )
         self._part_count = 0
         self._staged: dict[str, StageResult] = {}
         """The staged parts, with the write that each belongs to."""
@@ -109,6 +118,7 @@ class Transaction:
         Raises:
             RowErrors: some rows were rejected, so nothing was applied; ``result.errors`` gives table and row.
             ConflictError: concurrent writers or alterations kept conflicting.
+            SnapshotTooOldError: history does not reach back to ``if_timestamp``.
             StoreError: nothing was applied. After ``UnavailableError`` over Flight the outcome is unknown: commit
                 again.
         """

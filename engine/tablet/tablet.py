@@ -236,6 +236,18 @@ class Tablet:
             alive[rows] = self.rowset(slot).live.at(rowids_of(locations[rows]))
         return locations, alive
 
+    def changes_after(self, moment: int | None) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Return ``changed_after`` for a moment; None for None.
+
+        Raises:
+            SnapshotTooOldError: the tablet's history does not reach back to it.
+        """
+        if moment is None:
+            return None
+        if moment < self.version.history_floor:
+            raise SnapshotTooOldError(f"if_timestamp {moment} is older than the history that the table keeps")
+        return lambda locations: self.changed_after(locations, moment)
+
     def changed_after(self, locations: np.ndarray, moment: int) -> np.ndarray:
         """Return which rows at ``locations`` were inserted, changed or deleted after ``moment``; -1 counts as no."""
         changed = np.zeros(len(locations), np.bool_)
@@ -261,18 +273,14 @@ class Tablet:
         Raises:
             SnapshotTooOldError: the tablet's history does not reach back to it.
         """
-        if unchanged_since is not None and unchanged_since < self.version.history_floor:
-            raise SnapshotTooOldError(f"if_timestamp {unchanged_since} is older than the history that the table keeps")
+        is_late = self.changes_after(unchanged_since)
 
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if len(rows) == len(hashes):
                 return self.find(keys, hashes)
             return self.find(take_keys(keys, rows), hashes[rows])
 
-        def is_late(locations: np.ndarray) -> np.ndarray:
-            return self.changed_after(locations, unchanged_since or 0)
-
-        return decide(operation, first, find, shape, None if unchanged_since is None else is_late)
+        return decide(operation, first, find, shape, is_late)
 
     # Changes, under the write lock
 

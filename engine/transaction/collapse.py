@@ -35,8 +35,21 @@ class _Group:
 class Collapse:
     """The changes of some keys of one tablet, under its write lock."""
 
-    def __init__(self, version: TableVersion, tablet: Tablet, pieces: Sequence[TabletPart], truncated: bool) -> None:
-        """Look up the keys of ``pieces``, at least one; if the table is ``truncated``, all their rows are dead."""
+    def __init__(
+        self,
+        version: TableVersion,
+        tablet: Tablet,
+        pieces: Sequence[TabletPart],
+        truncated: bool,
+        unchanged_since: int | None = None,
+    ) -> None:
+        """Look up the keys of ``pieces``, at least one; if the table is ``truncated``, all their rows are dead. Rows
+        that changed after the timestamp ``unchanged_since`` are refused.
+
+        Raises:
+            SnapshotTooOldError: the tablet's history does not reach back to it.
+        """
+        self._is_late = tablet.changes_after(unchanged_since)
         self._version = version
         self._tablet = tablet
         self._pieces = pieces
@@ -76,7 +89,7 @@ class Collapse:
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return self._locations[ids[rows]], self._alive[ids[rows]]
 
-        decided = decide(piece.operation, piece.first, find, piece.shape)
+        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late)
         if len(decided.stores):
             self._store(ids[decided.stores], stored_rows(self._version, piece.rows, decided))
         mutable = [name for name in piece.rows.schema.names if int(name) not in self._version.immutable]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.timestamp import parse_moment
 from ...schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import Durability, WriteCommand
 from ..commit.commit_log import Commit, CommitLog
@@ -66,9 +67,12 @@ class Transactions:
         table: Callable[[str], Table],
         tables: Callable[[], list[Table]],
         pool: Executor,
+        check_moment: Callable[[int | str, Table, str], object],
         notify: Callable[[], None],
     ) -> None:
-        """``table`` finds a table by name; ``notify`` wakes maintenance."""
+        """``table`` finds a table by name; ``check_moment`` raises when a table's history does not reach back to a
+        moment; ``notify`` wakes maintenance."""
+        self._check_moment = check_moment
         self._table = table
         self._notify = notify
         self._area = area
@@ -93,6 +97,7 @@ class Transactions:
             InvalidArgumentError: the request is invalid, a part does not fit its table, or it is too large.
             NotFoundError: a part or table is missing.
             ConflictError: concurrent writers or alterations kept conflicting.
+            SnapshotTooOldError: history does not reach back to ``if_timestamp``.
             StorageFullError, UnavailableError: nothing was applied.
         """
         result = self._once(commit)
@@ -102,6 +107,8 @@ class Transactions:
     def _once(self, asked: TransactionCommit) -> TransactionResult:
         if (asked.app_id is None) != (asked.app_version is None):
             raise InvalidArgumentError("app_id and app_version must be given together")
+        if asked.if_timestamp is not None and asked.truncate:
+            raise InvalidArgumentError("if_timestamp and truncate exclude each other: a truncation takes every row")
         with self._transaction_memory.alone(asked.transaction, asked.app_id):
             if (known := self._known(asked)) is None:
                 return self._commit(asked)
@@ -171,6 +178,9 @@ class Transactions:
             if table is None:
                 raise NotFoundError(f"the table of part {part.info.part!r} was dropped")
             works.setdefault(table.table_id, TableWork(table, table.version, False)).parts.append(part)
+        if asked.if_timestamp is not None:
+            for work in works.values():
+                self._check_moment(asked.if_timestamp, work.table, "if_timestamp")
         return list(works.values())
 
     def _settle(self, asked: TransactionCommit, plan: Plan) -> TransactionResult | None:
@@ -183,7 +193,8 @@ class Transactions:
                 raise NotFoundError("a table of the transaction was dropped")
             if not all(each.loader.are_still_new() for each in _all(plan) if each.loader):
                 return None
-            decided = _decide(plan)
+            moment = None if asked.if_timestamp is None else parse_moment(asked.if_timestamp, "if_timestamp")
+            decided = _decide(plan, moment)
             if plan.refusals.count:
                 return None
             commit, done = self._logged(asked, plan, decided)
@@ -247,15 +258,18 @@ def _all(plan: Plan) -> list[TabletWork]:
     return [each for work in plan.works for each in work.tablets.values()]
 
 
-def _decide(plan: Plan) -> _Outcome:
+def _decide(plan: Plan, unchanged_since: int | None) -> _Outcome:
+    """Decide all rows; those that changed after the timestamp ``unchanged_since`` are refused."""
     decided = _Outcome([], applied=sum(each.loader.rows for each in _all(plan) if each.loader))
     for work in plan.works:
         for each in work.tablets.values():
-            _decide_tablet(plan, work, each, decided)
+            _decide_tablet(plan, work, each, decided, unchanged_since)
     return decided
 
 
-def _decide_tablet(plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome) -> None:
+def _decide_tablet(
+    plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome, unchanged_since: int | None
+) -> None:
     def count(piece: TabletPart, status: np.ndarray) -> None:
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
@@ -263,12 +277,12 @@ def _decide_tablet(plan: Plan, work: TableWork, each: TabletWork, decided: _Outc
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
     for piece in () if work.truncated else each.single:
-        found = each.tablet.decide(piece.operation, piece.keys, piece.hashes, piece.first, piece.shape)
+        found = each.tablet.decide(piece.operation, piece.keys, piece.hashes, piece.first, piece.shape, unchanged_since)
         decided.changes += tablet_changes(work.version, each.tablet, piece.rows, found)
         count(piece, found.status)
     revived = np.empty(0, np.int64)
     if ordered:
-        net = Collapse(work.version, each.tablet, ordered, work.truncated)
+        net = Collapse(work.version, each.tablet, ordered, work.truncated, unchanged_since)
         for piece, status in zip(ordered, net.statuses(), strict=True):
             count(piece, status)
         decided.changes += net.changes()

@@ -111,3 +111,58 @@ def test_random_histories_against_a_dict(embedded: Database) -> None:
         moments.append(result.timestamp)
         if random.random() < 0.2:
             table.maintain(random.choice(["flush", "flush_deltas"]))
+
+
+@pytest.mark.parametrize("flushes", [(), ("flush",), ("flush", "flush_deltas")], ids=["memory", "base", "deltas"])
+@pytest.mark.parametrize("buckets", [0, 3])
+def test_a_transaction_is_refused_whole_if_one_of_its_rows_changed(
+    db: Database, buckets: int, flushes: tuple[str, ...]
+) -> None:
+    """Also a row that it changes more than once, one that is new since, and one that is gone."""
+    partitions = [nyala.hash("k", buckets=buckets)] if buckets else []
+    table = db.create_table("t", SCHEMA, ["k"], partition_by=partitions)
+    table.insert([{"k": key, "v": 0, "w": "a"} for key in range(1, 5)])
+    moment = db.now()
+    for op in flushes:
+        table.maintain(op)
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("update", {"k": [1], "w": ["b"]}),
+        ("delete", {"k": [2]}),
+        ("insert", {"k": [9], "v": [9]}),
+    ]
+    for op, data in changes:
+        table.write(data, op)
+    for op in flushes:
+        table.maintain(op)
+    before = state(table)
+    late: list[list[tuple[str, dict[str, Any]]]] = [
+        [("update", {"k": [4, 1], "v": [7, 7]})],
+        [("update", {"k": [4], "v": [7]}), ("delete", {"k": [1]})],
+        [("delete", {"k": [1]}), ("insert", {"k": [1], "v": [7]})],
+        [("upsert", {"k": [2], "v": [7]})],
+        [("insert", {"k": [9], "v": [7]})],
+    ]
+    for writes in late:
+        with pytest.raises(nyala.RowErrors, match="CONFLICT"), db.transaction(if_timestamp=moment) as t:
+            for op, data in writes:
+                t.write("t", data, op)
+        assert state(table) == before
+    with db.transaction(if_timestamp=moment) as t:
+        t.delete("t", {"k": [4]})
+        t.insert("t", {"k": [4, 5], "v": [7, 7]})
+        t.update("t", {"k": [3], "v": [7]})
+    assert state(table) == before | {3: (7, "a"), 4: (7, None), 5: (7, None)}
+
+
+def state(table: Table) -> dict[int, tuple[Any, ...]]:
+    return {row["k"]: (row["v"], row["w"]) for row in table.scan().to_arrow().to_pylist()}
+
+
+def test_moments_out_of_reach_are_refused_for_transactions(db: Database, table: Table) -> None:
+    wrong = {"2001-01-01T00:00:00Z": nyala.SnapshotTooOldError, "2101-01-01T00:00:00Z": nyala.InvalidArgumentError}
+    for moment, error in wrong.items():
+        with pytest.raises(error), db.transaction(if_timestamp=moment) as t:
+            t.insert("t", {"k": [1], "v": [1]})
+    with pytest.raises(nyala.InvalidArgumentError, match="exclude"), db.transaction(if_timestamp=db.now()) as t:
+        t.truncate("t")
+    assert state(table) == {}
