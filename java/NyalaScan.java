@@ -72,14 +72,14 @@ final class NyalaScan implements SupportsReportStatistics, SupportsRuntimeV2Filt
   public String description() {
     String columns = "columns: " + String.join(", ", schema.fieldNames());
     String what = pushed.measures() == null ? columns : "aggregate: " + pushed.measures();
-    String first = pushed.top() == null ? "" : ", first: " + pushed.top();
+    String first = pushed.first() == null ? "" : ", first: " + pushed.first();
     return "nyala " + name + " [" + what + "], filter: [" + filterText + "]" + first;
   }
 
   /** Conditions on these columns may come when the query runs: the keys of the other side of a join. */
   @Override
   public NamedReference[] filterAttributes() {
-    boolean isOfRows = pushed.measures() == null && pushed.top() == null && !TableOptions.isOfChanges(given)
+    boolean isOfRows = pushed.measures() == null && pushed.first() == null && !TableOptions.isOfChanges(given)
         && !given.containsKey("aggregate");
     return isOfRows ? Stream.of(schema.fieldNames()).map(NyalaScan::reference).toArray(NamedReference[]::new)
         : new NamedReference[0];

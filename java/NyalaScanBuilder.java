@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
@@ -15,12 +16,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Takes over from Spark what the store does better: column pruning, filters, aggregates, and the first rows of an order.
+ * Takes over from Spark what the store does better: column pruning, filters, aggregates, and the first rows, of an order
+ * or of any.
  *
  * <p>They become options that users may also set: {@code filter}, {@code aggregate}.
  */
 final class NyalaScanBuilder
-    implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownTopN,
+    implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownTopN, SupportsPushDownLimit,
         SupportsPushDownRequiredColumns {
   private final String name;
   private final StructType schema;
@@ -30,7 +32,7 @@ final class NyalaScanBuilder
   private final List<String> texts = new ArrayList<>();
   private StructType columns;
   private Measures measures;
-  private TopRows top;
+  private FirstRows first;
 
   NyalaScanBuilder(String name, StructType schema, CaseInsensitiveStringMap options) {
     this.name = name;
@@ -76,8 +78,20 @@ final class NyalaScanBuilder
   /** Spark asks this if the store has all filters. */
   @Override
   public boolean pushTopN(SortOrder[] orders, int limit) {
-    top = isOfRows() && measures == null ? TopRows.of(orders, limit, schema).orElse(null) : null;
-    return top != null;
+    first = isOfRows() && measures == null ? FirstRows.of(orders, limit, schema).orElse(null) : null;
+    return first != null;
+  }
+
+  /** Spark asks this if the store has all filters. */
+  @Override
+  public boolean pushLimit(int limit) {
+    first = isOfRows() && measures == null ? FirstRows.of(limit).orElse(null) : null;
+    return first != null;
+  }
+
+  @Override
+  public boolean isPartiallyPushed() {
+    return true; // Spark puts rows in order and counts them
   }
 
   @Override
@@ -87,7 +101,7 @@ final class NyalaScanBuilder
 
   @Override
   public Scan build() {
-    return new NyalaScan(name, columns, options, new Pushed(List.copyOf(texts), measures, top));
+    return new NyalaScan(name, columns, options, new Pushed(List.copyOf(texts), measures, first));
   }
 
   private boolean isOfRows() {

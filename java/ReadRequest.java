@@ -34,6 +34,7 @@ final class ReadRequest {
   private final StructType schema;
   private final String uri;
   private final Credentials credentials;
+  private final Pushed pushed;
   private final ObjectNode scan;
   private boolean isResolved;
 
@@ -42,6 +43,7 @@ final class ReadRequest {
     this.schema = schema;
     this.uri = ReadOptions.uri(options);
     this.credentials = TableOptions.credentials(options);
+    this.pushed = pushed;
     this.scan = ReadOptions.scan(options);
     pushed.putInto(scan);
     if (!scan.has("aggregate")) {
@@ -57,7 +59,7 @@ final class ReadRequest {
       scan.put("as_of", moment.snapshot());
     }
     StoreIdentity same = moment == null ? StoreIdentity.UNKNOWN : moment.store();
-    return asked(what -> store().plan(what, same));
+    return pushed.of(asked(what -> store().plan(what, same)), scan);
   }
 
   /** Returns the tasks' factory of readers for a plan. Checks that the columns are those that Spark expects. */

@@ -1,5 +1,6 @@
 package io.nyala.flight;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.Serializable;
@@ -23,7 +24,21 @@ public record ScanParts(Schema schema, Moment moment, List<Part> parts) {
    * One part: a ticket, the locations of the server that has its tablet, and the store there; no locations: the server
    * that planned.
    */
-  public record Part(String ticket, List<String> locations, StoreIdentity store) implements Serializable {}
+  public record Part(String ticket, List<String> locations, StoreIdentity store) implements Serializable {
+    private Part limited(int rows) {
+      try {
+        ObjectNode what = (ObjectNode) Json.read(ticket);
+        return new Part(Json.of(what.put("limit", rows)), locations, store);
+      } catch (IOException error) {
+        throw new StoreException("INTERNAL", "a ticket is not JSON: " + error.getMessage());
+      }
+    }
+  }
+
+  /** Returns the same scan with at most so many rows of each part. */
+  public ScanParts limited(int rows) {
+    return new ScanParts(schema, moment, parts.stream().map(part -> part.limited(rows)).toList());
+  }
 
   /**
    * Returns the plan in a FlightInfo of a store; {@code storeOf} tells which one is at the locations of another server.

@@ -238,6 +238,28 @@ def test_orders_that_mean_something_else_are_left_to_spark(homes: Table, load: L
     assert all(spec.order_by is None for spec in asked)
 
 
+def test_some_rows_are_read_without_the_rest(
+    homes: Table, load: Load, asked: list[ScanSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tickets: list[ScanSpec] = []
+    scan = Store.scan
+    monkeypatch.setattr(Store, "scan", lambda self, spec: tickets.append(spec) or scan(self, spec))
+    few = load().limit(10)
+    assert "first: 10" in scan_of(few) and len(set(few.collect())) == 10
+    assert load().select(f.upper("city")).head() and len(load().select("id").offset(3).limit(4).collect()) == 4
+    load().show(2)
+    assert [ticket.limit for ticket in tickets] == [10, 1, 7, 3] == [spec.limit for spec in asked]
+    tickets.clear()
+    some = load().where("city = 'c3'").limit(20)
+    assert {row["city"] for row in some.collect()} == {"c3"} and {ticket.limit for ticket in tickets} == {20}
+    assert asked[-1].limit is None, "each part looks for them"
+    assert load().where("rooms = 77").limit(20).count() == 8 and load(where="rooms = 77").limit(5).count() == 5
+    assert load().where("abs(id) < 5").limit(2).count() == 2 and load().limit(200_000).count() == ROWS
+    for left in (load().where("abs(id) < 5").limit(2), load().limit(200_000)):
+        assert "first:" not in scan_of(left)
+    assert load().groupBy("rooms").count().limit(7).count() == 7
+
+
 def test_the_keys_of_a_join_prune_the_other_side(
     homes: Table, db: Database, load: Load, spark: SparkSession, asked: list[ScanSpec]
 ) -> None:

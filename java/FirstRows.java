@@ -17,9 +17,12 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 
-/** The first rows in an order, which the store finds; Spark puts them in order once more. */
-record TopRows(List<Term> order, int limit) {
-  private static final int LIMIT_MAX = 100_000; // more are sorted by several tasks
+/**
+ * The first rows in an order, which the store finds, and Spark puts in order once more; or, without any terms, some rows,
+ * whichever are found first.
+ */
+record FirstRows(List<Term> order, int limit) {
+  private static final int LIMIT_MAX = 100_000; // more are read by several tasks
 
   record Term(String column, boolean isDescending, boolean hasNullsFirst) {
     @Override
@@ -29,7 +32,7 @@ record TopRows(List<Term> order, int limit) {
   }
 
   /** Returns the first rows; empty if Spark might order them differently: it counts NaN as a number, and has clocks. */
-  static Optional<TopRows> of(SortOrder[] orders, int limit, StructType schema) {
+  static Optional<FirstRows> of(SortOrder[] orders, int limit, StructType schema) {
     List<Term> terms = new ArrayList<>();
     for (SortOrder order : orders) {
       if (!(order.expression() instanceof NamedReference reference) || reference.fieldNames().length != 1) {
@@ -43,17 +46,26 @@ record TopRows(List<Term> order, int limit) {
       boolean isDescending = order.direction() == SortDirection.DESCENDING;
       terms.add(new Term(name, isDescending, order.nullOrdering() == NullOrdering.NULLS_FIRST));
     }
-    return limit <= LIMIT_MAX ? Optional.of(new TopRows(terms, limit)) : Optional.empty();
+    return limit <= LIMIT_MAX ? Optional.of(new FirstRows(terms, limit)) : Optional.empty();
+  }
+
+  /** Returns some rows; empty if they are so many that several tasks should read them. */
+  static Optional<FirstRows> of(int limit) {
+    return limit <= LIMIT_MAX ? Optional.of(new FirstRows(List.of(), limit)) : Optional.empty();
   }
 
   /** Returns what the plan of a query shows. */
   @Override
   public String toString() {
-    return limit + " by " + order;
+    return order.isEmpty() ? String.valueOf(limit) : limit + " by " + order;
   }
 
   /** Asks for these rows. */
   void putInto(ObjectNode scan) {
+    scan.put("limit", limit);
+    if (order.isEmpty()) {
+      return;
+    }
     ArrayNode terms = scan.putArray("order_by");
     for (Term term : order) {
       terms.addObject()
@@ -61,7 +73,6 @@ record TopRows(List<Term> order, int limit) {
           .put("descending", term.isDescending)
           .put("nulls", term.hasNullsFirst ? "first" : "last");
     }
-    scan.put("limit", limit);
   }
 
   private static boolean isOrderedAlike(DataType type) {
