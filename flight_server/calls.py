@@ -42,6 +42,9 @@ _STUCK = ("stalled", "displaced")
 """Why calls were ended that speak against their connection."""
 _LOOK_SECONDS = 0.05
 """Minimum pause between searches for stuck streams, however many requests wait for slots."""
+_TURNOVER_SHARE = 0.015
+"""Of a processor, for streams that are displaced: each was sent all that its client's transport takes ahead, some 30
+MB, and the next one will be. What the transport spends is not counted, and is several times as much."""
 _TABLE_LENGTH_MAX = 256
 """So much is kept of a name: a client sends what it likes."""
 _LOG = logging.getLogger("nyala.flight_server")
@@ -214,6 +217,11 @@ class Call:
         sending, waiting = self._sending_since, self.waiting_since
         return waiting if sending is None else min(sending, waiting or sending)
 
+    @property
+    def processor_seconds(self) -> float:
+        """What the server's threads worked for it, up to the last pause."""
+        return self._work.spent
+
     def _admitted(self, kind: Kind) -> Slot | None:
         if kind is Kind.PLAN and self._large:
             return None  # its only work is that of a long text
@@ -335,7 +343,8 @@ class Calls:
         self.admission = Admission(config)
         self.admission.make_room = self._make_room
         self.turns = Turns(config.long_reads_max or len(os.sched_getaffinity(0)))
-        self._looked: dict[Kind, float] = {}
+        self._look_from: dict[Kind, float] = {}
+        """When stuck streams of a kind may be looked for again."""
         # Reentrant: the garbage collector may close a call on a thread that holds it.
         self._lock = threading.RLock()
         self._running: set[Call] = set()
@@ -432,9 +441,9 @@ class Calls:
         now = time.monotonic()
         before = now - self.config.yielding_seconds
         with self._lock:
-            if now - self._looked.get(kind, -math.inf) < min(_LOOK_SECONDS, self.config.yielding_seconds):
+            if now < self._look_from.get(kind, -math.inf):
                 return False
-            self._looked[kind] = now
+            self._look_from[kind] = now + min(_LOOK_SECONDS, self.config.yielding_seconds)
             if any(call.kind is kind and since >= before for call, (since, _) in self._ending.items()):
                 return True
             stuck = [
@@ -446,6 +455,7 @@ class Calls:
             if not stuck:
                 return False
             chosen = max(stuck, key=lambda each: each[:2])[2]
+            self._look_from[kind] = now + max(_LOOK_SECONDS, chosen.processor_seconds / _TURNOVER_SHARE)
         self._end(chosen, _STALLED.format(seconds=self.config.yielding_seconds), "displaced")
         return True
 

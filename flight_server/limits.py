@@ -12,23 +12,23 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from operator import attrgetter
 
 from ..schemas.errors import UnavailableError
 from ..schemas.verb import Kind
 from .config import ServerConfig
 from .peers import Peer
+from .waiting import RETRY_SECONDS, Returns, WaitingCall, WaitingCalls
 
 _EXCHANGES_A_SCAN = 4
 """Open streams of point reads for each scan that may run."""
 _POLL_SECONDS = 0.25
-"""How often a waiting request checks that its client is still connected."""
+"""How often the first of the waiting requests checks that its client is still there, and looks for a stuck stream to
+end."""
+_POLL_SECONDS_MAX = 1.0
+"""The same for the others: they are many."""
 _REMEMBERED = 4096
 """Connections whose last outcome is remembered."""
-RETRY_SECONDS = 1.0
-"""When a rejected client should retry."""
 NOBODY = Peer("", "")
 
 STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})
@@ -119,18 +119,6 @@ class BudgetShare:
         self.give_back()
 
 
-class _WaitingCall:
-    """A request in the queue of its kind, with its own condition, so that waking one wakes no other."""
-
-    __slots__ = ("changed", "is_admitted", "is_displaced", "peer")
-
-    def __init__(self, peer: Peer, lock: threading.RLock) -> None:
-        self.peer = peer
-        self.changed = threading.Condition(lock)
-        self.is_admitted = False
-        self.is_displaced = False
-
-
 class Admission:
     """Counts running requests. It has three states: open; draining, which rejects new requests; expired, which also
     ends streams.
@@ -158,7 +146,8 @@ class Admission:
         self._running = dict.fromkeys(Kind, 0)
         self._of_peers: dict[tuple[Kind, str], int] = {}
         self._trust: dict[str, int] = {}
-        self._queues: dict[Kind, list[_WaitingCall]] = {kind: [] for kind in Kind}
+        self._queues = {kind: WaitingCalls() for kind in Kind}
+        self._returns = Returns()
         self.staged = Budget("staged streams", config.staged_bytes_max)
         self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
         self.make_room: Callable[[Kind], bool] = lambda _: False
@@ -193,18 +182,17 @@ class Admission:
 
     def _wait(self, kind: Kind, peer: Peer, check: Callable[[], None]) -> None:
         queue = self._queues[kind]
-        if len(queue) >= self._config.waiting_max:
+        if self._has_place(kind, peer):
             self._next(kind)
             if self._has_place(kind, peer):  # and nobody who waits may have it
                 self._enter(kind, peer)
                 return
-            if not self._displace(queue, peer):
-                raise self._crowded(kind)
-        waiting = _WaitingCall(peer, self._lock)
-        queue.append(waiting)
+        if len(queue) >= self._config.waiting_max and not queue.displace(peer):
+            raise self._crowded(kind)
+        waiting = WaitingCall(peer, self._lock)
+        queue.add(waiting)
         deadline = time.monotonic() + self._config.wait_seconds_max
         try:
-            self._next(kind)
             while not waiting.is_admitted:
                 left = deadline - time.monotonic()
                 if waiting.is_displaced:
@@ -213,7 +201,7 @@ class Admission:
                     raise self._full(kind, peer)
                 if kind in STREAMS and self._trust.get(peer.connection, 0) >= 0:
                     self.make_room(kind)  # not for peers with stuck streams: two would end each other's for ever
-                waiting.changed.wait(min(left, _POLL_SECONDS))
+                waiting.changed.wait(min(left, _POLL_SECONDS if queue.is_first(waiting) else _POLL_SECONDS_MAX))
                 check()
                 self._check_open()
         except BaseException:
@@ -222,20 +210,6 @@ class Admission:
             elif not waiting.is_displaced:
                 queue.remove(waiting)
             raise
-
-    def _displace(self, queue: list[_WaitingCall], peer: Peer) -> bool:
-        """Remove the last request of the user with most requests in a full queue, if that of ``peer`` has fewer; or of
-        the connection."""
-        for whose in (attrgetter("user"), attrgetter("connection")):
-            counts = Counter(whose(each.peer) for each in queue)
-            greediest, most = counts.most_common(1)[0]
-            if most > counts[whose(peer)] + 1:
-                last = next(each for each in reversed(queue) if whose(each.peer) == greediest)
-                queue.remove(last)
-                last.is_displaced = True
-                last.changed.notify()
-                return True
-        return False
 
     def _next(self, kind: Kind) -> None:
         """Admit waiting requests in order of rank, as long as there are slots."""
@@ -292,13 +266,14 @@ class Admission:
             most, whose = self._shares[kind], "of this client run"
             if self._is_users_over(kind, peer):
                 most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
-        return UnavailableError(f"{most} {kind.value} {whose} already; try again in {RETRY_SECONDS:g} s", RETRY_SECONDS)
+        return self._come_again(f"{most} {kind.value} {whose} already")
 
     def _crowded(self, kind: Kind) -> UnavailableError:
-        return UnavailableError(
-            f"{self._config.waiting_max} {kind.value} wait for a place already; try again in {RETRY_SECONDS:g} s",
-            RETRY_SECONDS,
-        )
+        return self._come_again(f"{self._config.waiting_max} {kind.value} wait for a place already")
+
+    def _come_again(self, why: str) -> UnavailableError:
+        seconds = self._returns.seconds()
+        return UnavailableError(f"{why}; try again in {seconds:g} s", seconds)
 
     def _enter(self, kind: Kind, peer: Peer) -> None:
         self._running[kind] += 1

@@ -4,10 +4,10 @@
 
 A server holds a table of two million rows. The fast reader scans it over and over, for some seconds in peace, then
 beside the stalled readers, then in peace again, and so on. Each stalled reader has a connection of its own, takes one
-batch, and never reads on; when the server ends its stream or has no place for it, it asks again a second later. The
-rate beside them is compared with those in peace just before and after, so that a machine with other work to do changes
-both. Each number of readers is measured with the limits that a server has by default, so that most of them find no
-place, and (``all``) with places for all of them.
+batch, and never reads on; when the server has no place for it, it asks again when the server says. The rate beside them
+is compared with those in peace just before and after, so that a machine with other work to do changes both. Each number
+of readers is measured with the limits that a server has by default, so that most of them find no place, and (``all``)
+with places for all of them.
 
 The table that comes out has the median ratio of the rates, the processor time of the server for a million rows of the
 fast reader in peace and beside the others (what they ask for included), scans of the fast reader that failed, how many
@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -78,14 +78,19 @@ def stall(url: str, count: int) -> None:
         while True:
             # Clients of one process would share a connection.
             client = fl.connect(url, generic_options=[("grpc.use_local_subchannel_pool", 1)])
-            with suppress(fl.FlightError, pa.ArrowException, OSError):
+            pause = 1.0
+            try:
                 stream = client.do_get(TICKET)
                 stream.read_chunk()
                 ended = threading.Event()
                 ended.wait(PATIENCE_SECONDS)  # nothing is read: the reader does not notice that the stream has ended
                 del stream
+            except fl.FlightUnavailableError as error:
+                pause = json.loads(error.extra_info or b"{}").get("retry_after_seconds", pause)
+            except (fl.FlightError, pa.ArrowException, OSError):
+                pass
             client.close()
-            time.sleep(1)
+            time.sleep(pause)
 
     for _ in range(count):
         threading.Thread(target=run, daemon=True).start()

@@ -12,6 +12,7 @@ import pytest
 from serve_fake import SlowStore
 from served import SCHEMA, Served
 
+from nyala.flight_server.calls import Call
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
@@ -99,6 +100,25 @@ def test_a_stuck_stream_yields_its_place(start: Callable[..., Served], begin: Ca
             close()
         except fl.FlightError:
             continue
+
+
+@pytest.mark.parametrize(("spent", "displaced"), [(0.0, 2), (10.0, 1)])
+def test_what_stuck_streams_cost_says_how_many_are_ended(
+    start: Callable[..., Served], monkeypatch: pytest.MonkeyPatch, spent: float, displaced: int
+) -> None:
+    """Each is sent much before it is stuck: if all that wait came in at once, the server would do nothing else."""
+    monkeypatch.setattr(Call, "processor_seconds", spent)
+    served = start(scans_max=2, yielding_seconds=0.2, wait_seconds_max=1, peer_share=1, known_share=0)
+    clients = [fl.connect(served.url, generic_options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(4)]
+    readers = [idle_reader(client) for client in clients[:3]]
+    if displaced == 2:
+        readers.append(idle_reader(clients[3]))
+    else:
+        with pytest.raises(fl.FlightUnavailableError, match="2 scans run already"):
+            idle_reader(clients[3])
+    assert served.server.calls.metrics.ended["displaced"] == displaced
+    for reader in readers:
+        reader.cancel()
 
 
 def test_one_connection_has_no_more_than_its_share(start: Callable[..., Served]) -> None:
