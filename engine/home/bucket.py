@@ -309,6 +309,10 @@ class HeldBucket:
     def check(self) -> None:
         self._log.lease.check()
 
+    def reach(self, timestamp: int) -> None:
+        self._log.clock.foresee(timestamp)
+        self._log.check_held()
+
     def has_garbage(self) -> bool:
         return self._place.has_replaced() or self._are_unlinked_free()
 

@@ -32,6 +32,10 @@ class Tenure(Protocol):
         """Raise UnavailableError unless the lease holds."""
         ...
 
+    def reach(self, timestamp: int) -> None:
+        """Have the ceiling raised above ``timestamp``. Raises UnavailableError if the log does not answer."""
+        ...
+
 
 class LeasedMvcc(MvccManager):
     """See the module's text. ``clock`` gives out nothing above the ceiling. Nobody waits longer than
@@ -48,9 +52,12 @@ class LeasedMvcc(MvccManager):
         return super().snapshot()
 
     def wait_for(self, timestamp: int, timeout: float | None = None) -> None:
-        """Do as MvccManager says. Raises UnavailableError, too, if somebody else may commit up to ``timestamp``."""
+        """Do as MvccManager says. Raises UnavailableError, too, if somebody else may commit up to ``timestamp``: the
+        log is asked first to rule that out, for one who follows another server's clock."""
         if timestamp > self._tenure.safe:
             self._tenure.check()
+            if timestamp > self._tenure.ceiling:
+                self._tenure.reach(timestamp)
             if timestamp > self._tenure.ceiling:
                 raise UnavailableError(f"timestamp {timestamp} is ahead of what the log allows: try again", 0.5)
         super().wait_for(timestamp, self._patience_seconds if timeout is None else timeout)

@@ -20,7 +20,7 @@ class CeilingClock:
     def __init__(self, inner: Clock, floor: int) -> None:
         """``floor``: every timestamp will be greater."""
         self._inner = inner
-        self._last = self._ceiling = floor
+        self._last = self._ceiling = self._foreseen = floor
         self._is_frozen = False
         self._mutex = threading.Lock()
 
@@ -62,10 +62,15 @@ class CeilingClock:
         with self._mutex:
             self._ceiling = max(self._ceiling, ceiling)
 
+    def foresee(self, timestamp: int) -> None:
+        """Let the next ceiling be above ``timestamp``, which another clock has reached: then ``update`` may follow."""
+        with self._mutex:
+            self._foreseen = max(self._foreseen, timestamp)
+
     def ceiling_for(self, seconds: float) -> int:
         """Return a ceiling that suffices for so many seconds, if the time of day goes on evenly."""
         with self._mutex:
-            newest = max(self._last, timestamp_of(self._inner.physical_microseconds()))
+            newest = max(self._last, self._foreseen, timestamp_of(self._inner.physical_microseconds()))
         return newest + timestamp_of(round(seconds * 1e6))
 
     def _next(self) -> int:

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from nyala.engine.mvcc.leased import LeasedMvcc
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.clock import ManualClock
@@ -15,6 +17,9 @@ class Held:
 
     def check(self) -> None:
         """Nobody else has it."""
+
+    def reach(self, timestamp: int) -> None:
+        """The ceiling is high enough."""
 
 
 def test_nobody_waits_for_ever_for_what_is_in_flight() -> None:
@@ -36,3 +41,28 @@ def test_nobody_waits_for_ever_for_what_is_in_flight() -> None:
     ]
     mvcc.finish(in_flight)
     mvcc.wait_for(in_flight)
+
+
+class Short(Held):
+    """The log allows little, until it is asked for more."""
+
+    safe = ceiling = 0
+
+    def reach(self, timestamp: int) -> None:
+        self.ceiling = timestamp + 1
+
+
+def test_one_who_follows_a_clock_that_is_ahead_asks_the_log() -> None:
+    """Else servers whose clocks differ by more than a lease would have no snapshot of both."""
+    mvcc = LeasedMvcc(ManualClock(), Short(), 0.05)
+    ahead = mvcc.now() + 1_000_000
+    mvcc.wait_for(ahead)
+    assert mvcc.now() > ahead
+
+
+def test_no_snapshot_is_handed_out_that_the_log_does_not_allow() -> None:
+    tenure = Short()
+    tenure.reach = lambda timestamp: None
+    mvcc = LeasedMvcc(ManualClock(), tenure, 0.05)
+    with pytest.raises(UnavailableError, match="ahead of what the log allows"):
+        mvcc.wait_for(mvcc.now() + 1_000_000)
