@@ -363,10 +363,10 @@ class Store:
     compaction_abort = _of(lambda store: store._compactions.abort)
 
     moves = _of(lambda store: store._mover.moves)
-    move_begin = _of(lambda store: store._in_directory("a move of a tablet")._mover.begin)
+    move_begin = _of(lambda store: store._mover.begin)
     move_round = _of(lambda store: store._mover.departures.round)
     move_read = _of(lambda store: store._mover.departures.read)
-    move_receive = _of(lambda store: store._in_directory("a move of a tablet")._mover.receive)
+    move_receive = _of(lambda store: store._mover.receive)
     move_fetch = _of(lambda store: store._mover.fetch)
     move_write = _of(lambda store: store._mover.arrivals.write)
     move_prepare = _of(lambda store: store._mover.prepare)

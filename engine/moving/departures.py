@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
@@ -166,16 +166,18 @@ class Departures:
             UnavailableError: the tablet has changed since and needs another round, or rows of the table are staged.
             StorageFullError: the manifest could not be written; nothing happened.
         """
-        with self._lock:
+        with ExitStack() as afterwards, self._lock:
             if known := self._told(asked.move):
                 return known
             departure = self._of(asked.move)
             if (departure.number, departure.asked.to) != (asked.number, asked.to) or not departure.is_last:
                 raise ConflictError(f"round {asked.number} of the move is not its last: begin another round")
             self._leave(departure)
-            told = self._told(asked.move)  # the move cannot end before it is known as handed over
-            del self._open[asked.move]
-        retire(self._environment, [departure.tablet], _WHY)
+            afterwards.callback(retire, self._environment, [departure.tablet], _WHY)  # may wait, and without the lock
+            try:
+                told = self._told(asked.move)  # the move cannot end before it is known as handed over
+            finally:  # it is handed over, though the clock may lack a timestamp to say so
+                del self._open[asked.move]
         if told is None:
             raise NotFoundError(f"table {asked.table!r} was dropped while its tablet was handed over")
         return told
@@ -184,8 +186,14 @@ class Departures:
         """Return the state of a move.
 
         Raises:
-            UnavailableError: a manifest write has failed, so it is unknown whether the tablet was handed over.
+            UnavailableError: a manifest write has failed, so it is unknown whether the tablet was handed over; or
+                another process may have the store, which alone knows.
         """
+        status = self._status(move)
+        self._environment.mvcc.check_now()  # last: it then held when the state was read
+        return status
+
+    def _status(self, move: str) -> MoveStatus:
         if self._environment.manifest.failed:
             self._environment.latch.check()
         departure = self._open.get(move)  # read before the manifest: a move that leaves here is in the manifest by then

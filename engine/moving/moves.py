@@ -2,11 +2,16 @@
 
 A move has a name. The source decides: a move that it has not handed over, and that is not running, can never be handed
 over under that name. So a target may then discard what it prepared.
+
+The state of a move is about "now". Each answer about it ends with a look at the lease, after the state was read: a
+process that has lost the store to another one must not say that a move is unknown, or that nothing is prepared, when
+the other one knows better. It could not change that either, since a change is a manifest, which the log refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
@@ -61,8 +66,16 @@ class Mover:
         self._now = now
 
     def moves(self, table: str) -> Moves:
-        """Return the unfinished moves of a table's tablets, and those by which tablets came."""
-        found = self._found(table)
+        """Return the unfinished moves of a table's tablets, and those by which tablets came.
+
+        Raises:
+            NotFoundError: there is no such table.
+            UnavailableError: another process may have the store.
+        """
+        with self._surely():
+            return self._moves(self._found(table))
+
+    def _moves(self, found: Table) -> Moves:
         manifest = self._environment.manifest.current
         entry = next((each for each in manifest.tables if each.id == found.table_id), None)
         tablets = entry.tablets if entry else ()
@@ -112,12 +125,14 @@ class Mover:
 
         Raises:
             NotFoundError: there is no such move here.
+            UnavailableError: another process may have the store.
         """
-        is_known = self.departures.status(move).state is not MoveState.UNKNOWN
-        status = self.departures.abort(move)
-        if status.state is MoveState.UNKNOWN and not (self.arrivals.abort(move) or is_known):
-            raise NotFoundError(f"there is no move {move!r} here: it has ended, was aborted, or never began")
-        return status
+        with self._surely():
+            is_known = self.departures.status(move).state is not MoveState.UNKNOWN
+            status = self.departures.abort(move)
+            if status.state is MoveState.UNKNOWN and not (self.arrivals.abort(move) or is_known):
+                raise NotFoundError(f"there is no move {move!r} here: it has ended, was aborted, or never began")
+            return status
 
     def removals(self) -> list[MaintenanceOp]:
         """Return the work of dropping abandoned moves."""
@@ -130,6 +145,15 @@ class Mover:
             )
             for move in idle(before)
         ]
+
+    @contextmanager
+    def _surely(self) -> Iterator[None]:
+        """Let nobody believe what the body has found, or missed, unless this process still had the store then. Raises
+        UnavailableError."""
+        try:
+            yield
+        finally:
+            self._environment.mvcc.check_now()
 
     def _found(self, name: str) -> Table:
         """Return a table by name, including dropped ones that can be recalled, so that moves can finish."""

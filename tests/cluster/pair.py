@@ -71,15 +71,18 @@ class Pair:
             placement=self.placement,
             server=name,
             wal_segment_bytes=1 << 18,
-            clock_error_seconds=self.clock_error_seconds,
             key=self.keys.get(name),
-            **self.options,
+            **{"clock_error_seconds": self.clock_error_seconds, **self.options},
         )
-        self.stores[name] = Store.open(self.disks[name], options)
+        self.stores[name] = self.opened(name, options)
         gateway = self.gateways[name] = Gateway(self.stores[name], here)
         gateway._servers.close()
         gateway._servers = self.members
         gateway._all = PlacedStore(self.members)
+
+    def opened(self, name: str, options: StoreOptions) -> Store:
+        """Return the store of a server, as a process that starts finds it."""
+        return Store.open(self.disks[name], options)
 
     def crash(self, name: str, seed: int = 0) -> None:
         """Let the power fail on a server, and start it again with what its disk has."""

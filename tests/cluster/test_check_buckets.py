@@ -1,4 +1,4 @@
-"""Servers whose stores are in one bucket, under two names: checked like others, but their tablets cannot move."""
+"""Servers whose stores are in one bucket, under two names: checked and balanced like others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rival import COUNT, SCHEMA, rows
 import nyala
 from nyala.engine.home.opening import home_at
 from nyala.jobs import apply_balance, check_cluster, plan_balance
-from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.placement import Placement
 
 
@@ -26,7 +25,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     made.close()
 
 
-def test_names_in_a_bucket_are_checked(pair: Pair) -> None:
+def test_names_in_a_bucket_are_checked_and_balanced(pair: Pair) -> None:
     table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
     table.insert(rows(0))
     table.maintain("flush")
@@ -37,6 +36,7 @@ def test_names_in_a_bucket_are_checked(pair: Pair) -> None:
     pair.members.placement = Placement(servers=pair.placement.servers)
     plan = plan_balance(pair.db)
     assert len(plan.moves) == 2
-    with pytest.raises(InvalidArgumentError, match="this store is in a bucket"):
-        apply_balance(pair.db, plan, show="off")
-    assert check_cluster(pair.db, compare=found, show="off").faults == []
+    assert apply_balance(pair.db, plan, show="off") == []
+    after = check_cluster(pair.db, compare=found, show="off")
+    assert after.faults == [] and after.tables[0].servers == {"a": 2, "b": 2}
+    assert plan_balance(pair.db).moves == []
