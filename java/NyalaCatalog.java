@@ -6,19 +6,24 @@ import io.nyala.flight.StoreException;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -26,9 +31,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, {@code .token},
  * {@code .tlsRoots} and so on what it is shown, and {@code .operation} the operation of statements, by default
- * {@code insert}. Tables cannot be created or altered here.
+ * {@code insert}.
  */
-public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
+public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespaces {
   private static final String NAMESPACE = "default";
   private static final String CHANGES = "changes";
 
@@ -60,8 +65,7 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     }
     List<Identifier> tables = new ArrayList<>();
     try {
-      FlightStore store = FlightStore.at(ofServer().get("uri"), Credentials.of(ofServer()));
-      store.ask("tables", null).path("tables")
+      store().ask("tables", null).path("tables")
           .forEach(table -> tables.add(Identifier.of(defaultNamespace(), table.asText())));
     } catch (StoreException error) {
       throw PlanError.thrown(error);
@@ -86,7 +90,7 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     return load(table, Map.of("timestampAsOf", Instant.EPOCH.plus(timestamp, ChronoUnit.MICROS).toString()));
   }
 
-  private Table load(Identifier table, Map<String, String> more) throws NoSuchTableException {
+  private NyalaTable load(Identifier table, Map<String, String> more) throws NoSuchTableException {
     Map<String, String> options = new HashMap<>(more);
     options.putAll(ofServer());
     String[] namespace = table.namespace();
@@ -99,31 +103,106 @@ public final class NyalaCatalog implements TableCatalog, SupportsNamespaces {
     } else {
       throw new NoSuchTableException(table);
     }
-    StructType schema = TableColumns.ofTable(TableOptions.ofSchema(new CaseInsensitiveStringMap(options)))
+    TableColumns.OfTable found = TableColumns.ofTable(TableOptions.ofSchema(new CaseInsensitiveStringMap(options)))
         .orElseThrow(() -> new NoSuchTableException(table));
     String where = String.join(".", namespace.length == 0 ? defaultNamespace() : namespace);
     String fullName = name + "." + where + "." + table.name();
-    return new NyalaTable(fullName, schema, new CaseInsensitiveStringMap(options), true);
+    return new NyalaTable(fullName, found.schema(), new CaseInsensitiveStringMap(options), true, found.about());
   }
 
   @Override
-  public Table createTable(Identifier table, TableInfo info) {
-    throw notOffered("create tables", "Database.create_table or `nyala table create`");
+  public Set<TableCatalogCapability> capabilities() {
+    return EnumSet.of(
+        TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE, TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
   }
 
   @Override
-  public Table alterTable(Identifier table, TableChange... changes) {
-    throw notOffered("alter tables", "Table.alter or `nyala table alter`");
+  public Table createTable(Identifier table, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    tables(table.namespace()).create(table, TableDefinition.of(table.name(), info));
+    return created(table);
+  }
+
+  @Override
+  public StagedTable stageCreate(Identifier table, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return new StagedTables(tables(table.namespace()), this::created).create(table, info);
+  }
+
+  /** Spark looks itself whether there is something to replace. */
+  @Override
+  public StagedTable stageReplace(Identifier table, TableInfo info) throws NoSuchNamespaceException {
+    return stageCreateOrReplace(table, info);
+  }
+
+  @Override
+  public StagedTable stageCreateOrReplace(Identifier table, TableInfo info) throws NoSuchNamespaceException {
+    return new StagedTables(tables(table.namespace()), this::created).createOrReplace(table, info);
+  }
+
+  @Override
+  public Table createTableLike(Identifier table, TableInfo info, Table source)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    tables(table.namespace()).create(table, TableDefinition.like(table.name(), info, source));
+    return created(table);
+  }
+
+  @Override
+  public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
+    ofRows(table).alter(table, changes);
+    return loadTable(table);
   }
 
   @Override
   public boolean dropTable(Identifier table) {
-    throw notOffered("drop tables", "Database.drop_table or `nyala table drop`");
+    return isDefault(table.namespace()) && new StoreTables(store()).drop(table);
   }
 
+  /** The same as a drop: what is dropped is gone. */
   @Override
-  public void renameTable(Identifier from, Identifier to) {
-    throw notOffered("rename tables", "Table.alter or `nyala table alter`");
+  public boolean purgeTable(Identifier table) {
+    return dropTable(table);
+  }
+
+  /** Spark may say the catalog's name, too, before the new name. */
+  @Override
+  public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+    String[] namespace = to.namespace();
+    boolean isNamed = namespace.length > 0 && namespace[0].equals(name);
+    if (!isDefault(isNamed ? Arrays.copyOfRange(namespace, 1, namespace.length) : namespace)) {
+      throw new IllegalArgumentException("RENAME TO " + to + ": a table stays in " + name + "." + NAMESPACE);
+    }
+    ofRows(from).rename(from, to.name());
+  }
+
+  private NyalaTable created(Identifier table) {
+    try {
+      return load(table, Map.of());
+    } catch (NoSuchTableException dropped) {
+      throw PlanError.<RuntimeException>undeclared(dropped);
+    }
+  }
+
+  private StoreTables ofRows(Identifier table) throws NoSuchTableException {
+    if (!isDefault(table.namespace())) {
+      throw new NoSuchTableException(table);
+    }
+    return new StoreTables(store());
+  }
+
+  private StoreTables tables(String[] namespace) throws NoSuchNamespaceException {
+    if (!isDefault(namespace)) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    return new StoreTables(store());
+  }
+
+  private FlightStore store() {
+    try {
+      return FlightStore.at(ofServer().get("uri"), Credentials.of(ofServer()));
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
   }
 
   @Override

@@ -1,14 +1,17 @@
 package io.nyala.spark;
 
 import io.nyala.flight.Json;
+import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Stream;
+import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -28,10 +31,18 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final boolean isOfCatalog;
+  private final TableDescription about;
 
   NyalaTable(String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog) {
+    this(name, schema, options, isOfCatalog, null);
+  }
+
+  /** {@code about} is what the store says of a table of a catalog; null of changes, and elsewhere. */
+  NyalaTable(
+      String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog, TableDescription about) {
     this.name = name;
     this.isOfCatalog = isOfCatalog;
+    this.about = about;
     this.schema = marked(schema);
     this.options = options;
   }
@@ -55,7 +66,16 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   /** Returns the same table for one write, with whether it is an SQL statement and the columns that it leaves out. */
   NyalaTable told(boolean isStatement, List<String> leftOut) {
     Map<String, String> told = Map.of(STATEMENT, isStatement ? "insert" : "write", "leftOut", Json.of(leftOut));
-    return new NyalaTable(name, schema, PythonSource.with(options, told), isOfCatalog);
+    return new NyalaTable(name, schema, PythonSource.with(options, told), isOfCatalog, about);
+  }
+
+  /** Returns the same table for a query that gives its columns in another order, and each key once. */
+  NyalaTable filledIn(Column[] columns) {
+    List<StructField> ordered = new ArrayList<>();
+    Stream.of(columns).forEach(column -> ordered.add(schema.apply(column.name())));
+    StructType same = new StructType(ordered.toArray(StructField[]::new));
+    CaseInsensitiveStringMap adding = new CaseInsensitiveStringMap(Map.of("operation", "insert"));
+    return new NyalaTable(name, same, PythonSource.with(adding, options), isOfCatalog, about);
   }
 
   boolean isTold() {
@@ -71,6 +91,21 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   @SuppressWarnings("deprecation") // columns() uses it
   public StructType schema() {
     return schema;
+  }
+
+  /** Returns what the store says of a table of a catalog; null of changes, and elsewhere. */
+  TableDescription about() {
+    return about;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return about == null ? new Transform[0] : about.partitioning();
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return about == null ? Map.of() : about.properties();
   }
 
   @Override

@@ -12,13 +12,22 @@ final class PlanError {
 
   /** Throws it. In Java an AnalysisException is to be declared; Spark's own code, which calls this, is in Scala. */
   static RuntimeException thrown(StoreException error) {
+    return thrown(error.getMessage(), Option.apply(error));
+  }
+
+  /** Throws an error that Spark says as it is, also where it gives an IllegalArgumentException words of its own. */
+  static RuntimeException invalid(String why) {
+    return thrown(why, Option.empty());
+  }
+
+  private static RuntimeException thrown(String why, Option<Throwable> cause) {
     return PlanError.<RuntimeException>undeclared(new AnalysisException(
-        error.getMessage(), Option.empty(), Option.empty(), Option.apply(error), Option.empty(),
-        Map$.MODULE$.<String, String>empty(), new QueryContext[0]));
+        why, Option.empty(), Option.empty(), cause, Option.empty(), Map$.MODULE$.<String, String>empty(),
+        new QueryContext[0]));
   }
 
   @SuppressWarnings("unchecked")
-  private static <E extends Throwable> E undeclared(Throwable error) throws E {
+  static <E extends Throwable> E undeclared(Throwable error) throws E {
     throw (E) error;
   }
 }

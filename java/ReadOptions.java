@@ -8,8 +8,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.stream.Stream;
-import org.apache.commons.text.similarity.LevenshteinDistance;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -151,10 +149,7 @@ final class ReadOptions {
   }
 
   private static String nearest(String name) {
-    LevenshteinDistance near = LevenshteinDistance.getDefaultInstance();
-    Stream<String> alike = KNOWN.stream()
-        .filter(each -> near.apply(each.toLowerCase(Locale.ROOT), name) <= 1 + name.length() / 4);
-    return alike.findFirst().map(each -> ", did you mean " + each + "?").orElse(";");
+    return NearestName.of(name, KNOWN).map(each -> ", did you mean " + each + "?").orElse(";");
   }
 
   private static IllegalArgumentException invalid(String why) {

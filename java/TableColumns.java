@@ -14,7 +14,6 @@ import java.util.stream.Stream;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
@@ -23,23 +22,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The columns of a read: those of a table, of its changes, or measures; as {@code clients/spark} gives them. */
 final class TableColumns {
-  private static final Map<String, DataType> TYPES = Map.ofEntries(
-      Map.entry("bool", DataTypes.BooleanType),
-      Map.entry("int8", DataTypes.ByteType),
-      Map.entry("int16", DataTypes.ShortType),
-      Map.entry("int32", DataTypes.IntegerType),
-      Map.entry("int64", DataTypes.LongType),
-      Map.entry("date", DataTypes.DateType),
-      Map.entry("timestamp[us]", DataTypes.TimestampType),
-      Map.entry("float", DataTypes.FloatType),
-      Map.entry("double", DataTypes.DoubleType),
-      Map.entry("string", DataTypes.StringType),
-      Map.entry("varchar", DataTypes.StringType),
-      Map.entry("binary", DataTypes.BinaryType));
-
   private final CaseInsensitiveStringMap options;
   private final FlightStore store;
   private final String table;
+
+  private JsonNode description;
+
+  /** The columns of a table, and what else the store says of it; null of its changes. */
+  record OfTable(StructType schema, TableDescription about) {}
 
   private TableColumns(CaseInsensitiveStringMap options) {
     this.options = options;
@@ -61,14 +51,14 @@ final class TableColumns {
   }
 
   /** Returns the columns of a table of a catalog, or of its changes; empty if there is no such table. */
-  static Optional<StructType> ofTable(CaseInsensitiveStringMap options) {
+  static Optional<OfTable> ofTable(CaseInsensitiveStringMap options) {
     try {
       TableColumns columns = new TableColumns(options);
       if (TableOptions.isOfChanges(options)) {
-        return Optional.of(columns.ofChanges()); // in batch a query tells since when
+        return Optional.of(new OfTable(columns.ofChanges(), null)); // in batch a query tells since when
       }
       ReadOptions.scan(options); // checks them
-      return Optional.of(columns.ofRows());
+      return Optional.of(new OfTable(columns.ofRows(), new TableDescription(columns.description)));
     } catch (StoreException error) {
       if (error.is(StoreException.NOT_FOUND)) {
         return Optional.empty();
@@ -116,7 +106,8 @@ final class TableColumns {
   /** Returns the table's columns, or those that the option names, in its order. */
   private List<JsonNode> described() {
     List<JsonNode> all = new ArrayList<>();
-    store.ask("describe_table", Map.of("table", table)).path("columns").forEach(all::add);
+    description = store.ask("describe_table", Map.of("table", table));
+    description.path("columns").forEach(all::add);
     if (!options.containsKey("columns")) {
       return all;
     }
@@ -155,19 +146,11 @@ final class TableColumns {
       metadata.putString(NyalaTable.MARK, mark);
     }
     boolean isNullable = column.path("nullable").asBoolean() || !before.isEmpty();
-    return new StructField(before + name(column), type(column.path("type").asText()), isNullable, metadata.build());
+    DataType type = ColumnTypes.of(column.path("type").asText());
+    return new StructField(before + name(column), type, isNullable, metadata.build());
   }
 
   private static String name(JsonNode column) {
     return column.path("name").asText();
-  }
-
-  private static DataType type(String word) {
-    String name = word.replaceAll("\\(.*", "");
-    if (!name.equals("decimal")) {
-      return TYPES.get(name);
-    }
-    String[] digits = word.substring(name.length() + 1, word.length() - 1).split(",");
-    return new DecimalType(Integer.parseInt(digits[0].strip()), Integer.parseInt(digits[1].strip()));
   }
 }

@@ -11,7 +11,7 @@ import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
- * A store behind Arrow Flight, for reading: at one location, or at that one of several whose process has it. It waits
+ * A store behind Arrow Flight: at one location, or at that one of several whose process has it. It waits
  * for a server that restarts, and follows a store to the next process, but takes no other store for it. Thread safe.
  */
 public final class FlightStore {
@@ -64,6 +64,30 @@ public final class FlightStore {
       Connection at = here;
       return at.ask(action, body, 0, isStoreAt(at));
     });
+  }
+
+  /**
+   * Returns the answer to an action that must not be done twice. First the process says that it is there, and which
+   * store it has. The action is sent again only where it was certainly not done.
+   */
+  public JsonNode change(String action, Object body) {
+    ServerWait wait = serverWait(true);
+    while (true) {
+      ask("health", null);
+      try {
+        Connection at = here;
+        return at.ask(action, body, 0, isStoreAt(at));
+      } catch (StoreException error) {
+        if (error.isAnswerLost()) {
+          throw new StoreException(StoreException.UNAVAILABLE,
+              error.said() + "; whether " + action + " was carried out is unknown: look, and repeat it if not");
+        }
+        if (error.locations() == null && error.retryAfterSeconds() == 0) {
+          throw error;
+        }
+        wait.after(error);
+      }
+    }
   }
 
   /** Returns the parts of a scan, all at one snapshot, of the store {@code same}. Nothing is read yet. */

@@ -16,6 +16,7 @@ public final class StoreException extends RuntimeException {
   public static final String CANCELLED = "CANCELLED";
   public static final String INVALID_ARGUMENT = "INVALID_ARGUMENT";
   public static final String NOT_FOUND = "NOT_FOUND";
+  public static final String ALREADY_PRESENT = "ALREADY_PRESENT";
   public static final String WRONG_SERVER = "WRONG_SERVER";
 
   private static final long serialVersionUID = 1;
@@ -28,6 +29,7 @@ public final class StoreException extends RuntimeException {
   private final String said;
   private final double retryAfterSeconds;
   private final ArrayList<String> locations;
+  private boolean isAnswerLost;
 
   public StoreException(String code, String said) {
     this(code, said, 0, null);
@@ -46,6 +48,16 @@ public final class StoreException extends RuntimeException {
     StoreException away = new StoreException(UNAVAILABLE, said);
     away.initCause(refusal);
     return away;
+  }
+
+  /** Returns the same error with more words. */
+  StoreException with(String more) {
+    return new StoreException(code, said + more, retryAfterSeconds, locations);
+  }
+
+  /** Returns whether the way to the server broke, so that nobody knows whether it did what it was asked to. */
+  boolean isAnswerLost() {
+    return isAnswerLost;
   }
 
   public boolean is(String word) {
@@ -80,11 +92,17 @@ public final class StoreException extends RuntimeException {
       return new StoreException(coded.group(1), coded.group(2));
     }
     return switch (status.getCode()) {
-      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED -> new StoreException(
-          UNAVAILABLE, "the server at " + location + " cannot be reached: " + reason(status, text));
+      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED -> lost(
+          "the server at " + location + " cannot be reached: " + reason(status, text));
       case UNAUTHENTICATED -> new StoreException("UNAUTHENTICATED", text);
       default -> new StoreException("INTERNAL", text);
     };
+  }
+
+  private static StoreException lost(String said) {
+    StoreException lost = new StoreException(UNAVAILABLE, said);
+    lost.isAnswerLost = true;
+    return lost;
   }
 
   private static StoreException sent(byte[] details) {

@@ -141,3 +141,36 @@ def test_a_job_over_both(spark: SparkSession, shared: tuple[str, Database, list[
         {"n": ROWS + 5000, "sum": 2 * ROWS + 5000}
     ]
     assert read_table(spark, "t", uri=url).count() == ROWS + 5000
+
+
+def test_tables_of_both_are_created_and_altered_in_sql(
+    needs_shim: None, spark: SparkSession, shared: tuple[str, Database, list[Store]]
+) -> None:
+    """Each server has some of the tablets, and all agree on the columns."""
+    url, db, stores = shared
+    spark.conf.set("spark.sql.catalog.both", "io.nyala.spark.NyalaCatalog")
+    spark.conf.set("spark.sql.catalog.both.uri", url)
+    properties = "PARTITIONED BY (bucket(4, id)) TBLPROPERTIES (primary_key = 'id')"
+    spark.sql(f"CREATE TABLE both.default.t {properties} AS SELECT id, id AS n FROM range(100)")
+    assert sum(store.table_stats("t").live_rows for store in stores) == 100
+    assert min(store.table_stats("t").live_rows for store in stores) > 0
+    spark.sql("ALTER TABLE both.default.t ADD COLUMN x INT DEFAULT 2")
+    spark.sql("ALTER TABLE both.default.t RENAME TO u")
+    assert spark.sql("SELECT sum(x) FROM both.default.u").first()[0] == 200  # type: ignore[index]
+    assert [store.describe_table("u").columns[-1].name for store in stores] == ["x", "x"]
+    same = "CREATE OR REPLACE TABLE both.default.v PARTITIONED BY (bucket(4, id)) TBLPROPERTIES (primary_key = 'id') "
+    spark.sql(same + "AS SELECT id FROM range(50)")
+    spark.sql(same + "AS SELECT id + 1 AS id FROM both.default.v")
+    assert db.table("v").scan().aggregate({"n": ("*", "count"), "sum": ("id", "sum")}).to_pylist() == [
+        {"n": 50, "sum": 25 * 51}
+    ]
+    spark.sql(
+        "REPLACE TABLE both.default.v (id BIGINT) PARTITIONED BY (bucket(4, id)) TBLPROPERTIES (primary_key = 'id')"
+    )
+    assert db.table("v").count() == 0
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        spark.sql("CREATE TABLE both.default.u (id BIGINT PRIMARY KEY)")
+    stores[1].drop_table("u")  # an attempt that did not reach all
+    spark.sql("DROP TABLE both.default.u")
+    spark.sql("DROP TABLE both.default.v")
+    assert [store.tables() for store in stores] == [[], []] and db.tables() == []

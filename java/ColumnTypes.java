@@ -1,0 +1,61 @@
+package io.nyala.spark;
+
+import java.util.Map;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.VarcharType;
+
+/** The types of columns: the store's words for them, and Spark's. */
+final class ColumnTypes {
+  private static final Map<String, DataType> TYPES = Map.ofEntries(
+      Map.entry("bool", DataTypes.BooleanType),
+      Map.entry("int8", DataTypes.ByteType),
+      Map.entry("int16", DataTypes.ShortType),
+      Map.entry("int32", DataTypes.IntegerType),
+      Map.entry("int64", DataTypes.LongType),
+      Map.entry("date", DataTypes.DateType),
+      Map.entry("timestamp[us]", DataTypes.TimestampType),
+      Map.entry("float", DataTypes.FloatType),
+      Map.entry("double", DataTypes.DoubleType),
+      Map.entry("string", DataTypes.StringType),
+      Map.entry("varchar", DataTypes.StringType),
+      Map.entry("binary", DataTypes.BinaryType));
+
+  private ColumnTypes() {}
+
+  /** Returns Spark's type of a column, all of whose cells are strings if it is a {@code varchar(n)}. */
+  static DataType of(String word) {
+    String name = word.replaceAll("\\(.*", "");
+    if (!name.equals("decimal")) {
+      return TYPES.get(name);
+    }
+    String[] digits = word.substring(name.length() + 1, word.length() - 1).split(",");
+    return new DecimalType(Integer.parseInt(digits[0].strip()), Integer.parseInt(digits[1].strip()));
+  }
+
+  /** Returns the store's word for the type of a column. Throws an IllegalArgumentException if it has none. */
+  static String word(String column, DataType type) {
+    if (type instanceof DecimalType decimal) {
+      return "decimal(" + decimal.precision() + "," + decimal.scale() + ")";
+    }
+    if (type instanceof VarcharType varchar) {
+      return "varchar(" + varchar.length() + ")";
+    }
+    for (Map.Entry<String, DataType> each : TYPES.entrySet()) {
+      if (each.getValue().equals(type) && !each.getKey().equals("varchar")) {
+        return each.getKey();
+      }
+    }
+    throw new IllegalArgumentException(
+        "column '" + column + "' is " + type.sql() + ", which a table cannot hold; " + instead(type));
+  }
+
+  private static String instead(DataType type) {
+    if (type.equals(DataTypes.TimestampNTZType)) {
+      return "a table has moments: use TIMESTAMP";
+    }
+    return type instanceof StringType ? "use STRING or VARCHAR(n)" : "use STRING, say with to_json()";
+  }
+}
