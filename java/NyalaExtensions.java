@@ -10,7 +10,8 @@ import scala.runtime.BoxedUnit;
  * Lets statements write only some columns of existing rows; {@code spark.sql.extensions} names this class.
  *
  * <p>Spark fills the columns that a statement leaves out before a data source sees its rows. {@link WrittenColumns}
- * finds these columns, {@link InsertMark} marks the writes that are SQL statements.
+ * finds these columns, {@link InsertMark} marks the writes that are SQL statements, {@link AssignedColumns} finds the
+ * columns to which others assign.
  */
 public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Returns whether the session of this thread uses these extensions. */
@@ -23,6 +24,7 @@ public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensi
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectHintResolutionRule(session -> new InsertMark()); // while INSERT is still distinct
     extensions.injectPostHocResolutionRule(session -> new WrittenColumns()); // once its columns are resolved
+    extensions.injectPostHocResolutionRule(session -> new AssignedColumns());
     return BoxedUnit.UNIT;
   }
 }

@@ -85,7 +85,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsRuntimeV2Filt
         : new NamedReference[0];
   }
 
-  private static NamedReference reference(String column) {
+  static NamedReference reference(String column) {
     return Expressions.column("`" + column.replace("`", "``") + "`");
   }
 

@@ -9,11 +9,15 @@ import java.util.Set;
 import java.util.stream.Stream;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
@@ -22,16 +26,19 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store, or its changes; planned anew for each query. */
-final class NyalaTable implements SupportsRead, SupportsWrite {
+final class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, TruncatableTable {
   /** The key in its columns' metadata; the value is the server and the name of a whole table. */
   static final String MARK = "nyala";
   private static final String STATEMENT = "statement";
+  private static final String MERGE = "merge";
 
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final boolean isOfCatalog;
   private final TableDescription about;
+  private final Map<String, String> ofWrite;
+  private final List<String> leftOut;
 
   NyalaTable(String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog) {
     this(name, schema, options, isOfCatalog, null);
@@ -40,11 +47,19 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   /** {@code about} is what the store says of a table of a catalog; null of changes, and elsewhere. */
   NyalaTable(
       String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog, TableDescription about) {
+    this(name, marked(schema), options, isOfCatalog, about, Map.of(), List.of());
+  }
+
+  private NyalaTable(
+      String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog, TableDescription about,
+      Map<String, String> ofWrite, List<String> leftOut) {
     this.name = name;
+    this.schema = schema;
+    this.options = options;
     this.isOfCatalog = isOfCatalog;
     this.about = about;
-    this.schema = marked(schema);
-    this.options = options;
+    this.ofWrite = ofWrite;
+    this.leftOut = leftOut;
   }
 
   private static StructType marked(StructType schema) {
@@ -63,10 +78,18 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
     return ofColumn.contains(MARK);
   }
 
+  /**
+   * Returns the same table for a {@code MERGE} that only inserts, of which Spark makes a plain write: whatever the
+   * operation of statements is, it inserts.
+   */
+  NyalaTable toldOfMerge() {
+    return new NyalaTable(name, schema, options, isOfCatalog, about, Map.of(STATEMENT, MERGE), List.of());
+  }
+
   /** Returns the same table for one write, with whether it is an SQL statement and the columns that it leaves out. */
   NyalaTable told(boolean isStatement, List<String> leftOut) {
     Map<String, String> told = Map.of(STATEMENT, isStatement ? "insert" : "write", "leftOut", Json.of(leftOut));
-    return new NyalaTable(name, schema, PythonSource.with(options, told), isOfCatalog, about);
+    return new NyalaTable(name, schema, options, isOfCatalog, about, told, leftOut);
   }
 
   /** Returns the same table for a query that gives its columns in another order, and each key once. */
@@ -79,7 +102,22 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
   }
 
   boolean isTold() {
-    return options.containsKey(STATEMENT);
+    return !ofWrite.isEmpty();
+  }
+
+  CaseInsensitiveStringMap options() {
+    return options;
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return () -> new RowOperation(this, info.command(), WrittenTable.of(this, info.command().toString()));
+  }
+
+  @Override
+  public boolean truncateTable() {
+    WrittenTable.truncate(this);
+    return true;
   }
 
   @Override
@@ -115,7 +153,8 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
         TableCapability.BATCH_WRITE,
         TableCapability.MICRO_BATCH_READ,
         TableCapability.STREAMING_WRITE,
-        TableCapability.TRUNCATE);
+        TableCapability.TRUNCATE,
+        TableCapability.OVERWRITE_BY_FILTER);
   }
 
   @Override
@@ -131,7 +170,12 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    CaseInsensitiveStringMap all = TableOptions.of(options, info.options());
+    CaseInsensitiveStringMap given = TableOptions.of(options, info.options());
+    RowWrite rows = new RowWrite(this, given, info, leftOut);
+    if (MERGE.equals(ofWrite.get(STATEMENT))) {
+      return rows;
+    }
+    CaseInsensitiveStringMap all = PythonSource.with(given, ofWrite);
     return new SinkBuilder(PythonSource.writer(new LogicalWriteInfo() {
       @Override
       public CaseInsensitiveStringMap options() {
@@ -147,6 +191,6 @@ final class NyalaTable implements SupportsRead, SupportsWrite {
       public StructType schema() {
         return info.schema();
       }
-    }), isOfCatalog && !isTold());
+    }), isOfCatalog && !isTold(), rows);
   }
 }

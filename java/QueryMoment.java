@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import scala.Option;
 
@@ -31,6 +32,11 @@ final class QueryMoment {
     synchronized (BY_QUERY) {
       return BY_QUERY.computeIfAbsent(tracker.get(), key -> new QueryMoment());
     }
+  }
+
+  /** Returns the moment at which the query reads the store at {@code uri}; {@code now} gives it for the first. */
+  synchronized ScanParts.Moment at(String uri, Supplier<ScanParts.Moment> now) {
+    return moments.computeIfAbsent(uri, key -> now.get());
   }
 
   /** Plans a scan of the store at {@code uri}; {@code plan} takes the moment, which is null for the first. */

@@ -1,7 +1,10 @@
 package io.nyala.spark;
 
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.BatchWrite;
-import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
@@ -9,12 +12,13 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 
 /**
- * Writes with Python, also streams in the output mode {@code update}, whose rows are upserted like all others.
+ * Writes with Python, also streams in the output mode {@code update}, whose rows are upserted like all others; but what
+ * replaces some rows is written by {@link RowWrite}.
  *
  * <p>{@code isStatement}: it is a statement or a stream, and the columns that it leaves out are unknown.
  */
-record SinkBuilder(PythonWriteBuilder python, boolean isStatement)
-    implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
+record SinkBuilder(PythonWriteBuilder python, boolean isStatement, RowWrite rows)
+    implements SupportsOverwriteV2, SupportsStreamingUpdateAsAppend {
   @Override
   public Write build() {
     Write write = python.build();
@@ -25,6 +29,19 @@ record SinkBuilder(PythonWriteBuilder python, boolean isStatement)
   public WriteBuilder truncate() {
     python.truncate();
     return this;
+  }
+
+  /** Replaces the rows that the store finds by the predicates: exactly those that Spark would. */
+  @Override
+  public WriteBuilder overwrite(Predicate[] predicates) {
+    FilterText filterText = new FilterText(rows.table().schema());
+    List<String> texts = new ArrayList<>();
+    for (Predicate predicate : predicates) {
+      texts.add(filterText.of(predicate).orElseThrow(() -> new UnsupportedOperationException(
+          "the store finds the rows to replace, and cannot evaluate " + predicate + ": compare columns with literals, "
+              + "or use DELETE and INSERT, or MERGE")));
+    }
+    return rows.replacing(String.join(" AND ", texts));
   }
 
   /** Allows streams only: Spark fills no columns in their rows. */

@@ -41,12 +41,25 @@ final class WrittenColumns extends Rule<LogicalPlan> {
 
   private static LogicalPlan told(V2WriteCommand write) {
     DataSourceV2Relation relation = (DataSourceV2Relation) write.table();
+    if (isOfMerge(write, relation)) {
+      return with(write, relation, ((NyalaTable) relation.table()).toldOfMerge());
+    }
     // Only df.write.format("nyala").save(), and writes to views, write to a table without a name.
     boolean isStatement = InsertMark.isOn((LogicalPlan) write) || relation.identifier().isDefined();
     NyalaTable table = ((NyalaTable) relation.table()).told(isStatement, isStatement ? leftOut(write) : List.of());
+    return with(write, relation, table);
+  }
+
+  private static LogicalPlan with(V2WriteCommand write, DataSourceV2Relation relation, NyalaTable table) {
     return (LogicalPlan) write.withNewTable(relation.copy(
         table, relation.output(), relation.catalog(), relation.identifier(), relation.options(),
         relation.timeTravelSpec()));
+  }
+
+  /** Whether the query reads the very relation that is written to, as only Spark's form of a {@code MERGE} does. */
+  private static boolean isOfMerge(V2WriteCommand write, DataSourceV2Relation relation) {
+    return write.query().exists(node -> node instanceof DataSourceV2Relation read
+        && !read.outputSet().intersect(relation.outputSet()).isEmpty());
   }
 
   private static List<String> leftOut(V2WriteCommand write) {

@@ -74,6 +74,7 @@ def decide(
     find: Find,
     shape: Shape,
     is_late: Callable[[np.ndarray], np.ndarray] | None = None,
+    may_ignore_late: bool = True,
 ) -> Outcome:
     """Decide a batch.
 
@@ -83,6 +84,7 @@ def decide(
         find: given rows, returns their locations (-1 if no rowset has the key) and whether they are alive.
         shape: what the batch's columns allow.
         is_late: given locations, returns which rows changed too late to be changed by this batch.
+        may_ignore_late: operations that ignore refused rows also ignore those.
     """
     rows = np.arange(len(first))
     leaders = rows if (first == rows).all() else np.flatnonzero(first == rows)
@@ -93,7 +95,8 @@ def decide(
         status[conflicts] = CONFLICT
         store, change = store & ~conflicts, change & ~conflicts
     if operation.ignores:
-        status[np.isin(status, (ALREADY_PRESENT, NOT_FOUND, CONFLICT))] = IGNORED
+        late = (CONFLICT,) if may_ignore_late else ()
+        status[np.isin(status, (ALREADY_PRESENT, NOT_FOUND, *late))] = IGNORED
     actors = _actors(operation, first, leaders, shape)
     empty = np.empty(0, np.int64)
     is_delete = operation.base is Operation.DELETE

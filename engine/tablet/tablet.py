@@ -265,8 +265,9 @@ class Tablet:
         first: np.ndarray,
         shape: Shape,
         unchanged_since: int | None = None,
+        may_ignore_late: bool = True,
     ) -> Outcome:
-        """Decide the outcome of a batch's rows; ``first`` and ``shape`` as in `outcome.decide`.
+        """Decide the outcome of a batch's rows; ``first``, ``shape`` and ``may_ignore_late`` as in `outcome.decide`.
 
         Rows that changed after the timestamp ``unchanged_since`` are refused.
 
@@ -280,7 +281,7 @@ class Tablet:
                 return self.find(keys, hashes)
             return self.find(take_keys(keys, rows), hashes[rows])
 
-        return decide(operation, first, find, shape, is_late)
+        return decide(operation, first, find, shape, is_late, may_ignore_late)
 
     # Changes, under the write lock
 

@@ -89,7 +89,7 @@ class Collapse:
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return self._locations[ids[rows]], self._alive[ids[rows]]
 
-        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late)
+        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late, False)
         if len(decided.stores):
             self._store(ids[decided.stores], stored_rows(self._version, piece.rows, decided))
         mutable = [name for name in piece.rows.schema.names if int(name) not in self._version.immutable]

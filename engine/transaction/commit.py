@@ -277,7 +277,9 @@ def _decide_tablet(
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
     for piece in () if work.truncated else each.single:
-        found = each.tablet.decide(piece.operation, piece.keys, piece.hashes, piece.first, piece.shape, unchanged_since)
+        found = each.tablet.decide(
+            piece.operation, piece.keys, piece.hashes, piece.first, piece.shape, unchanged_since, False
+        )
         decided.changes += tablet_changes(work.version, each.tablet, piece.rows, found)
         count(piece, found.status)
     revived = np.empty(0, np.int64)

@@ -2,12 +2,16 @@ package io.nyala.flight;
 
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.function.Consumer;
 import org.sparkproject.connect.grpc.ClientCall;
 import org.sparkproject.connect.grpc.Metadata;
 import org.sparkproject.connect.grpc.Status;
 
-/** The messages that answer one call, in order. A few are fetched ahead. For one thread. */
+/**
+ * The messages that answer one call, in order, and the way to send its requests. A few are fetched ahead. For one
+ * thread.
+ */
 final class Answers<T> implements AutoCloseable {
   private static final int AHEAD = 3; // messages of about 2 MB
 
@@ -15,19 +19,44 @@ final class Answers<T> implements AutoCloseable {
   private final ClientCall<byte[], T> call;
   private final Consumer<Link> check;
   private final BlockingQueue<Object> arrived = new LinkedBlockingQueue<>();
+  private final Semaphore ready = new Semaphore(0);
   private boolean isChecked;
   private boolean isClosed;
 
   /** {@code check} throws if the process at the end of a link is not the one to ask; nothing is returned before. */
-  Answers(
-      Connection connection, ClientCall<byte[], T> call, Metadata headers, byte[] request, Consumer<Link> check) {
+  Answers(Connection connection, ClientCall<byte[], T> call, Metadata headers, Consumer<Link> check) {
     this.connection = connection;
     this.call = call;
     this.check = check;
     call.start(new Arrivals(), headers);
+    call.request(AHEAD);
+  }
+
+  /** Sends the only request of a call. */
+  Answers<T> to(byte[] request) {
     call.sendMessage(request);
     call.halfClose();
-    call.request(AHEAD);
+    return this;
+  }
+
+  /** Sends one of several requests; waits until there is room for it. Throws the error with which the call ended. */
+  void send(byte[] request) {
+    Heartbeat heartbeat = new Heartbeat(connection, call);
+    while (!call.isReady()) {
+      if (arrived.peek() instanceof End) {
+        next();
+        throw new StoreException(StoreException.UNAVAILABLE, "the server ended a stream before its end");
+      }
+      if (!Waits.moment(ready)) {
+        heartbeat.beat();
+      }
+    }
+    call.sendMessage(request);
+  }
+
+  /** Tells that no request follows. */
+  void endRequests() {
+    call.halfClose();
   }
 
   /** Returns the next message, which the caller closes if it can be closed; null at the end. */
@@ -115,8 +144,14 @@ final class Answers<T> implements AutoCloseable {
     }
 
     @Override
+    public void onReady() {
+      ready.release();
+    }
+
+    @Override
     public void onClose(Status status, Metadata trailers) {
       arrived.add(new End(status, trailers));
+      ready.release();
     }
   }
 }

@@ -28,7 +28,7 @@ import org.sparkproject.connect.grpc.MethodDescriptor.MethodType;
 import org.sparkproject.connect.grpc.netty.NettyChannelBuilder;
 import org.sparkproject.connect.grpc.stub.MetadataUtils;
 
-/** This process' connection to one location, and the calls of Arrow Flight that reading needs. Thread safe. */
+/** This process' connection to one location, and the calls of Arrow Flight that Spark needs. Thread safe. */
 final class Connection {
   /** The memory of all that arrives: part of Spark's, and counted there. */
   static final BufferAllocator ALLOCATOR =
@@ -50,6 +50,9 @@ final class Connection {
       method("GetFlightInfo", MethodType.UNARY, new Bytes());
   private static final MethodDescriptor<byte[], FlightMessage> DO_GET =
       method("DoGet", MethodType.SERVER_STREAMING, new Messages());
+
+  private static final MethodDescriptor<byte[], byte[]> DO_PUT =
+      method("DoPut", MethodType.BIDI_STREAMING, new Bytes());
 
   private final String location;
   private final Credentials credentials;
@@ -73,19 +76,28 @@ final class Connection {
 
   /** Sends an action; {@code seconds} is the time that it may take, 0 without a limit. */
   Answers<byte[]> action(String name, byte[] body, double seconds, Consumer<Link> check) {
-    return new Answers<>(this, call(DO_ACTION, seconds), credentials.headers(), actionRequest(name, body), check);
+    return new Answers<>(this, call(DO_ACTION, seconds), credentials.headers(), check).to(actionRequest(name, body));
   }
 
   /** Asks for the FlightInfo of a command, as it comes. */
   Answers<byte[]> flightInfo(byte[] command, Consumer<Link> check) {
-    byte[] request = new Protobuf.Writer().number(1, COMMAND).bytes(2, command).done();
-    return new Answers<>(this, call(GET_FLIGHT_INFO, 0), credentials.headers(), request, check);
+    return new Answers<>(this, call(GET_FLIGHT_INFO, 0), credentials.headers(), check).to(descriptor(command));
   }
 
   /** Starts to read a ticket. */
   Answers<FlightMessage> read(byte[] ticket, Consumer<Link> check) {
     byte[] request = new Protobuf.Writer().bytes(1, ticket).done();
-    return new Answers<>(this, call(DO_GET, 0), credentials.headers(), request, check);
+    return new Answers<>(this, call(DO_GET, 0), credentials.headers(), check).to(request);
+  }
+
+  /** Starts to write: messages of FlightData are to be sent. */
+  Answers<byte[]> put(Consumer<Link> check) {
+    return new Answers<>(this, call(DO_PUT, 0), credentials.headers(), check);
+  }
+
+  /** Returns a FlightDescriptor with a command. */
+  static byte[] descriptor(byte[] command) {
+    return new Protobuf.Writer().number(1, COMMAND).bytes(2, command).done();
   }
 
   /** Returns the JSON that answers an action. */
@@ -140,7 +152,7 @@ final class Connection {
         : CallOptions.DEFAULT.withDeadlineAfter((long) (seconds * 1000), TimeUnit.MILLISECONDS);
   }
 
-  private static JsonNode json(String name, Answers<byte[]> answers) {
+  static JsonNode json(String name, Answers<byte[]> answers) {
     ByteArrayOutputStream text = new ByteArrayOutputStream();
     try {
       for (byte[] each = answers.next(); each != null; each = answers.next()) {
@@ -153,7 +165,7 @@ final class Connection {
   }
 
   /** Returns the byte string in one field of a message. */
-  private static byte[] field(byte[] message, int number) throws IOException {
+  static byte[] field(byte[] message, int number) throws IOException {
     Protobuf.Reader fields = new Protobuf.Reader(message);
     byte[] found = {};
     for (int field = fields.next(); field != 0; field = fields.next()) {

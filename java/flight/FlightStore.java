@@ -111,6 +111,23 @@ public final class FlightStore {
     return at.read(Json.of(ticket).getBytes(StandardCharsets.UTF_8), isStoreAt(at));
   }
 
+  /** Starts to write, once. */
+  Answers<byte[]> put() {
+    Connection at = here;
+    return at.put(isStoreAt(at));
+  }
+
+  /** Returns a moment at which every write that was acknowledged is visible. */
+  public ScanParts.Moment now() {
+    return patiently(() -> {
+      Connection at = here;
+      try (Answers<byte[]> answers = at.action("now", new byte[0], 0, isStoreAt(at))) {
+        long timestamp = Connection.json("now", answers).path("timestamp").asLong();
+        return new ScanParts.Moment(timestamp, at.storeAt(answers.link()));
+      }
+    });
+  }
+
   /** Waits for an answer of the process that is asked now. */
   void awaitAnswer() {
     Connection at = here;

@@ -1,6 +1,7 @@
 package io.nyala.flight;
 
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import org.apache.spark.TaskContext;
@@ -29,6 +30,11 @@ final class Waits {
   /** Takes something off a queue; null if nothing comes in a moment. */
   static <T> T moment(BlockingQueue<T> queue) {
     return untilStopped(() -> queue.poll(LOOK_MILLIS, TimeUnit.MILLISECONDS));
+  }
+
+  /** Takes a permit; false if there is none in a moment. */
+  static boolean moment(Semaphore permits) {
+    return untilStopped(() -> permits.tryAcquire(LOOK_MILLIS, TimeUnit.MILLISECONDS));
   }
 
   static void lock(Lock lock) {

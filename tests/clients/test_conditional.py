@@ -141,6 +141,8 @@ def test_a_transaction_is_refused_whole_if_one_of_its_rows_changed(
         [("delete", {"k": [1]}), ("insert", {"k": [1], "v": [7]})],
         [("upsert", {"k": [2], "v": [7]})],
         [("insert", {"k": [9], "v": [7]})],
+        [("delete_ignore", {"k": [4, 2]})],
+        [("insert_ignore", {"k": [9], "v": [7]}), ("update_ignore", {"k": [9], "v": [8]})],
     ]
     for writes in late:
         with pytest.raises(nyala.RowErrors, match="CONFLICT"), db.transaction(if_timestamp=moment) as t:
@@ -148,7 +150,7 @@ def test_a_transaction_is_refused_whole_if_one_of_its_rows_changed(
                 t.write("t", data, op)
         assert state(table) == before
     with db.transaction(if_timestamp=moment) as t:
-        t.delete("t", {"k": [4]})
+        t.delete_ignore("t", {"k": [4, 4]})
         t.insert("t", {"k": [4, 5], "v": [7, 7]})
         t.update("t", {"k": [3], "v": [7]})
     assert state(table) == before | {3: (7, "a"), 4: (7, None), 5: (7, None)}

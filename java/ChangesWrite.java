@@ -1,0 +1,55 @@
+package io.nyala.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.nyala.flight.FlightStore;
+import io.nyala.flight.FoundDeletes;
+import io.nyala.flight.ScanParts;
+import io.nyala.flight.StoreException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+import org.apache.spark.sql.connector.write.DeltaBatchWrite;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/**
+ * Commits what the tasks of one statement staged: the attempts that Spark chose, all or nothing. The rows that {@code
+ * replaced} finds, a scan of keys, are deleted too; it may be null. {@code moment} is when the statement read the table,
+ * null if it did not.
+ */
+record ChangesWrite(WriteTarget target, ScanParts.Moment moment, JsonNode replaced) implements DeltaBatchWrite {
+  @Override
+  public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
+    return target;
+  }
+
+  @Override
+  public void commit(WriterCommitMessage[] messages) {
+    FlightStore store = target.store();
+    try {
+      List<String> parts = new ArrayList<>();
+      if (replaced != null) {
+        parts.addAll(FoundDeletes.stage(store, target.uri(), target.credentials(), replaced, target.transaction()));
+      }
+      List<RowChanges.Staged> staged = Stream.of(messages)
+          .filter(RowChanges.Staged.class::isInstance)
+          .map(RowChanges.Staged.class::cast)
+          .toList();
+      // A row may leave its key to another, which must not meet it.
+      staged.forEach(each -> parts.addAll(each.deletes()));
+      staged.forEach(each -> parts.addAll(each.updates()));
+      staged.forEach(each -> parts.addAll(each.inserts()));
+      if (!parts.isEmpty()) {
+        target.transaction().commit(store, parts, moment == null ? null : moment.snapshot());
+      }
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
+
+  @Override
+  public void abort(WriterCommitMessage[] messages) {
+    target.transaction().abort(target.store());
+  }
+}

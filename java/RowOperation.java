@@ -1,0 +1,103 @@
+package io.nyala.spark;
+
+import io.nyala.flight.ScanParts;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.DeltaBatchWrite;
+import org.apache.spark.sql.connector.write.DeltaWrite;
+import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDelta;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * One {@code DELETE}, {@code UPDATE} or {@code MERGE}: it reads the table at one moment, and changes rows by their keys,
+ * unless one of them changed after that moment.
+ */
+final class RowOperation implements SupportsDelta {
+  private final NyalaTable table;
+  private final Command command;
+  private final WrittenTable written;
+  private ScanParts.Moment moment;
+  private List<String> assigned;
+
+  RowOperation(NyalaTable table, Command command, WrittenTable written) {
+    this.table = table;
+    this.command = command;
+    this.written = written;
+  }
+
+  /** Tells to which columns an update assigns; otherwise all are sent. */
+  void assign(List<String> columns) {
+    assigned = columns;
+  }
+
+  @Override
+  public String description() {
+    return "nyala " + command + " of " + table.name();
+  }
+
+  @Override
+  public Command command() {
+    return command;
+  }
+
+  @Override
+  public NamedReference[] rowId() {
+    return written.key().stream().map(NyalaScan::reference).toArray(NamedReference[]::new);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap ofQuery) {
+    moment = written.moment();
+    return table.newScanBuilder(PythonSource.with(ofQuery, Map.of("versionAsOf", Long.toString(moment.snapshot()))));
+  }
+
+  @Override
+  public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new DeltaWriteBuilder() {
+      @Override
+      public DeltaWrite build() {
+        return new ToBatch(info);
+      }
+    };
+  }
+
+  /** The write of one plan; each time that it runs is a transaction of its own. */
+  private final class ToBatch implements DeltaWrite {
+    private final LogicalWriteInfo info;
+
+    ToBatch(LogicalWriteInfo info) {
+      this.info = info;
+    }
+
+    @Override
+    public DeltaBatchWrite toBatch() {
+      return new ChangesWrite(target(info), moment, null);
+    }
+
+    @Override
+    public String description() {
+      return RowOperation.this.description();
+    }
+
+    @Override
+    public String toString() {
+      return description();
+    }
+  }
+
+  private WriteTarget target(LogicalWriteInfo info) {
+    StructType row = info.schema();
+    List<String> updated = new ArrayList<>(written.key());
+    List<String> set = assigned == null ? List.of(row.fieldNames()) : assigned;
+    boolean mayMoveRows = set.stream().anyMatch(updated::contains);
+    set.stream().filter(name -> !updated.contains(name)).forEach(updated::add);
+    return written.target(moment, new WriteTarget.Columns(
+        info.rowIdSchema().orElseThrow(), row, updated, mayMoveRows, "insert", List.of(row.fieldNames())));
+  }
+}

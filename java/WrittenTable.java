@@ -1,0 +1,82 @@
+package io.nyala.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.nyala.flight.Credentials;
+import io.nyala.flight.FlightStore;
+import io.nyala.flight.ScanParts;
+import io.nyala.flight.StagedTransaction;
+import io.nyala.flight.StoreException;
+import io.nyala.flight.StoreIdentity;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A table of a store that a statement writes to from Java: where it is, and its key. */
+record WrittenTable(String uri, Credentials credentials, String table, List<String> key) {
+  /** Asks the store. Throws an exception if {@code what} cannot be done to the table. */
+  static WrittenTable of(NyalaTable written, String what) {
+    checkWhole(written, what);
+    CaseInsensitiveStringMap options = written.options();
+    String name = written.name();
+    String uri = ReadOptions.uri(options);
+    Credentials credentials = TableOptions.credentials(options);
+    FlightStore store = FlightStore.at(uri, credentials);
+    String table = ReadOptions.table(options);
+    try {
+      checkAlone(store, name, what);
+      List<String> key = new ArrayList<>();
+      JsonNode described = store.ask("describe_table", Map.of("table", table));
+      described.path("primary_key").forEach(column -> key.add(column.asText()));
+      return new WrittenTable(uri, credentials, table, List.copyOf(key));
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
+
+  /** Deletes all rows of a table. */
+  static void truncate(NyalaTable written) {
+    checkWhole(written, "TRUNCATE");
+    CaseInsensitiveStringMap options = written.options();
+    FlightStore store = FlightStore.at(ReadOptions.uri(options), TableOptions.credentials(options));
+    new StoreTables(store).truncate(ReadOptions.table(options));
+  }
+
+  private static void checkWhole(NyalaTable written, String what) {
+    if (TableOptions.isOfChanges(written.options()) || !ReadOptions.isOfWholeTable(written.options())) {
+      throw new UnsupportedOperationException(
+          what + " needs a whole table as it is now, and " + written.name() + " is a part of one, its changes or its "
+              + "past");
+    }
+  }
+
+  /** Checks that one server, of one process, has the whole table: several would commit one after the other. */
+  private static void checkAlone(FlightStore store, String name, String what) {
+    JsonNode health = store.ask("health", null);
+    boolean isShared = health.hasNonNull("server") && store.ask("placement", null).path("servers").size() > 1;
+    if (isShared || !health.path("processes").isEmpty()) {
+      throw new UnsupportedOperationException(
+          what + " is one commit, and " + name + " may be on several servers or processes, of which each commits by "
+              + "itself: use df.write with the option operation or operationColumn");
+    }
+  }
+
+  FlightStore store(ScanParts.Moment moment) {
+    return FlightStore.at(uri, credentials, moment == null ? StoreIdentity.UNKNOWN : moment.store());
+  }
+
+  /** Returns the moment at which the query of this thread reads the store. */
+  ScanParts.Moment moment() {
+    try {
+      return QueryMoment.current().at(uri, () -> FlightStore.at(uri, credentials).now());
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
+
+  /** Returns where tasks stage what, as a new transaction. */
+  WriteTarget target(ScanParts.Moment moment, WriteTarget.Columns columns) {
+    StoreIdentity identity = moment == null ? StoreIdentity.UNKNOWN : moment.store();
+    return new WriteTarget(uri, credentials, identity, StagedTransaction.create(), table, columns);
+  }
+}

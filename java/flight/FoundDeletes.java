@@ -1,0 +1,46 @@
+package io.nyala.flight;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.flatbuf.RecordBatch;
+import org.apache.arrow.memory.ArrowBuf;
+
+/** Deletes of all rows that a scan of keys finds: its messages become a part of a transaction as they come. */
+public final class FoundDeletes {
+  private FoundDeletes() {}
+
+  /** Stages them; returns the names of the parts. */
+  public static List<String> stage(
+      FlightStore store, String uri, Credentials credentials, JsonNode scan, StagedTransaction transaction) {
+    ScanParts plan = store.plan(scan, StoreIdentity.UNKNOWN);
+    List<String> staged = new ArrayList<>();
+    String table = scan.path("table").asText();
+    for (int number = 0; number < plan.parts().size(); number++) {
+      byte[] columns = BatchEncoder.columns(plan.schema());
+      String name = "found-" + number;
+      try (ScanReader found = new ScanReader(uri, credentials, plan.moment().store(), plan.parts().get(number));
+          StagingPut put = new StagingPut(store, transaction.name(), name, table, "delete", columns)) {
+        for (FlightMessage message = found.next(); message != null; message = found.next()) {
+          pass(message, put);
+        }
+        staged.addAll(put.finish());
+      }
+    }
+    return staged;
+  }
+
+  private static void pass(FlightMessage message, StagingPut put) {
+    try (message; ArrowBuf body = message.takeBody(Connection.ALLOCATOR)) {
+      RecordBatch batch = (RecordBatch) Message.getRootAsMessage(message.header()).header(new RecordBatch());
+      if (batch.length() > 0) {
+        byte[] cells = new byte[Math.toIntExact(body.capacity())];
+        body.getBytes(0, cells);
+        byte[] head = new byte[message.header().remaining()];
+        message.header().get(head);
+        put.send(head, cells, Math.toIntExact(batch.length()));
+      }
+    }
+  }
+}
