@@ -478,7 +478,8 @@ class Table:
         """Return the live rows with the given primary keys as one table, in the order of ``keys``; absent keys are left
         out.
 
-        ``keys`` is a list of keys as ``get`` takes them, or data with the key columns in a form that ``write`` takes.
+        ``keys`` is a list of keys as ``get`` takes them, an Arrow array of bare ones, or data with the key columns in
+        a form that ``write`` takes.
         """
         found = [self._store.get(self.name, batch) for batch in keys_of(keys, self._description)]
         return pa.concat_tables(found) if found else self.schema.empty_table()

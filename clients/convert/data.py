@@ -86,7 +86,7 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
     if hasattr(data, "__arrow_c_stream__"):
         return _read_stream(data)
     if hasattr(data, "__arrow_c_array__"):
-        return read_data(pa.record_batch(data), columns)
+        return read_data(_batch_of(data), columns)
     if isinstance(data, Mapping):
         return _read_columns(data, columns)
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
@@ -118,6 +118,13 @@ def _read_stream(data: Any) -> GivenData:
             raise InvalidArgumentError("a Series is one column, not rows of a table: pass a DataFrame") from None
         raise InvalidArgumentError(f"the stream of a {kind} has no columns: {error}") from None
     return GivenData(reader.schema, reader, None)
+
+
+def _batch_of(data: Any) -> pa.RecordBatch:
+    try:
+        return pa.record_batch(data)
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidArgumentError(f"this {type(data).__name__} has no columns; data must be {_KNOWN}") from error
 
 
 def _unreadable(frame: Any) -> dict[str, str]:

@@ -33,13 +33,17 @@ def key_of(key: Any, table: TableDescription) -> pa.RecordBatch:
 
 
 def keys_of(keys: Any, table: TableDescription) -> Iterable[pa.RecordBatch]:
-    """Return many keys: a list of keys, or data with the key columns in any form that a write takes.
+    """Return many keys: a list of keys, an Arrow array of bare ones, or data with the key columns in any form that a
+    write takes.
 
     Raises:
         InvalidArgumentError: as ``key_of``.
     """
     if isinstance(keys, list | tuple):
         return [_batch_of(keys, table)] if keys else []
+    is_bare = isinstance(keys, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(keys.type)
+    if is_bare and len(table.primary_key) == 1:
+        keys = pa.table({table.primary_key[0]: keys})
     data = WriteData(keys, _columns(table))
     if missing := [name for name in table.primary_key if name not in data.names]:
         raise InvalidArgumentError(f"the keys have no column {missing[0]!r}, which is part of the primary key")
@@ -51,6 +55,8 @@ def _batch_of(keys: Sequence[Any], table: TableDescription) -> pa.RecordBatch:
     try:
         if len(columns) == 1 and set(map(type, keys)) <= _SCALARS:
             values = [keys]
+        elif set(map(type, keys)) == {tuple} and set(map(len, keys)) == {len(columns)}:
+            values = zip(*keys, strict=True)
         else:
             values = zip(*[key_values(key, table) for key in keys], strict=True)
         cells = [_cells(column, cells) for column, cells in zip(columns, values, strict=True)]

@@ -158,7 +158,13 @@ def test_the_rows_of_many_keys_are_one_table(db: Database) -> None:
     table = db.create_table("t", SCHEMA, ["k"])
     table.insert({"k": list(range(2_000)), "v": [str(key) for key in range(2_000)]})
     keys = [1_999, 0, 5_000, 7]
-    for asked in (keys, [{"k": key} for key in keys], pa.table({"k": keys}), pd.DataFrame({"k": keys})):
+    forms = (keys, [(key,) for key in keys], [(1_999,), [0], {"k": 5_000}, 7], [{"k": key} for key in keys])
+    data = (pa.table({"k": keys}), pd.DataFrame({"k": keys}), pa.array(keys), pa.chunked_array([keys[:2], keys[2:]]))
+    for asked in (*forms, *data):
         found = table.get_many(asked)
         assert isinstance(found, pa.Table) and found.to_pydict() == {"k": [1_999, 0, 7], "v": ["1999", "0", "7"]}
     assert table.get_many([]).equals(table.schema.empty_table())
+    with pytest.raises(nyala.InvalidArgumentError, match=r"must be \('k',\), as a dict or a tuple, not \(1, 2\)"):
+        table.get_many([(1,), (1, 2)])
+    with pytest.raises(nyala.InvalidArgumentError, match="this Int64Array has no columns; data must be a pandas"):
+        table.upsert(pa.array(keys))
