@@ -80,7 +80,7 @@ def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) 
         total_bytes=sum(split.bytes for split in plan.splits),
         ordered=is_whole,
         app_metadata=InfoMetadata(
-            snapshot=plan.snapshot, schema_version=plan.schema_version, lease=plan.lease
+            snapshot=plan.snapshot, schema_version=plan.schema_version, lease=plan.lease, hash=plan.hash or None
         ).model_dump_json(exclude_none=True),
     )
 

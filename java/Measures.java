@@ -77,7 +77,8 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
     return groups.isEmpty() ? byName.toString() : byName + ", by: " + String.join(", ", groups);
   }
 
-  private static boolean isGroup(DataType type) {
+  /** Whether equal values of a type in Spark are equal in the store, and the other way round. */
+  static boolean isGroup(DataType type) {
     return isSmall(type) || type instanceof LongType || type instanceof BooleanType || type instanceof DateType
         || type instanceof TimestampType || type instanceof DecimalType || type instanceof BinaryType
         || type.equals(DataTypes.StringType);

@@ -33,7 +33,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@code .tlsRoots} and so on what it is shown, and {@code .operation} the operation of statements, by default
  * {@code insert}.
  */
-public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespaces {
+public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespaces, BucketFunctions {
   private static final String NAMESPACE = "default";
   private static final String CHANGES = "changes";
 

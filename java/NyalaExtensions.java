@@ -7,11 +7,12 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * Lets statements write only some columns of existing rows; {@code spark.sql.extensions} names this class.
+ * Lets statements write only some columns of existing rows, and Spark compare how scans are hashed; {@code
+ * spark.sql.extensions} names this class.
  *
  * <p>Spark fills the columns that a statement leaves out before a data source sees its rows. {@link WrittenColumns}
  * finds these columns, {@link InsertMark} marks the writes that are SQL statements, {@link AssignedColumns} finds the
- * columns to which others assign.
+ * columns to which others assign, {@link HashedScans} tells how rows are spread over the parts of scans.
  */
 public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Returns whether the session of this thread uses these extensions. */
@@ -25,6 +26,7 @@ public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectHintResolutionRule(session -> new InsertMark()); // while INSERT is still distinct
     extensions.injectPostHocResolutionRule(session -> new WrittenColumns()); // once its columns are resolved
     extensions.injectPostHocResolutionRule(session -> new AssignedColumns());
+    extensions.injectQueryPostPlannerStrategyRule(session -> new HashedScans()); // before there are shuffles
     return BoxedUnit.UNIT;
   }
 }

@@ -6,61 +6,70 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
-import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * One scan of one query: planned when it runs, and read by its tasks, without Python. Micro-batches of a stream are
- * those of the Python data source.
+ * One scan of one query: planned when Spark optimizes it, and read by its tasks, without Python. Micro-batches of a stream
+ * are those of the Python data source.
  */
-final class NyalaScan implements SupportsReportStatistics, SupportsRuntimeV2Filtering {
+final class NyalaScan implements SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
   private static final int JOIN_FILTER_MAX = 32 << 10; // longer ones than 64 KiB are read by one task (docs/flight.md)
 
-  private final String name;
+  private final NyalaTable table;
   private final StructType schema;
+  private final StructType comparable;
   private final CaseInsensitiveStringMap given;
+  private final CaseInsensitiveStringMap options;
   private final Pushed pushed;
   private final QueryMoment moment;
-  private CaseInsensitiveStringMap options;
+  private final ThreadLocal<List<String>> ofJoin = new ThreadLocal<>();
   private String filterText;
-  private Statistics statistics;
-  private ScanParts latest; // whichever: all have the same columns
+  private Planned planned;
   private boolean isStream;
 
-  NyalaScan(String name, StructType columns, CaseInsensitiveStringMap given, Pushed pushed) {
-    this.name = name;
+  NyalaScan(NyalaTable table, StructType columns, CaseInsensitiveStringMap given, Pushed pushed) {
+    this.table = table;
+    this.comparable = HashKeys.comparable(table.schema());
     this.schema = pushed.measures() == null ? columns : pushed.measures().schema();
     this.given = given;
     this.pushed = pushed;
-    setFilters(pushed.filters());
+    this.options = with(pushed.filters());
     this.moment = TableOptions.isPinned(options) ? null : QueryMoment.current();
+    this.filterText = joined(pushed.filters());
   }
 
-  private void setFilters(List<String> filters) {
-    filterText = String.join(" AND ", filters);
+  private static String joined(List<String> filters) {
+    return String.join(" AND ", filters);
+  }
+
+  private CaseInsensitiveStringMap with(List<String> filters) {
     Map<String, String> added = new HashMap<>();
     if (!filters.isEmpty()) {
       String ofUser = given.get("filter"); // may end in a comment
-      added.put("filter", ofUser == null ? filterText : "(" + ofUser + "\n) AND " + filterText);
+      added.put("filter", ofUser == null ? joined(filters) : "(" + ofUser + "\n) AND " + joined(filters));
     }
     if (pushed.measures() != null) {
       added.put("aggregate", Json.of(pushed.measures().byName()));
     }
-    options = PythonSource.with(given, added);
+    return PythonSource.with(given, added);
   }
 
   @Override
@@ -73,48 +82,69 @@ final class NyalaScan implements SupportsReportStatistics, SupportsRuntimeV2Filt
     String columns = "columns: " + String.join(", ", schema.fieldNames());
     String what = pushed.measures() == null ? columns : "aggregate: " + pushed.measures();
     String first = pushed.first() == null ? "" : ", first: " + pushed.first();
-    return "nyala " + name + " [" + what + "], filter: [" + filterText + "]" + first;
+    return "nyala " + table.name() + " [" + what + "], filter: [" + filterText + "]" + first;
+  }
+
+  /** Returns by what the rows of a part are hashed; Spark asks for it while it optimizes. */
+  @Override
+  public Partitioning outputPartitioning() {
+    boolean hasFunctions = table.isOfCatalog() && pushed.measures() == null; // else see HashedScans
+    return (hasFunctions ? told() : Optional.<HashKeys>empty())
+        .map(HashKeys::partitioning).orElseGet(() -> new UnknownPartitioning(0));
+  }
+
+  /** Returns by what the rows of a part are hashed; then the parts have these keys. */
+  Optional<HashKeys> told() {
+    boolean mayTell = isOfRows() && pushed.first() == null && !pushed.isOneRow() && SQLConf.get().v2BucketingEnabled();
+    return mayTell ? planned().told() : Optional.empty();
   }
 
   /** Conditions on these columns may come when the query runs: the keys of the other side of a join. */
   @Override
   public NamedReference[] filterAttributes() {
-    boolean isOfRows = pushed.measures() == null && pushed.first() == null && !TableOptions.isOfChanges(given)
-        && !given.containsKey("aggregate");
-    return isOfRows ? Stream.of(schema.fieldNames()).map(NyalaScan::reference).toArray(NamedReference[]::new)
-        : new NamedReference[0];
+    boolean isPrunable = isOfRows() && pushed.measures() == null && pushed.first() == null;
+    return Stream.of(isPrunable ? schema.fieldNames() : new String[0])
+        .filter(name -> HashKeys.isClear(name, table.schema()))
+        .map(HashKeys::reference)
+        .toArray(NamedReference[]::new);
   }
 
-  static NamedReference reference(String column) {
-    return Expressions.column("`" + column.replace("`", "``") + "`");
+  private boolean isOfRows() {
+    return !TableOptions.isOfChanges(given) && !given.containsKey("aggregate");
   }
 
-  /** Lets the store leave out rows that a join would not find. Spark joins as before, so a condition may be left out. */
+  /**
+   * Lets the store leave out rows that a join would not find, in the tasks that this thread asks for next. Spark joins as
+   * before, so a condition may be left out.
+   */
   @Override
   public void filter(Predicate[] predicates) {
-    FilterText filterText = new FilterText(schema);
+    FilterText text = new FilterText(schema);
     List<String> all = new ArrayList<>(pushed.filters());
     int length = 0;
     for (Predicate predicate : predicates) {
-      String text = filterText.of(predicate).orElse("");
-      length += text.length();
-      if (!text.isEmpty() && length <= JOIN_FILTER_MAX) {
-        all.add(text);
+      String condition = text.of(predicate).orElse("");
+      length += condition.length();
+      if (!condition.isEmpty() && length <= JOIN_FILTER_MAX) {
+        all.add(condition);
       }
     }
-    setFilters(all);
+    filterText = joined(all);
+    ofJoin.set(all);
   }
 
   @Override
   public Batch toBatch() {
-    return new Tasks();
+    List<String> filters = ofJoin.get();
+    ofJoin.remove();
+    return new Tasks(filters == null || filters.equals(pushed.filters()) ? options : with(filters));
   }
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
     if (!TableOptions.isOfChanges(options)) {
       throw new UnsupportedOperationException(
-          "a stream reads changes, with the columns _op and _timestamp: read " + name + ".changes, or use "
+          "a stream reads changes, with the columns _op and _timestamp: read " + table.name() + ".changes, or use "
               + "readStream.format(\"nyala\") with the option readChangeFeed");
     }
     isStream = true;
@@ -133,14 +163,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsRuntimeV2Filt
 
   /** Returns the store's estimate for these columns and filters, from its files and zone maps. */
   @Override
-  public synchronized Statistics estimateStatistics() {
-    if (statistics == null) {
-      statistics = estimate();
-    }
-    return statistics;
-  }
-
-  private Estimate estimate() {
+  public Statistics estimateStatistics() {
     boolean isOfUser = pushed.measures() == null && options.containsKey("aggregate");
     if (isOfUser || pushed.isOneRow()) {
       return new Estimate(OptionalLong.of(1), OptionalLong.of(schema.defaultSize()));
@@ -148,34 +171,74 @@ final class NyalaScan implements SupportsReportStatistics, SupportsRuntimeV2Filt
     if (TableOptions.isOfChanges(options)) {
       return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // unknown for changes
     }
-    long[] size = new ReadRequest(schema, options, pushed).size();
-    return new Estimate(OptionalLong.of(size[0]), OptionalLong.of(Math.max(size[1], 1)));
+    ScanParts.Size size = pushed.limited(planned().parts.size());
+    return new Estimate(OptionalLong.of(size.rows()), OptionalLong.of(Math.max(size.bytes(), 1)));
   }
 
   private record Estimate(OptionalLong numRows, OptionalLong sizeInBytes) implements Statistics {}
 
+  /** Returns the parts without the conditions of joins. Each query has scans of its own, so it sees what is new. */
+  private synchronized Planned planned() {
+    if (planned == null) {
+      planned = new Planned(parts(options));
+    }
+    return planned;
+  }
+
+  private ScanParts parts(CaseInsensitiveStringMap asked) {
+    ReadRequest request = new ReadRequest(schema, asked, pushed);
+    return moment == null ? request.plan(null) : moment.plan(ReadOptions.uri(asked), request::plan);
+  }
+
+  /** A plan, and what Spark knows of it. */
+  private final class Planned {
+    private final ScanParts parts;
+    private Optional<HashKeys> keys = Optional.empty();
+
+    Planned(ScanParts parts) {
+      this.parts = parts;
+    }
+
+    synchronized Optional<HashKeys> told() {
+      keys = HashKeys.of(parts, comparable, schema).filter(HashKeys::doPay);
+      return keys;
+    }
+
+    /**
+     * Returns this scan with the conditions of a join. If the parts do not fit where Spark has placed those of this plan,
+     * these remain, with rows that the join drops.
+     */
+    synchronized Planned pruned(CaseInsensitiveStringMap asked) {
+      Planned fewer = new Planned(parts(asked));
+      if (keys.isPresent()) {
+        fewer.keys = HashKeys.of(fewer.parts, comparable, schema).filter(each -> each.canReplace(keys.get()));
+      }
+      return fewer.keys.isPresent() == keys.isPresent() ? fewer : this;
+    }
+
+    InputPartition[] tasks() {
+      return parts.parts().stream()
+          .map(part -> keys.map(each -> each.task(part)).orElseGet(() -> new PartReaderFactory.Part(part)))
+          .toArray(InputPartition[]::new);
+    }
+  }
+
   /** The tasks; equal for scans of one query that read the same, so that Spark runs equal parts of a plan once. */
   private final class Tasks implements Batch {
-    private final CaseInsensitiveStringMap asked = options;
-    private final ReadRequest request = new ReadRequest(schema, asked, pushed);
-    private ScanParts plan;
+    private final CaseInsensitiveStringMap asked;
+
+    Tasks(CaseInsensitiveStringMap asked) {
+      this.asked = asked;
+    }
 
     @Override
     public InputPartition[] planInputPartitions() {
-      return planned().parts().stream().map(PartReaderFactory.Part::new).toArray(InputPartition[]::new);
+      return (asked == options ? planned() : planned().pruned(asked)).tasks();
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return request.readers(latest == null ? planned() : latest);
-    }
-
-    private synchronized ScanParts planned() {
-      if (plan == null) {
-        plan = moment == null ? request.plan(null) : moment.plan(ReadOptions.uri(asked), request::plan);
-        latest = plan;
-      }
-      return plan;
+      return new ReadRequest(schema, options, pushed).readers(planned().parts);
     }
 
     private boolean isSame(Tasks other, NyalaScan its) {

@@ -24,7 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class NyalaScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownTopN, SupportsPushDownLimit,
         SupportsPushDownRequiredColumns {
-  private final String name;
+  private final NyalaTable table;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final FilterText filterText;
@@ -34,9 +34,9 @@ final class NyalaScanBuilder
   private Measures measures;
   private FirstRows first;
 
-  NyalaScanBuilder(String name, StructType schema, CaseInsensitiveStringMap options) {
-    this.name = name;
-    this.schema = schema;
+  NyalaScanBuilder(NyalaTable table, CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.schema = table.schema();
     this.options = options;
     this.filterText = new FilterText(schema);
     this.columns = schema;
@@ -101,7 +101,7 @@ final class NyalaScanBuilder
 
   @Override
   public Scan build() {
-    return new NyalaScan(name, columns, options, new Pushed(List.copyOf(texts), measures, first));
+    return new NyalaScan(table, columns, options, new Pushed(List.copyOf(texts), measures, first));
   }
 
   private boolean isOfRows() {

@@ -101,6 +101,11 @@ final class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelO
     return new NyalaTable(name, same, PythonSource.with(adding, options), isOfCatalog, about);
   }
 
+  /** Whether a catalog of ours has the table. */
+  boolean isOfCatalog() {
+    return isOfCatalog;
+  }
+
   boolean isTold() {
     return !ofWrite.isEmpty();
   }
@@ -165,7 +170,7 @@ final class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelO
       throw new IllegalArgumentException(
           "changes have the columns _op and _timestamp, which " + name + " lacks: read " + name + ".changes");
     }
-    return new NyalaScanBuilder(name, schema, all);
+    return new NyalaScanBuilder(this, all);
   }
 
   @Override

@@ -3,7 +3,10 @@ package io.nyala.spark;
 import io.nyala.flight.Credentials;
 import io.nyala.flight.ScanParts;
 import io.nyala.flight.StoreIdentity;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.HasPartitionKey;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -18,7 +21,19 @@ record PartReaderFactory(
     String uri, Credentials credentials, StoreIdentity planned, StructType schema, int[] places, String zone)
     implements PartitionReaderFactory {
   /** One task: a part of a scan at a fixed snapshot. */
-  record Part(ScanParts.Part part) implements InputPartition {}
+  private sealed interface Task extends InputPartition {
+    ScanParts.Part part();
+  }
+
+  record Part(ScanParts.Part part) implements Task {}
+
+  /** One whose rows are all in some buckets. */
+  record KeyedPart(ScanParts.Part part, List<Integer> buckets) implements Task, HasPartitionKey {
+    @Override
+    public InternalRow partitionKey() {
+      return new GenericInternalRow(buckets.toArray());
+    }
+  }
 
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
@@ -27,7 +42,7 @@ record PartReaderFactory(
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new PartReader(this, ((Part) partition).part);
+    return new PartReader(this, ((Task) partition).part());
   }
 
   @Override

@@ -33,6 +33,14 @@ record Pushed(List<String> filters, Measures measures, FirstRows first) {
     return isFirstOfEachPart(scan) ? plan.limited(first.limit()) : plan;
   }
 
+  /** Returns how much of a scan of some size is read. */
+  ScanParts.Size limited(ScanParts.Size whole) {
+    if (first == null || first.limit() >= whole.rows()) {
+      return whole;
+    }
+    return new ScanParts.Size(first.limit(), whole.bytes() * first.limit() / whole.rows());
+  }
+
   private boolean isFirstOfEachPart(ObjectNode scan) {
     return first != null && first.order().isEmpty() && scan.hasNonNull("where");
   }

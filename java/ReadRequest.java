@@ -73,18 +73,6 @@ final class ReadRequest {
         uri, credentials, plan.moment().store(), schema, places, SQLConf.get().sessionLocalTimeZone());
   }
 
-  /** Returns the store's estimate of rows and of bytes, from its files and zone maps. */
-  long[] size() {
-    JsonNode splits = asked(what -> store().ask("explain", what)).path("splits");
-    long rows = 0;
-    long bytes = 0;
-    for (JsonNode split : splits) {
-      rows += split.path("rows").asLong();
-      bytes += split.path("bytes").asLong();
-    }
-    return new long[] {rows, bytes};
-  }
-
   private FlightStore store() {
     return FlightStore.at(uri, credentials);
   }

@@ -48,7 +48,7 @@ final class RowOperation implements SupportsDelta {
 
   @Override
   public NamedReference[] rowId() {
-    return written.key().stream().map(NyalaScan::reference).toArray(NamedReference[]::new);
+    return written.key().stream().map(HashKeys::reference).toArray(NamedReference[]::new);
   }
 
   @Override

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from .errors import InvalidArgumentError
 from .message import Message
 from .operation import Operation
+from .partition import HashLevel
 from .write import WriteCommand, WriteResult
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -94,6 +95,8 @@ class InfoMetadata(Message, frozen=True):
     schema_version: int
     lease: str | None = None
     """Identifies what the server keeps for the tickets, for ``release_scan``."""
+    hash: list[HashLevel] | None = None
+    """The hash levels to which the first buckets in every ticket's partition belong."""
 
 
 class LeaseName(Message, frozen=True, extra="forbid"):

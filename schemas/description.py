@@ -7,6 +7,7 @@ from pydantic import Field
 
 from .column import ColumnSchema
 from .message import Message, new_dict, new_list
+from .partition import HashLevel
 from .partition_schema import WHOLE, PartitionSchema, TabletPartition
 from .scan import ScanSpec
 from .table import TableOptions
@@ -216,6 +217,8 @@ class ScanPlan(Message):
     splits: list[ScanSplit]
     planned: str | None = None
     """A digest of the columns read, for the tickets: see ``ScanSpec``."""
+    hash: list[HashLevel] = Field(default_factory=new_list)
+    """The hash levels to which the first buckets of every split's partition belong."""
     explain: dict[str, Any] = Field(default_factory=new_dict)
     lease: str | None = None
     """Identifies what the server keeps for the tickets, if asked to: see ``ScanSpec``."""

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from hashlib import blake2b
-from itertools import pairwise, product
+from itertools import pairwise, product, takewhile
 from math import prod
 from typing import Annotated, Any
 
@@ -218,6 +218,14 @@ class PartitionSchema(Message, frozen=True, extra="forbid"):
     def _check_ranged(self) -> None:
         if not self.range_columns:
             raise InvalidArgumentError("the table is not partitioned by range")
+
+    def common_hash(self, schema: TableSchema) -> list[HashLevel]:
+        """Return the hash levels that all ranges begin with: the first buckets of every tablet are theirs."""
+        levels = [self.hash_of(each) for each in self.ranges] or [self.hash]
+        return [
+            HashLevel.model_validate(_described(level[0], schema))
+            for level in takewhile(lambda same: len(set(same)) == 1, zip(*levels, strict=False))
+        ]
 
     def described(self, schema: TableSchema) -> list[dict[str, Any]]:
         """Return the levels in the form of ``partition_by``, with every range explicit."""

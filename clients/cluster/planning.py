@@ -53,6 +53,7 @@ class ServersPlan:
             update={
                 "splits": [split for split in splits if split.rows or self.spec.all_parts] or splits[:1],
                 "explain": _summed({name: plan.explain for name, plan in self.plans.items()}),
+                "hash": first.hash if all(plan.hash == first.hash for plan in self.plans.values()) else [],
                 "tablets_here": first.tablets_all,
                 "lease": None,  # each split has its server's lease
             }

@@ -21,6 +21,11 @@ _SETTINGS = {
     # Spark 4.3 sums the sizes of all columns after every row, which takes half the time of a write.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
 }
+_WITHOUT_SHUFFLES = {
+    # Join and group by more columns than a table is hashed by without a shuffle, and by fewer.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.sources.v2.bucketing.allowKeysSubsetOfPartitionKeys.enabled": "true",
+}
 _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
 
@@ -80,7 +85,7 @@ def _usable(shim: bool | str | Path | None) -> Path | None:
 def _with_shim(chosen: dict[str, str], jar: Path, uri: str | None) -> dict[str, str]:
     settings = {_JARS: _with(chosen, _JARS, str(jar)), _EXTENSIONS: _with(chosen, _EXTENSIONS, EXTENSIONS)}
     settings["spark.sql.catalog.nyala"] = CATALOG
-    return settings | ({"spark.sql.catalog.nyala.uri": uri} if uri else {})
+    return settings | _WITHOUT_SHUFFLES | ({"spark.sql.catalog.nyala.uri": uri} if uri else {})
 
 
 def _with(chosen: dict[str, str], name: str, more: str) -> str:

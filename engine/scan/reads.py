@@ -135,6 +135,7 @@ class Reads:
             schema_version=version.schema.version,
             splits=splits,
             planned=scanning.digest(table, request),
+            hash=version.hash,
             explain=explain,
             tablets_here=version.tablets_here,
             tablets_all=version.tablets_all,

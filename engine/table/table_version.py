@@ -20,6 +20,7 @@ from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.errors import UnavailableError, WrongServerError
 from ...schemas.literal import from_json
+from ...schemas.partition import HashLevel
 from ...schemas.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
 from ...schemas.table import TableOptions, TableSchema
 from ..partition.router import NOWHERE, Router
@@ -74,6 +75,11 @@ class TableVersion:
     def router(self) -> Router:
         """Finds the tablet of a row, by its place in ``tablets``."""
         return Router(self.partitions, self.schema, [tablet.partition for tablet in self.tablets])
+
+    @cached_property
+    def hash(self) -> list[HashLevel]:
+        """The hash levels of all ranges, as in ``ScanPlan``."""
+        return self.partitions.common_hash(self.schema)
 
     @cached_property
     def immutable(self) -> frozenset[int]:

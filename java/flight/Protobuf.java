@@ -71,7 +71,8 @@ final class Protobuf {
       }
     }
 
-    private long number() throws IOException {
+    /** Returns the number of the field that comes. */
+    long number() throws IOException {
       return varint(in.read());
     }
 

@@ -1,5 +1,6 @@
 package io.nyala.flight;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
@@ -15,20 +16,39 @@ import org.apache.arrow.vector.ipc.ReadChannel;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
-/** A planned scan: its columns, its moment, and the parts that make it up, each of which any process can read. */
-public record ScanParts(Schema schema, Moment moment, List<Part> parts) {
+/**
+ * A planned scan: its columns, its moment, its estimated size, and the parts that make it up, each of which any process
+ * can read.
+ */
+public record ScanParts(Schema schema, Moment moment, Size size, List<HashLevel> hash, List<Part> parts) {
   /** A snapshot, and the store that has it. */
   public record Moment(long snapshot, StoreIdentity store) {}
+
+  /** About how much all parts have. */
+  public record Size(long rows, long bytes) {}
+
+  /** How the rows of the table are spread over buckets, the first of those of each part (docs/partitions.md). */
+  public record HashLevel(List<String> columns, int buckets, int seed) {}
 
   /**
    * One part: a ticket, the locations of the server that has its tablet, and the store there; no locations: the server
    * that planned.
    */
   public record Part(String ticket, List<String> locations, StoreIdentity store) implements Serializable {
+    /** Returns the bucket in each hash level of the table; none if this is not a part of one tablet. */
+    public List<Integer> buckets() {
+      List<Integer> found = new ArrayList<>();
+      asked().path("partition").path("buckets").forEach(bucket -> found.add(bucket.asInt()));
+      return found;
+    }
+
     private Part limited(int rows) {
+      return new Part(Json.of(asked().put("limit", rows)), locations, store);
+    }
+
+    private ObjectNode asked() {
       try {
-        ObjectNode what = (ObjectNode) Json.read(ticket);
-        return new Part(Json.of(what.put("limit", rows)), locations, store);
+        return (ObjectNode) Json.read(ticket);
       } catch (IOException error) {
         throw new StoreException("INTERNAL", "a ticket is not JSON: " + error.getMessage());
       }
@@ -37,7 +57,7 @@ public record ScanParts(Schema schema, Moment moment, List<Part> parts) {
 
   /** Returns the same scan with at most so many rows of each part. */
   public ScanParts limited(int rows) {
-    return new ScanParts(schema, moment, parts.stream().map(part -> part.limited(rows)).toList());
+    return new ScanParts(schema, moment, size, hash, parts.stream().map(part -> part.limited(rows)).toList());
   }
 
   /**
@@ -46,7 +66,9 @@ public record ScanParts(Schema schema, Moment moment, List<Part> parts) {
   static ScanParts of(byte[] info, StoreIdentity store, Function<List<String>, StoreIdentity> storeOf)
       throws IOException {
     Schema schema = null;
-    long snapshot = 0;
+    JsonNode told = Json.object();
+    long rows = 0;
+    long bytes = 0;
     List<Part> parts = new ArrayList<>();
     Map<List<String>, StoreIdentity> stores = new HashMap<>(Map.of(List.of(), store));
     Protobuf.Reader fields = new Protobuf.Reader(info);
@@ -54,11 +76,24 @@ public record ScanParts(Schema schema, Moment moment, List<Part> parts) {
       switch (field) {
         case 1 -> schema = schema(fields.bytes());
         case 3 -> parts.add(part(fields.bytes(), locations -> stores.computeIfAbsent(locations, storeOf)));
-        case 7 -> snapshot = Json.read(fields.text()).path("snapshot").asLong();
+        case 4 -> rows = fields.number();
+        case 5 -> bytes = fields.number();
+        case 7 -> told = Json.read(fields.text());
         default -> fields.skip();
       }
     }
-    return new ScanParts(schema, new Moment(snapshot, store), parts);
+    Moment moment = new Moment(told.path("snapshot").asLong(), store);
+    return new ScanParts(schema, moment, new Size(rows, bytes), hash(told.path("hash")), parts);
+  }
+
+  private static List<HashLevel> hash(JsonNode levels) {
+    List<HashLevel> found = new ArrayList<>();
+    for (JsonNode level : levels) {
+      List<String> columns = new ArrayList<>();
+      level.path("hash").forEach(column -> columns.add(column.asText()));
+      found.add(new HashLevel(columns, level.path("buckets").asInt(), level.path("seed").asInt()));
+    }
+    return found;
   }
 
   private static Schema schema(byte[] message) throws IOException {

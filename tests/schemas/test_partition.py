@@ -49,6 +49,23 @@ def test_a_range_may_have_hash_levels_of_its_own() -> None:
     assert again == made
 
 
+def test_the_hash_levels_of_all_ranges() -> None:
+    """Buckets of a tablet can be compared with others as far as all ranges begin with the same levels."""
+    by_two = [by_hash("host", buckets=2), by_hash("day", buckets=3, seed=1)]
+    own = [by_hash("host", buckets=2), by_hash("day", buckets=3)]
+    split = by_range("time", bounds=[(None, 5), {"lower": 5, "upper": 9, "hash": own}])
+    for levels, common in (
+        ([], []),
+        (by_two, by_two),
+        ([*by_two, by_range("time", splits=[5])], by_two),
+        ([*by_two, split], by_two[:1]),
+        ([by_two[1], split], []),
+        ([split], []),
+    ):
+        made, table = create(*levels)
+        assert made.common_hash(table) == common
+
+
 def test_splits_cut_the_ranges_they_fall_in() -> None:
     assert bounds_of(by_range("time", bounds=[(1, 9), (20, None)], splits=[3, 30])) == [
         ((1,), (3,)),

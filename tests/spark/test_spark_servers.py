@@ -126,6 +126,21 @@ def test_a_server_that_is_not_needed_may_be_away(
         [batch for part in parts for batch in reader.read(part)]
 
 
+def test_tables_of_both_that_are_hashed_alike_are_joined_without_a_shuffle(
+    spark: SparkSession, needs_shim: None, shared: tuple[str, Database, list[Store]]
+) -> None:
+    url, db, _ = shared
+    for name in ("s", "t"):
+        table = db.create_table(name, SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+        table.insert({"id": range(1000), "n": [1] * 1000})
+    place = db.table("t").tablets()[0]
+    db.move_tablet("t", place.tablet, "b" if place.server == "a" else "a", server=place.server)
+    frames = [read_table(spark, name, uri=url, splitSizeBytes=size) for name, size in (("s", 500), ("t", 2000))]
+    joined = frames[0].hint("merge").join(frames[1].withColumnRenamed("n", "m"), "id")
+    assert "Exchange" not in joined._jdf.queryExecution().executedPlan().toString()  # pyright: ignore
+    assert sorted(row["id"] for row in joined.collect()) == list(range(1000))
+
+
 def test_a_job_over_both(spark: SparkSession, shared: tuple[str, Database, list[Store]]) -> None:
     """Tablets are moved while it reads."""
     url, db, stores = shared

@@ -267,8 +267,8 @@ def test_the_keys_of_a_join_prune_the_other_side(
     cities.insert({"city": [f"c{n}" for n in range(7)], "land": ["north", "south"] * 3 + ["west"]})
     found = load().join(f.broadcast(load("cities").where("upper(land) = 'NORTH'")), "city").select("id", "land")
     assert {row["id"] for row in found.collect()} == {n for n in range(ROWS) if n % 7 in (0, 2, 4)}
-    (where,) = (spec.where for spec in asked if spec.table == "homes")
-    assert where == "\"city\" IS NOT NULL AND \"city\" IN ('c0', 'c2', 'c4')"
+    wheres = [spec.where for spec in asked if spec.table == "homes"]
+    assert wheres[1:] == ["\"city\" IS NOT NULL AND \"city\" IN ('c0', 'c2', 'c4')"]
     assert len({spec.as_of for spec in asked}) == 1, "all at one moment"
 
 
