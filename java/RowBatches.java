@@ -69,7 +69,6 @@ final class RowBatches implements AutoCloseable {
 
   @Override
   public void close() {
-    put.close();
     encoder.close();
   }
 

@@ -1,9 +1,9 @@
 package io.nyala.spark;
 
 import io.nyala.flight.ScanParts;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
@@ -34,6 +34,20 @@ final class RowOperation implements SupportsDelta {
   /** Tells to which columns an update assigns; otherwise all are sent. */
   void assign(List<String> columns) {
     assigned = columns;
+  }
+
+  boolean isAssigned() {
+    return assigned != null;
+  }
+
+  /** Returns whether an update may give a row another key. */
+  boolean movesRows() {
+    return assigned == null || assigned.stream().anyMatch(written.key()::contains);
+  }
+
+  /** Returns whether an update that moves no rows sends a column. */
+  boolean isSent(String column) {
+    return assigned == null || assigned.contains(column) || written.key().contains(column);
   }
 
   @Override
@@ -93,11 +107,8 @@ final class RowOperation implements SupportsDelta {
 
   private WriteTarget target(LogicalWriteInfo info) {
     StructType row = info.schema();
-    List<String> updated = new ArrayList<>(written.key());
-    List<String> set = assigned == null ? List.of(row.fieldNames()) : assigned;
-    boolean mayMoveRows = set.stream().anyMatch(updated::contains);
-    set.stream().filter(name -> !updated.contains(name)).forEach(updated::add);
+    List<String> updated = Stream.of(row.fieldNames()).filter(this::isSent).toList();
     return written.target(moment, new WriteTarget.Columns(
-        info.rowIdSchema().orElseThrow(), row, updated, mayMoveRows, "insert", List.of(row.fieldNames())));
+        info.rowIdSchema().orElseThrow(), row, updated, movesRows(), "insert", List.of(row.fieldNames())));
   }
 }

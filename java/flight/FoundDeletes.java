@@ -20,8 +20,8 @@ public final class FoundDeletes {
     for (int number = 0; number < plan.parts().size(); number++) {
       byte[] columns = BatchEncoder.columns(plan.schema());
       String name = "found-" + number;
-      try (ScanReader found = new ScanReader(uri, credentials, plan.moment().store(), plan.parts().get(number));
-          StagingPut put = new StagingPut(store, transaction.name(), name, table, "delete", columns)) {
+      StagingPut put = new StagingPut(store, transaction.name(), name, table, "delete", columns);
+      try (ScanReader found = new ScanReader(uri, credentials, plan.moment().store(), plan.parts().get(number))) {
         for (FlightMessage message = found.next(); message != null; message = found.next()) {
           pass(message, put);
         }

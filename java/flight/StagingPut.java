@@ -11,11 +11,12 @@ import java.util.List;
  * Stages rows of one operation and one set of columns as a part of a transaction, invisibly (docs/flight.md,
  * Transactions; {@code clients/flight/staging_put.py}). For one thread.
  *
- * <p>Batches are kept until the server has them on disk, and sent again if the connection breaks or the server restarts.
- * So a long part is sent as several, each answered before the next begins.
+ * <p>Batches are collected and then sent at once, since a server ends a stream on which nothing comes for a minute. They
+ * are kept until the server has them on disk, and sent again if the connection breaks or it restarts. So a long part is
+ * sent as several, each answered before the next begins.
  */
-public final class StagingPut implements AutoCloseable {
-  private static final long KEPT_BYTES_MAX = 32 << 20;
+public final class StagingPut {
+  private static final long KEPT_BYTES_MAX = 16 << 20;
 
   private final FlightStore store;
   private final ServerWait wait;
@@ -25,8 +26,6 @@ public final class StagingPut implements AutoCloseable {
   private final byte[] columns;
   private final List<byte[]> kept = new ArrayList<>();
   private final List<String> parts = new ArrayList<>();
-  private Answers<byte[]> stream;
-  private int sent;
   private long keptBytes;
   private long keptRows;
 
@@ -41,62 +40,45 @@ public final class StagingPut implements AutoCloseable {
     command = Json.object().put("table", table).put("op", operation);
   }
 
-  /** Sends a batch, as the head and the body of an Arrow message. Waits while the server takes no more. */
+  /** Takes a batch, as the head and the body of an Arrow message. */
   public void send(byte[] head, byte[] body, int rows) {
     kept.add(new Protobuf.Writer().bytes(2, head).bytes(1000, body).done());
     keptBytes += body.length;
     keptRows += rows;
-    patiently(this::push);
     if (keptBytes >= KEPT_BYTES_MAX) {
-      endPart();
+      sendPart();
     }
   }
 
   /** Returns the names of the parts that have the rows, in order, once all of them are on the server's disk. */
   public List<String> finish() {
     if (!kept.isEmpty()) {
-      endPart();
+      sendPart();
     }
     return List.copyOf(parts);
   }
 
-  /** Ends a stream that was not finished: the server discards what it brought. */
-  @Override
-  public void close() {
-    if (stream != null) {
-      stream.close();
-      stream = null;
+  private void sendPart() {
+    command.putObject("stage").put("transaction", transaction).put("part", partName());
+    while (true) {
+      try (Answers<byte[]> stream = store.put()) {
+        byte[] told = Connection.descriptor(Json.of(command).getBytes(StandardCharsets.UTF_8));
+        stream.send(new Protobuf.Writer().bytes(1, told).bytes(2, columns).done());
+        kept.forEach(stream::send);
+        String end = Json.of(Json.object().put("commit", true).put("rows", keptRows));
+        stream.send(new Protobuf.Writer().text(3, end).done());
+        stream.endRequests();
+        check(stream.only());
+        break;
+      } catch (StoreException error) {
+        wait.after(error);
+      }
     }
-  }
-
-  private void endPart() {
-    patiently(() -> {
-      push();
-      String end = Json.of(Json.object().put("commit", true).put("rows", keptRows));
-      stream.send(new Protobuf.Writer().text(3, end).done());
-      stream.endRequests();
-      check(stream.only());
-    });
-    close();
+    wait.reset();
     parts.add(partName());
     kept.clear();
     keptBytes = 0;
     keptRows = 0;
-    wait.reset();
-  }
-
-  private void push() {
-    if (stream == null) {
-      command.putObject("stage").put("transaction", transaction).put("part", partName());
-      stream = store.put();
-      sent = 0;
-      byte[] told = Connection.descriptor(Json.of(command).getBytes(StandardCharsets.UTF_8));
-      stream.send(new Protobuf.Writer().bytes(1, told).bytes(2, columns).done());
-    }
-    while (sent < kept.size()) {
-      stream.send(kept.get(sent));
-      sent++;
-    }
   }
 
   private String partName() {
@@ -113,18 +95,5 @@ public final class StagingPut implements AutoCloseable {
       // said below
     }
     throw new StoreException("INTERNAL", "the server did not say that it has the staged rows");
-  }
-
-  /** Does something that can be done again from the kept batches. */
-  private void patiently(Runnable step) {
-    while (true) {
-      try {
-        step.run();
-        return;
-      } catch (StoreException error) {
-        close();
-        wait.after(error);
-      }
-    }
   }
 }

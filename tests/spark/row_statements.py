@@ -104,8 +104,8 @@ def _above(cell: Any, number: int) -> bool | None:
     return None if cell is None else cell > number
 
 
-def condition(rng: Random, table: str) -> Term:
-    """Return a condition on the rows of a table ``t``."""
+def condition(rng: Random, table: str = "") -> Term:
+    """Return a condition on the rows of a table ``t``, with subqueries of it if it is named: a MERGE takes none."""
     number, digit = rng.randint(-5, 40), rng.randint(0, 4)
     terms = [
         of_store(rng),
@@ -114,7 +114,7 @@ def condition(rng: Random, table: str) -> Term:
         Term(f"t.s = 'p' AND abs(t.k) > {digit}", lambda t: t["s"] == "p" and abs(t["k"]) > digit),
         Term(f"t.k IN (SELECT k FROM {table} WHERE k > {number})", lambda t: t["k"] > number),
     ]
-    return rng.choice(terms)
+    return rng.choice(terms if table else terms[:-1])
 
 
 def of_store(rng: Random) -> Term:
@@ -174,7 +174,7 @@ def _merge(rng: Random, table: str, key: Sequence[str]) -> tuple[str, Callable[[
         on = Term(f"t.k = u.k AND t.a > {number}", lambda t, u: t["k"] == u["k"] and _above(t["a"], number))
     of_pair = Term(f"u.a > {number}", lambda t, u: _above(u["a"], number))
     of_source = Term(f"u.a > {number}", lambda u: _above(u["a"], number))
-    of_target = condition(rng, table)
+    of_target = condition(rng)
     updates = {
         "a": Term("u.a", lambda t, u: u["a"]),
         "b": Term("concat(t.b, u.b)", lambda t, u: None if None in (t["b"], u["b"]) else t["b"] + u["b"]),

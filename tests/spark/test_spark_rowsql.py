@@ -221,6 +221,19 @@ def test_cells_that_an_update_does_not_assign_are_not_written(spark: SparkSessio
     assert state(homes)[1] == ("x", 1.0)
 
 
+def test_only_what_a_statement_needs_is_read(spark: SparkSession, homes: Table) -> None:
+    changed = {
+        f"UPDATE {T} SET city = 'x' WHERE id < 2": "id",
+        f"DELETE FROM {T} WHERE city = 'x'": "id",
+        f"UPDATE {T} SET price = price + born": "id, price, born",
+        f"MERGE INTO {T} t USING (SELECT 1L i) ON id = i WHEN MATCHED THEN UPDATE SET city = 'x'": "id",
+        f"UPDATE {T} SET id = id + 1": "id, city, price, born, at",
+    }
+    for sql, columns in changed.items():
+        plan = spark.sql(f"EXPLAIN {sql}").collect()[0][0]
+        assert f"[columns: {columns}]" in plan and plan.count("BatchScan") == 1, plan
+
+
 def test_merges(spark: SparkSession, homes: Table) -> None:
     """Several matches are an error, unless all that match is deleted; an insert only inserts."""
     twice = f"MERGE INTO {T} t USING (SELECT 1L id, 'm' city UNION ALL SELECT 1L, 'n') s ON t.id = s.id"

@@ -189,3 +189,26 @@ def test_tables_of_both_are_created_and_altered_in_sql(
     spark.sql("DROP TABLE both.default.u")
     spark.sql("DROP TABLE both.default.v")
     assert [store.tables() for store in stores] == [[], []] and db.tables() == []
+
+
+def test_rows_of_several_servers_do_not_change_in_one_commit(
+    needs_shim: None, spark: SparkSession, shared: tuple[str, Database, list[Store]]
+) -> None:
+    """Each server would commit by itself, so it is refused; a table is truncated on one after the other."""
+    url, db, stores = shared
+    table = db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+    table.insert({"id": range(100), "n": [1] * 100})
+    spark.conf.set("spark.sql.catalog.together", "io.nyala.spark.NyalaCatalog")
+    spark.conf.set("spark.sql.catalog.together.uri", url)
+    for sql in (
+        "DELETE FROM together.default.t WHERE id < 50",
+        "UPDATE together.default.t SET n = 2",
+        "MERGE INTO together.default.t USING (SELECT 200L i) ON id = i WHEN NOT MATCHED THEN INSERT (id) VALUES (i)",
+        "INSERT INTO together.default.t REPLACE WHERE id < 50 VALUES (1, 1)",
+    ):
+        with pytest.raises(PySparkException, match="may be on several servers or processes"):
+            spark.sql(sql)
+    assert all(store.table_stats("t").live_rows for store in stores)
+    assert table.scan().aggregate({"n": ("*", "count"), "sum": ("n", "sum")}).to_pylist() == [{"n": 100, "sum": 100}]
+    spark.sql("TRUNCATE TABLE together.default.t")
+    assert table.scan().aggregate({"n": ("*", "count")}).to_pylist() == [{"n": 0}]
