@@ -1,8 +1,9 @@
 """Small requests over Flight by 1, 8 and 32 client processes at once, beside a bare pyarrow server.
 
-Each process sends one request after the other, as fast as it is answered: a get, an upsert of one row (durable), or a
-scan that finds one row. The bare server holds one row in memory and answers by what costs Flight the least: an open
-DoExchange, an open DoPut, and DoGet. It shows what the transport alone takes on this machine, client and server.
+Each process sends one request after the other, as fast as it is answered: a get, an upsert of one row (durable), a scan
+that finds one row, or a scan of the whole table, whose batches are dropped as they come. The bare server holds the same
+rows in memory and answers by what costs Flight the least: an open DoExchange, an open DoPut, and DoGet. It shows what the
+transport alone takes on this machine, client and server.
 """
 
 import json
@@ -12,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,10 +27,12 @@ from bench.engine.scratch import Results
 from bench.report import Suite
 
 NYALA, BARE = "Nyala over Flight", "bare pyarrow server"
-OPERATIONS = ("get", "upsert", "scan")
-PROCESSES = (1, 8, 32)
+OPERATIONS = {"get": (1, 8, 32), "upsert": (1, 8, 32), "scan": (1, 8, 32), "whole table": (1, 8)}
+"""Each with the numbers of processes that send it."""
 SECONDS = 2.0
 _ROWS_MAX = 1_000_000
+_BATCH_ROWS = 65_536
+_WHOLE = b"whole table"
 _ROOT = Path(__file__).parent.parent.parent
 _THIS = ("-m", "bench.engine.callers")
 _SCHEMA = pa.schema(
@@ -48,10 +51,10 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Measure a table of up to a million rows; the subjects take turns in every round."""
     rows = min(rows, _ROWS_MAX)
     results = Results(console)
-    with _nyala(work, rows) as at_nyala, _bare() as at_bare:
+    with _nyala(work, rows) as at_nyala, _bare(rows) as at_bare:
         urls = {NYALA: at_nyala, BARE: at_bare}
-        for operation in OPERATIONS:
-            for processes in PROCESSES:
+        for operation, counts in OPERATIONS.items():
+            for processes in counts:
                 found: dict[str, list[list[float]]] = {subject: [] for subject in urls}
                 for number in range(rounds):
                     for subject in list(urls)[:: -1 if number % 2 else 1]:
@@ -101,8 +104,8 @@ def _nyala(work: Path, rows: int) -> Iterator[str]:
 
 
 @contextmanager
-def _bare() -> Iterator[str]:
-    with _server([sys.executable, *_THIS]) as said:
+def _bare(rows: int) -> Iterator[str]:
+    with _server([sys.executable, *_THIS, str(rows)]) as said:
         yield said.strip()
 
 
@@ -125,14 +128,16 @@ def _rows(ids: np.ndarray) -> pa.RecordBatch:
 
 
 class _BareServer(fl.FlightServerBase):
-    """Answers everything with one row."""
+    """Answers everything with one row, or with all."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
         self._row = _rows(np.arange(1))
+        self._all = pa.Table.from_batches([_rows(np.arange(rows))])
         super().__init__("grpc://127.0.0.1:0")
 
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.RecordBatchStream:
-        return fl.RecordBatchStream(pa.Table.from_batches([self._row]))
+        rows = self._all.to_batches(_BATCH_ROWS) if ticket.ticket == _WHOLE else [self._row]
+        return fl.RecordBatchStream(pa.Table.from_batches(rows))
 
     def do_put(self, context: object, descriptor: object, reader: fl.MetadataRecordBatchReader, writer: object) -> None:
         for _ in reader:
@@ -155,6 +160,8 @@ def _bare_request(url: str, operation: str) -> Callable[[int], object]:
     row = _rows(np.arange(1))
     if operation == "scan":
         return lambda _: client.do_get(fl.Ticket(b"")).read_all()
+    if operation == "whole table":
+        return lambda _: _drop(batch.data for batch in client.do_get(fl.Ticket(_WHOLE)))
     descriptor = fl.FlightDescriptor.for_command(b"")
     if operation == "get":
         writer, reader = client.do_exchange(descriptor)
@@ -171,16 +178,22 @@ def _nyala_request(url: str, operation: str) -> Callable[[int], object]:
         return table.get
     if operation == "scan":
         return lambda key: table.scan(where=f"id = {key}").to_arrow()
+    if operation == "whole table":
+        return lambda _: _drop(table.scan())
     return lambda key: table.upsert(
         [{"id": key, "amount": key, "price": 0.5, "city": "city 1", "note": "a longer note", "count": 3}]
     )
+
+
+def _drop(batches: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
 
 
 def _client(subject: str, url: str, operation: str, rows: int) -> None:
     """Send requests until the time is over; print the seconds of each."""
     request = (_nyala_request if subject == NYALA else _bare_request)(url, operation)
     keys = [random.randrange(rows) for _ in range(10_000)]
-    for key in keys[:20]:
+    for key in keys[: 3 if operation == "whole table" else 20]:
         request(key)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -193,9 +206,9 @@ def _client(subject: str, url: str, operation: str, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 2:
         _client(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
-        server = _BareServer()
+        server = _BareServer(int(sys.argv[1]))
         print(f"grpc://127.0.0.1:{server.port}", flush=True)
         server.serve()
