@@ -2,8 +2,8 @@
 
 Each process sends one request after the other, as fast as it is answered: a get, an upsert of one row (durable), a scan
 that finds one row, or a scan of the whole table, whose batches are dropped as they come. The bare server holds the same
-rows in memory and answers by what costs Flight the least: an open DoExchange, an open DoPut, and DoGet. It shows what the
-transport alone takes on this machine, client and server.
+rows in memory and answers by what costs Flight the least: an open DoExchange, an open DoPut, and DoGet. It shows what
+the transport alone takes on this machine, client and server.
 """
 
 import json
