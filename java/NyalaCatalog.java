@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
@@ -24,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -33,7 +35,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@code .tlsRoots} and so on what it is shown, and {@code .operation} the operation of statements, by default
  * {@code insert}.
  */
-public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespaces, BucketFunctions {
+public final class NyalaCatalog
+    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, BucketFunctions {
   private static final String NAMESPACE = "default";
   private static final String CHANGES = "changes";
 
@@ -75,6 +78,13 @@ public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
+    String[] namespace = table.namespace();
+    if (isBeside(table) && MetadataTable.isNamed(table.name())) {
+      if (new StoreTables(store()).describe(namespace[1]).isEmpty()) {
+        throw new NoSuchTableException(table);
+      }
+      return new MetadataTable(fullName(table), namespace[1], store());
+    }
     return load(table, Map.of());
   }
 
@@ -97,7 +107,7 @@ public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespac
     if (isDefault(namespace)) {
       options.put("table", table.name());
       options.putAll(ofWrites);
-    } else if (namespace.length == 2 && namespace[0].equals(NAMESPACE) && table.name().equals(CHANGES)) {
+    } else if (isBeside(table) && table.name().equals(CHANGES)) {
       options.put("table", namespace[1]);
       options.put("readChangeFeed", "true");
     } else {
@@ -105,9 +115,21 @@ public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespac
     }
     TableColumns.OfTable found = TableColumns.ofTable(TableOptions.ofSchema(new CaseInsensitiveStringMap(options)))
         .orElseThrow(() -> new NoSuchTableException(table));
-    String where = String.join(".", namespace.length == 0 ? defaultNamespace() : namespace);
-    String fullName = name + "." + where + "." + table.name();
-    return new NyalaTable(fullName, found.schema(), new CaseInsensitiveStringMap(options), true, found.about());
+    CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(options);
+    boolean isPartitioned = found.about() != null && found.about().partitioning().length > 0;
+    return isPartitioned
+        ? new PartitionedTable(fullName(table), found.schema(), all, found.about())
+        : new NyalaTable(fullName(table), found.schema(), all, true, found.about());
+  }
+
+  private String fullName(Identifier table) {
+    String[] namespace = table.namespace();
+    return name + "." + String.join(".", namespace.length == 0 ? defaultNamespace() : namespace) + "." + table.name();
+  }
+
+  /** Returns whether a name is one of the tables that there are beside each table of rows. */
+  private static boolean isBeside(Identifier table) {
+    return table.namespace().length == 2 && table.namespace()[0].equals(NAMESPACE);
   }
 
   @Override
@@ -203,6 +225,22 @@ public final class NyalaCatalog implements StagingTableCatalog, SupportsNamespac
     } catch (StoreException error) {
       throw PlanError.thrown(error);
     }
+  }
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    if (procedure.namespace().length != 1 || !procedure.namespace()[0].equals(Procedures.NAMESPACE)) {
+      throw PlanError.invalid(
+          "there is no procedure " + procedure + ": they are in " + name + "." + Procedures.NAMESPACE);
+    }
+    return new Procedures(store()).named(procedure.name());
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    boolean isThere = namespace.length == 1 && namespace[0].equals(Procedures.NAMESPACE);
+    List<String> names = isThere ? new Procedures(store()).names() : List.of();
+    return names.stream().map(each -> Identifier.of(namespace, each)).toArray(Identifier[]::new);
   }
 
   @Override

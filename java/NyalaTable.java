@@ -26,7 +26,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store, or its changes; planned anew for each query. */
-final class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, TruncatableTable {
+class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, TruncatableTable {
   /** The key in its columns' metadata; the value is the server and the name of a whole table. */
   static final String MARK = "nyala";
   private static final String STATEMENT = "statement";

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.nyala.flight.Json;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -74,6 +75,42 @@ final class Partitioning {
       }
     }
     return found.toArray(Transform[]::new);
+  }
+
+  /** Returns an end of a range as text: the value, of several columns JSON; null for no bound. */
+  static String end(JsonNode values) {
+    if (values.isEmpty()) {
+      return null;
+    }
+    return values.size() == 1 && values.get(0).isValueNode() ? values.get(0).asText() : Json.of(values);
+  }
+
+  /** Returns a range as text, as {@code bounds} has it. */
+  static String range(JsonNode lower, JsonNode upper) {
+    String low = end(lower);
+    String high = end(upper);
+    return (low == null ? "" : low) + BETWEEN_ENDS + (high == null ? "" : high);
+  }
+
+  /** Returns the types of the range columns of a table; of one without ranges, those of its key. */
+  static List<String> rangeTypes(JsonNode described) {
+    JsonNode names = described.path("primary_key");
+    for (JsonNode level : described.path("partitions")) {
+      names = level.has(RANGE) ? level.get(RANGE) : names;
+    }
+    Map<String, String> types = new HashMap<>();
+    described.path("columns").forEach(column ->
+        types.put(column.path("name").asText(), column.path("type").asText()));
+    return Stream.of(strings(names)).map(types::get).toList();
+  }
+
+  /** Returns an end of a range, or a value of its columns, of a text: the first value, or a JSON list of several. */
+  static JsonNode values(String text, List<String> types, String what) {
+    if (text == null || text.isBlank()) {
+      return Json.tree(null);
+    }
+    return isJson(text)
+        ? TableProperties.json(what, text) : Json.tree(List.of(CellJson.of(text.strip(), types.get(0))));
   }
 
   private static void putHash(ObjectNode level, List<String> columns, long buckets, long seed) {

@@ -13,6 +13,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -102,10 +103,22 @@ final class Connection {
 
   /** Returns the JSON that answers an action. */
   JsonNode ask(String name, Object body, double seconds, Consumer<Link> check) {
-    byte[] request = body == null ? new byte[0] : Json.of(body).getBytes(StandardCharsets.UTF_8);
-    try (Answers<byte[]> answers = action(name, request, seconds, check)) {
+    try (Answers<byte[]> answers = action(name, request(body), seconds, check)) {
       return json(name, answers);
     }
+  }
+
+  /** Returns the several JSON values that answer an action. */
+  List<JsonNode> pages(String name, Object body, Consumer<Link> check) {
+    try (Answers<byte[]> answers = action(name, request(body), 0, check)) {
+      return Json.readAll(text(answers));
+    } catch (IOException error) {
+      throw notJson(name, error);
+    }
+  }
+
+  private static byte[] request(Object body) {
+    return body == null ? new byte[0] : Json.of(body).getBytes(StandardCharsets.UTF_8);
   }
 
   /** Returns which store is at the other end of a link: asked once for each link, and by it. */
@@ -153,15 +166,23 @@ final class Connection {
   }
 
   static JsonNode json(String name, Answers<byte[]> answers) {
-    ByteArrayOutputStream text = new ByteArrayOutputStream();
     try {
-      for (byte[] each = answers.next(); each != null; each = answers.next()) {
-        text.writeBytes(field(each, 1));
-      }
-      return Json.read(text.toString(StandardCharsets.UTF_8));
+      return Json.read(text(answers));
     } catch (IOException error) {
-      throw new StoreException("INTERNAL", "the answer to " + name + " is not JSON: " + error.getMessage());
+      throw notJson(name, error);
     }
+  }
+
+  private static String text(Answers<byte[]> answers) throws IOException {
+    ByteArrayOutputStream text = new ByteArrayOutputStream();
+    for (byte[] each = answers.next(); each != null; each = answers.next()) {
+      text.writeBytes(field(each, 1));
+    }
+    return text.toString(StandardCharsets.UTF_8);
+  }
+
+  private static StoreException notJson(String name, IOException error) {
+    return new StoreException("INTERNAL", "the answer to " + name + " is not JSON: " + error.getMessage());
   }
 
   /** Returns the byte string in one field of a message. */

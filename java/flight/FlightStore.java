@@ -66,6 +66,14 @@ public final class FlightStore {
     });
   }
 
+  /** Returns the answers to an action that has several. */
+  public List<JsonNode> pages(String action, Object body) {
+    return patiently(() -> {
+      Connection at = here;
+      return at.pages(action, body, isStoreAt(at));
+    });
+  }
+
   /**
    * Returns the answer to an action that must not be done twice. First the process says that it is there, and which
    * store it has. The action is sent again only where it was certainly not done.

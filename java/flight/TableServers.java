@@ -37,9 +37,13 @@ public final class TableServers {
     return found;
   }
 
+  public boolean isOne() {
+    return servers.size() == 1;
+  }
+
   /** Creates a table on the servers that lack it. */
   public void create(ObjectNode definition) {
-    if (servers.size() == 1) {
+    if (isOne()) {
       only().change("create_table", definition);
       return;
     }
@@ -57,7 +61,7 @@ public final class TableServers {
   public void alter(String table, JsonNode steps) {
     ObjectNode asked = Json.object().put("name", table);
     asked.set("steps", steps);
-    if (servers.size() == 1) {
+    if (isOne()) {
       only().change("alter_table", asked);
       return;
     }

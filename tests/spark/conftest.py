@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the two modules beside this file
 
-from sessions import needs_java, open_session
+from sessions import Sql, needs_java, open_session
 
 from nyala.clients.api.database import Database
 from nyala.clients.spark.source import NyalaDataSource
@@ -88,6 +88,14 @@ def needs_shim(shim: Path | None) -> None:
     """Skip where the shim cannot be compiled."""
     if shim is None:
         pytest.skip("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
+
+
+@pytest.fixture
+def sql(needs_shim: None, spark: SparkSession, db: Database) -> Iterator[Sql]:
+    """Run statements on the catalog of the store, which begins without tables."""
+    spark.sql("USE nyala.default")
+    yield lambda text: [tuple(row) for row in spark.sql(text).collect()]
+    spark.sql("USE spark_catalog.default")
 
 
 @pytest.fixture

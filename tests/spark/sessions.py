@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from nyala.spark import configure
+
+Sql = Callable[[str], list[tuple]]
+"""Runs a statement of SQL; returns its rows."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -45,3 +49,10 @@ def open_session(
     session = configure(builder, uri, shim or False).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def refused(sql: Sql, statement: str) -> str:
+    """Return the first line of the error of a statement."""
+    with pytest.raises(Exception) as caught:
+        sql(statement)
+    return str(caught.value).split("\n")[0]

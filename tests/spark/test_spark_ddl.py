@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from sessions import Sql, refused
 
 import nyala
 from nyala.clients.api.database import Database
@@ -23,23 +23,6 @@ from nyala.flight_server.settings import ServeOptions
 from tests.doubles.cut_proxy import CutProxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
-
-Sql = Callable[[str], list[tuple]]
-
-
-@pytest.fixture
-def sql(spark: SparkSession, db: Database) -> Iterator[Sql]:
-    """Run a statement on the catalog of the store, which begins without tables; return its rows."""
-    spark.sql("USE nyala.default")
-    yield lambda text: [tuple(row) for row in spark.sql(text).collect()]
-    spark.sql("USE spark_catalog.default")
-
-
-def refused(sql: Sql, statement: str) -> str:
-    """Return the first line of the error of a statement."""
-    with pytest.raises(Exception) as caught:
-        sql(statement)
-    return str(caught.value).split("\n")[0]
 
 
 def about(uri: str, table: str) -> dict[str, Any]:

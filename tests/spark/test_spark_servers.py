@@ -173,6 +173,14 @@ def test_tables_of_both_are_created_and_altered_in_sql(
     spark.sql("ALTER TABLE both.default.t RENAME TO u")
     assert spark.sql("SELECT sum(x) FROM both.default.u").first()[0] == 200  # type: ignore[index]
     assert [store.describe_table("u").columns[-1].name for store in stores] == ["x", "x"]
+    tablets = spark.sql("SELECT server, sum(live_rows) FROM both.default.u.tablets GROUP BY server ORDER BY server")
+    assert [tuple(row) for row in tablets.collect()] == [
+        (name, store.table_stats("u").live_rows) for name, store in zip("ab", stores, strict=True)
+    ]
+    assert spark.sql("SELECT sum(inserted) FROM both.default.u.history").first()[0] == 100  # type: ignore[index]
+    assert spark.sql("CALL both.system.compact('u', 'flush')").first()[:2] == ("flush", 100)  # type: ignore[index]
+    with pytest.raises(PySparkException, match=r"several servers share the table.*use Table\.restore"):
+        spark.sql("CALL both.system.restore('u', '1')")
     same = "CREATE OR REPLACE TABLE both.default.v PARTITIONED BY (bucket(4, id)) TBLPROPERTIES (primary_key = 'id') "
     spark.sql(same + "AS SELECT id FROM range(50)")
     spark.sql(same + "AS SELECT id + 1 AS id FROM both.default.v")
