@@ -1,4 +1,4 @@
-"""The suite ``spark``: read, count, add up, filter, write and load the same rows, in a table and in Parquet files."""
+"""The suite ``spark``: read, count, add up, filter, join, write and load the same rows, in tables and Parquet files."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,9 +20,13 @@ from .rows import SCHEMA, TABLETS, generated
 from .session import PLAIN_FORMAT, Server, session
 
 PLAIN, NAMED, SHIM = "Nyala", "Nyala, columns and filter named", "Nyala with the shim"
+SHUFFLED = "Nyala with the shim, shuffled"
 PAST, PARQUET = "Nyala, past the server", "Parquet"
-SUBJECTS = [PLAIN, NAMED, SHIM, PAST, PARQUET]
+SUBJECTS = [PLAIN, NAMED, SHIM, SHUFFLED, PAST, PARQUET]
 REHEARSAL_ROWS = 200_000
+TINY_ROWS = 10
+TABLES = ("rows", "half", "tiny")
+BUCKETING = "spark.sql.sources.v2.bucketing.enabled"
 AFTER_A_LOAD = 2.5
 """So many seconds of rest: within them the server looks for work, and compactions of what was loaded before show."""
 Action = Callable[[int], Any]
@@ -52,42 +56,76 @@ class Comparison:
 
     def _write_once(self) -> None:
         """Make what is read: written before anything is measured, and in files."""
-        frame = generated(self.spark, self.rows)
-        self.parquet = self.work / "rows.parquet"
-        frame.write.mode("overwrite").parquet(str(self.parquet))
-        if "rows" in self.database.tables():
-            self.database.drop_table("rows")
-        self.table = self._table("rows")
-        nyala.spark.write_table(frame, "rows", self.server.url)
-        self.table.maintain("flush")
+        for name, rows in zip(TABLES, (self.rows, self.rows // 2, TINY_ROWS), strict=True):
+            frame = generated(self.spark, rows)
+            frame.write.mode("overwrite").parquet(self._files(name))
+            if name in self.database.tables():
+                self.database.drop_table(name)
+            self._table(name)
+            nyala.spark.write_table(frame, name, self.server.url)
+            self.database.table(name).maintain("flush")
+        self.table = self.database.table("rows")
+
+    def _files(self, name: str) -> str:
+        return str(self.work / f"{name}.parquet")
 
     def _reads(self) -> None:
-        first = self.rows - self.rows // 10
-        where = f"id >= {first}"
+        first, key = self.rows - self.rows // 10, self.rows // 3
+        where, point = f"id >= {first}", f"id = {key}"
         self._query("full read", _read_all)
         self._query("count of all", lambda frame: frame.count())
         self._query("sums of two columns", _sums, columns="k,v")
         self._query("sum by 1,000 groups", _groups, columns="k,v")
         self._query("a tenth of the keys, by a range", lambda frame: _read_all(frame.where(where)), filter=where)
+        self._query("one row by its key", lambda frame: frame.where(point).collect(), filter=point)
+        self._query("10 rows, by LIMIT", lambda frame: frame.limit(10).collect())
+        self._query(f"full read of a table of {TINY_ROWS} rows", _read_all, "tiny")
+        self._joins()
 
-    def _query(self, case: str, query: Callable[[DataFrame], Any], **named: str) -> None:
+    def _joins(self) -> None:
+        """Measure a join of tables that are hashed alike, without the shuffle and with it."""
+        self.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+        try:
+            loads = self._loads_of(("rows", "half"))
+            if SHIM in loads:
+                loads[SHUFFLED] = loads[SHIM]
+            self._turns("join by the hashed key", {name: self._join(name, load) for name, load in loads.items()})
+        finally:
+            self.spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+            self.spark.conf.unset(BUCKETING)
+
+    def _join(self, subject: str, load: Callable[[], list[DataFrame]]) -> Action:
+        def joined(_: int) -> None:
+            self.spark.conf.set(BUCKETING, str(subject != SHUFFLED).lower())
+            left, right = load()
+            found = left.join(right.select("id", f.col("v").alias("w")), "id")
+            assert found.agg(f.count("*"), f.sum("w")).collect()[0][0] == self.rows // 2
+
+        return joined
+
+    def _query(self, case: str, query: Callable[[DataFrame], Any], table: str = "rows", **named: str) -> None:
         """Measure a query. A table is loaded anew for each, as it has to be, inside the measured time."""
-        files = self.spark.read.parquet(str(self.parquet))
-        loads = {PLAIN: lambda: self._load(PLAIN_FORMAT), PARQUET: lambda: files}
+        loads = self._loads_of((table,))
         if named:
-            loads[NAMED] = lambda: self._load(PLAIN_FORMAT, **named)
-        if self.spark.conf.get("spark.jars", ""):
-            loads[SHIM] = lambda: self._load("nyala")
-        self._turns(case, {name: lambda _, load=load: query(load()) for name, load in loads.items()})
+            loads[NAMED] = lambda: [self._load(PLAIN_FORMAT, table, **named)]
+        self._turns(case, {name: lambda _, load=load: query(*load()) for name, load in loads.items()})
 
-    def _load(self, name: str, **options: str) -> DataFrame:
-        return self.spark.read.format(name).options(uri=self.server.url, table="rows", **options).load()
+    def _loads_of(self, tables: tuple[str, ...]) -> dict[str, Callable[[], list[DataFrame]]]:
+        """Return what loads tables, by subject."""
+        files = [self.spark.read.parquet(self._files(name)) for name in tables]
+        loads = {PLAIN: lambda: [self._load(PLAIN_FORMAT, name) for name in tables], PARQUET: lambda: files}
+        if self.spark.conf.get("spark.jars", ""):
+            loads[SHIM] = lambda: [self._load("nyala", name) for name in tables]
+        return loads
+
+    def _load(self, form: str, table: str, **options: str) -> DataFrame:
+        return self.spark.read.format(form).options(uri=self.server.url, table=table, **options).load()
 
     def _pairs(self) -> None:
         actions: dict[str, Callable[[], int]] = {
             PLAIN: lambda: through_server(self.pool, self.server.url, "rows"),
             PAST: lambda: past_server(self.pool, self.table, self.server.folder),
-            PARQUET: lambda: from_parquet(self.pool, self.parquet),
+            PARQUET: lambda: from_parquet(self.pool, Path(self._files("rows"))),
         }
         self._turns("full read by 2 processes of Python", {name: self._all_rows(act) for name, act in actions.items()})
 
@@ -100,7 +138,7 @@ class Comparison:
 
     def _writes(self) -> None:
         made = generated(self.spark, self.rows)
-        read = self.spark.read.parquet(str(self.parquet))
+        read = self.spark.read.parquet(self._files("rows"))
         self._loads("write of generated rows", {PLAIN: self._into_table(made), PARQUET: self._into_files(made)})
         self._loads(
             "load of Parquet files",
@@ -134,7 +172,7 @@ class Comparison:
         return lambda name: frame.write.parquet(str(self.work / name))
 
     def _import(self, name: str) -> None:
-        self._table(name).bulk_import(self.parquet, directory=self.server.folder, executor=self.pool)
+        self._table(name).bulk_import(Path(self._files("rows")), directory=self.server.folder, executor=self.pool)
 
     def _table(self, name: str) -> nyala.Table:
         parts = [nyala.hash("id", buckets=TABLETS)]
