@@ -177,6 +177,9 @@ public final class NyalaCatalog
 
   @Override
   public boolean dropTable(Identifier table) {
+    if (isBeside(table)) { // Spark has seen that it is there
+      throw new UnsupportedOperationException(fullName(table) + " goes with its table: drop " + table.namespace()[1]);
+    }
     return isDefault(table.namespace()) && new StoreTables(store()).drop(table);
   }
 
@@ -189,12 +192,13 @@ public final class NyalaCatalog
   /** Spark may say the catalog's name, too, before the new name. */
   @Override
   public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+    StoreTables tables = ofRows(from);
     String[] namespace = to.namespace();
     boolean isNamed = namespace.length > 0 && namespace[0].equals(name);
     if (!isDefault(isNamed ? Arrays.copyOfRange(namespace, 1, namespace.length) : namespace)) {
       throw new IllegalArgumentException("RENAME TO " + to + ": a table stays in " + name + "." + NAMESPACE);
     }
-    ofRows(from).rename(from, to.name());
+    tables.rename(from, to.name());
   }
 
   private NyalaTable created(Identifier table) {

@@ -336,10 +336,10 @@ WRONG_SQL = {
     "SELECT * FROM nyala.default.homes VERSION AS OF 'yesterday'": "versionAsOf is 'yesterday'",
     "SELECT * FROM nyala.default.homes.changes": "set startTimestamp too",
     "SELECT * FROM nyala.default.homes WITH (startTimestamp = '1')": r"read nyala\.default\.homes\.changes",
-    "CREATE TABLE nyala.default.barns (id bigint)": "does not create tables",
-    "DROP TABLE nyala.default.homes": "does not drop tables",
-    "ALTER TABLE nyala.default.homes ADD COLUMN x int": "does not alter tables",
-    "ALTER TABLE nyala.default.homes RENAME TO barns": "does not rename tables",
+    "DROP TABLE nyala.default.homes.changes": r"nyala\.default\.homes\.changes goes with its table: drop homes",
+    "DROP TABLE nyala.default.homes.history": "goes with its table: drop homes",
+    "ALTER TABLE nyala.default.homes.changes ADD COLUMN x int": "NOT_FOUND",
+    "ALTER TABLE nyala.default.homes.changes RENAME TO barns": "NOT_FOUND",
     "CREATE NAMESPACE nyala.x": "does not create namespaces",
 }
 
