@@ -249,6 +249,7 @@ class Store:
             now=now,
             room=self._room,
             notify=notify,
+            root=self._home.shared_root,
         )
         unfinished = self._staging, self._imports, self._pins, self._compactions
         self._metrics = StoreMetrics(
@@ -368,6 +369,7 @@ class Store:
     move_read = _of(lambda store: store._mover.departures.read)
     move_receive = _of(lambda store: store._mover.receive)
     move_fetch = _of(lambda store: store._mover.fetch)
+    move_copy = _of(lambda store: store._mover.arrivals.copy)
     move_write = _of(lambda store: store._mover.arrivals.write)
     move_prepare = _of(lambda store: store._mover.prepare)
     move_hand_over = _of(lambda store: store._mover.departures.hand_over)
@@ -387,9 +389,7 @@ class Store:
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
         """Raises InvalidArgumentError: tablets move between the servers of a placement."""
-        raise InvalidArgumentError(
-            "a tablet moves between servers that share a table: connect to one of them, with nyala.connect"
-        )
+        raise InvalidArgumentError("a tablet moves between servers: connect to one of them, with nyala.connect")
 
     # The store
 

@@ -42,6 +42,10 @@ from ..schemas.verbs import Verbs
 class _LocalStore(StoreService, RowReader, RowWriter, GrantKeeper, Protocol):
     """The local store behind a gateway, which takes the files that the gateway fetches."""
 
+    def move_copy(self, move: str, file: MoveFile) -> bool:
+        """Have the bucket copy a file of a tablet that moves here; return False if it has to come as bytes."""
+        ...
+
     def move_write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
         """Write a file of a tablet that moves here."""
         ...
@@ -151,8 +155,10 @@ class Gateway(Verbs):
 
     def move_fetch(self, asked: MoveFetch) -> None:
         """See StoreService."""
-        chunks = self._servers.store(asked.source).move_read(MoveRead(move=asked.move, name=asked.file.name))
-        self._local.move_write(asked.move, asked.file, chunks)
+        source = self._servers.store(asked.source)
+        if not self._local.move_copy(asked.move, asked.file):
+            chunks = source.move_read(MoveRead(move=asked.move, name=asked.file.name))
+            self._local.move_write(asked.move, asked.file, chunks)
 
     def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
         """See StoreService. Rejected unless the target confirms that it has prepared the round."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from .message import Message
 from .partition_schema import PartitionSchema, TabletPartition
@@ -44,8 +44,20 @@ class MoveFile(Message, frozen=True, extra="forbid"):
 
     name: str = Field(pattern=r"^[1-9][0-9]{0,18}\.(base|undo|redo)$")
     bytes: NonNegativeInt
-    crc: NonNegativeInt
-    """The CRC-32 of the whole file."""
+    crc: NonNegativeInt | None = None
+    """The CRC-32 of the whole file; None: its source is in a bucket, which was not asked for all of it. Its pages have
+    checksums of their own."""
+
+
+class MoveObjects(Message, frozen=True, extra="forbid"):
+    """Where in a bucket the files of a round are."""
+
+    cluster: str
+    """The uuid of all stores below one root of a bucket."""
+    url: str
+    """The bucket, as the source calls it."""
+    directory: str
+    """The names of the objects are those of the files after this."""
 
 
 class MoveRound(MoveName, frozen=True):
@@ -70,6 +82,16 @@ class MoveRound(MoveName, frozen=True):
     """The entries of the source's manifest (docs/format/manifest.md)."""
     history_floor: NonNegativeInt
     files: tuple[MoveFile, ...]
+    objects: MoveObjects | None = None
+    """For a target in the same bucket, which has that copy the files. None: the source is in a directory."""
+
+    @model_serializer(mode="wrap")
+    def _as_sent(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``objects`` for a source in a directory: version 0.1 rejects members that it does not know."""
+        parts = written(self)
+        if self.objects is None:
+            parts.pop("objects")
+        return parts
 
 
 class MoveRead(MoveName, frozen=True):

@@ -194,6 +194,13 @@ class FileImage:
     footer_offset: int
     far: FarFile | None = None
     """The file, if it is far away."""
+    written_as: int | None = None
+    """The number under which it was written, if it is a copy of another file, byte by byte."""
+
+    @property
+    def seed(self) -> int:
+        """The number that its checksums start from."""
+        return self.file_id if self.written_as is None else self.written_as
 
     def read(self, offset: int, length: int, is_kept: bool = True, is_page: bool = False) -> np.ndarray:
         """Read bytes of the file (uint8) into their own memory, with room to overshoot; it is lent unless they are
@@ -233,11 +240,11 @@ def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = Fal
     if length < PAGE_HEADER_BYTES:
         raise image.corruption(offset, what, f"a page of {length} bytes")
     data = image.read(offset, length, is_kept, is_page=True)
-    stored_crc, crc = stored_page_crc(data.data), page_crc(image.file_id, offset, data[4:].data)
+    stored_crc, crc = stored_page_crc(data.data), page_crc(image.seed, offset, data[4:].data)
     if crc != stored_crc and image.far:
         image.far.forget(offset, length)
         data = image.read(offset, length, is_kept, is_page=True)
-        stored_crc, crc = stored_page_crc(data.data), page_crc(image.file_id, offset, data[4:].data)
+        stored_crc, crc = stored_page_crc(data.data), page_crc(image.seed, offset, data[4:].data)
     if crc != stored_crc:
         raise image.corruption(offset, what, f"checksum {stored_crc:#010x} stored, {crc:#010x} found")
     header = PageHeader.unpack(data.data)

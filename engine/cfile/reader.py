@@ -41,14 +41,21 @@ class CFileReader:
         }
 
     @classmethod
-    def open(cls, fs: FileSystem, path: str, file_id: int, page_cache: PageCache | None = None) -> Self:
-        """Open ``path``, which must be the file ``file_id``.
+    def open(
+        cls,
+        fs: FileSystem,
+        path: str,
+        file_id: int,
+        page_cache: PageCache | None = None,
+        written_as: int | None = None,
+    ) -> Self:
+        """Open ``path``, which must be the file ``file_id``; or a copy of the file ``written_as``, byte by byte.
 
         Verified pages go to ``page_cache``, which readers share; without one the reader has its own. Raises
         CorruptionError if the file is another one or not what was written, InvalidArgumentError if it needs a newer
         build, UnreadableFileError if the disk does not return its bytes, OSError if it cannot be opened.
         """
-        image, footer = _open_image(path, fs.open(path), file_id)
+        image, footer = _open_image(path, fs.open(path), file_id, written_as)
         return cls(image, footer, PageCache() if page_cache is None else page_cache)
 
     def streams(self) -> list[StreamKey]:
@@ -70,7 +77,7 @@ class CFileReader:
         verification, and leaves the page cache alone.
         """
         header = fetched_again(self.image.file, lambda: _header(self.image))
-        if (header.file_id, header.kind) != (self.file_id, self.kind):
+        if (header.file_id, header.kind) != (self.image.seed, self.kind):
             raise CorruptionError(self.path, 0, "header and footer name different files")
         verify_pages(self.image, self.footer)
 
@@ -110,12 +117,12 @@ def _check_size(image: FileImage) -> None:
         raise CorruptionError(image.path, image.file.size, f"a file of {image.file.size} bytes is no cfile")
 
 
-def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage, Footer]:
+def _open_image(path: str, file: ReadableFile, file_id: int, written_as: int | None) -> tuple[FileImage, Footer]:
     """Return a file and its footer, after checking everything except the pages.
 
     Of a far file the header is not read: that would be a request of its own, and the footer says the same.
     """
-    image = FileImage(path, file_id, file, 0, file if isinstance(file, FarFile) else None)
+    image = FileImage(path, file_id, file, 0, file if isinstance(file, FarFile) else None, written_as)
     _check_size(image)
     footer, footer_offset = fetched_again(file, lambda: _footer(image))
     return replace(image, footer_offset=footer_offset), footer
@@ -123,7 +130,7 @@ def _open_image(path: str, file: ReadableFile, file_id: int) -> tuple[FileImage,
 
 def _footer(image: FileImage) -> tuple[Footer, int]:
     """Return the checked footer of a file, and its offset."""
-    path, file_id = image.path, image.file_id
+    path, file_id = image.path, image.seed
     header = None if image.far else _header(image)
     if header and header.file_id != file_id:
         raise CorruptionError(path, 0, f"this is file {header.file_id}, not file {file_id}")

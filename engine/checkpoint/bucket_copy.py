@@ -72,6 +72,8 @@ class FileToCopy:
 
     path: str
     size: int
+    written_as: int | None = None
+    """See RowsetEntry."""
 
 
 class BucketCopy:
@@ -120,7 +122,12 @@ class BucketCopy:
         self._cut = _cut_at(newest, state.reader)
         self._keep_names_apart(newest.reign)
         self._named = dict(self._sizes(state.manifest))
-        return [FileToCopy(path, size) for path, size in self._named.items() if self._before.get(path) != size]
+        written_as = _written_as(state.manifest)
+        return [
+            FileToCopy(path, size, written_as.get(files.id_of(path.rpartition("/")[2])))
+            for path, size in self._named.items()
+            if self._before.get(path) != size
+        ]
 
     def bring(self, file: FileToCopy) -> int:
         """Copy a file; return its bytes. It is not copied again if the run has to begin again.
@@ -303,10 +310,19 @@ def _cut_at(newest: SlotHeader, reader: SlotReader) -> _SlotCut:
     return _SlotCut(newest, slots[0].header.first_lsn, [slot.payload for slot in records], count)
 
 
+def _written_as(manifest: Manifest) -> dict[int, int]:
+    """Return the numbers under which copied files were written, by their numbers in the store."""
+    tablets = [tablet for table in manifest.tables for tablet in table.tablets]
+    rowsets = [rowset for tablet in tablets for rowset in tablet.rowsets]
+    rowsets += [rowset for tablet in tablets if tablet.arriving for rowset in tablet.arriving.rowsets]
+    return {number: former for rowset in rowsets for number, former in rowset.written_as.items()}
+
+
 def _check(disk: FileSystem, path: str, file: FileToCopy) -> None:
     """Check the pages of a file that was fetched."""
     try:
-        reader = CFileReader.open(disk, path, files.id_of(file.path.rpartition("/")[2]))
+        number = files.id_of(file.path.rpartition("/")[2])
+        reader = CFileReader.open(disk, path, number, written_as=file.written_as)
         try:
             reader.verify_checksums()
         finally:

@@ -26,7 +26,8 @@ from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert
 from ..manifest.environment import Environment
-from ..manifest.manifest import RowsetEntry, TabletEntry
+from ..manifest.manifest import TabletEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
 from ..rowset.memrowset import MemRowSet

@@ -15,7 +15,7 @@ from ..delta.file import DeltaFileWriter
 from ..delta.run import DeltaRun
 from ..manifest import files
 from ..manifest.environment import Files
-from ..manifest.manifest import RowsetEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.base_file import BaseFileWriter
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.open import open_rowset

@@ -157,17 +157,27 @@ class DeltaFile:
         self._check_row_counts()
 
     @classmethod
-    def open(cls, fs: FileSystem, path: str, file_id: int, kind: str, rowset_id: int, cache: PageCache) -> DeltaFile:
-        """Open ``path``, a file of a given kind (redo or undo) and rowset.
+    def open(
+        cls,
+        fs: FileSystem,
+        path: str,
+        file_id: int,
+        kind: str,
+        rowset_id: int,
+        cache: PageCache,
+        written_as: int | None = None,
+    ) -> DeltaFile:
+        """Open ``path``, a file of a given kind (redo or undo) and rowset. A copy of the file ``written_as`` has the
+        rowset's number of where it was written.
 
         Raises:
             CorruptionError: it is not the delta file that was written there.
         """
-        reader = CFileReader.open(fs, path, file_id, cache)
+        reader = CFileReader.open(fs, path, file_id, cache, written_as)
         if reader.kind != kind:
             raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
         file = cls(reader, path)
-        if file.metadata.rowset_id != rowset_id:
+        if written_as is None and file.metadata.rowset_id != rowset_id:
             why = f"these are deltas of rowset {file.metadata.rowset_id}, not {rowset_id}"
             raise CorruptionError(path, 0, why)
         return file

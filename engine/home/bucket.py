@@ -44,6 +44,7 @@ from .copy_mark import read_copy_mark
 from .home import HeldHome, Home, Opening
 from .manifests import ManifestInBucket, read_manifest
 from .pinned import PinnedObjects
+from .shared_root import SharedRoot
 from .where import read_where, write_where
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class BucketHome(Home):
                 raise self.unfinished_copy()
             if self._probes:
                 probe(self.bucket, opening.new_uuid().hex)
-            make_cluster(self.bucket, "", opening.new_uuid)
+            cluster = make_cluster(self.bucket, "", opening.new_uuid)
             time = {"boot": self._boot, "pause": self._pause}
             slots = self._slots(options.lease_seconds / _ATTEMPTS)
             with self._fetching_ahead(cache, options):
@@ -154,7 +155,7 @@ class BucketHome(Home):
                     **time,
                 )
             try:
-                self.held = HeldBucket(self, log, cache, lock, opening)
+                self.held = HeldBucket(self, log, cache, lock, opening, cluster.uuid)
                 return self.held
             except BaseException:
                 log.close()
@@ -236,7 +237,10 @@ class HeldBucket:
 
     is_log_never_idle = True
 
-    def __init__(self, home: BucketHome, log: SlotLog, cache: FileSystem, lock: FileLock, opening: Opening) -> None:
+    def __init__(
+        self, home: BucketHome, log: SlotLog, cache: FileSystem, lock: FileLock, opening: Opening, cluster: str
+    ) -> None:
+        """``cluster`` is the uuid of all stores there."""
         options = opening.options
         self._home = home
         self._note = opening.note
@@ -254,6 +258,7 @@ class HeldBucket:
             is_pinned=lambda path: self.pinned.holds(path),
         )
         self.place = BucketPlace(url=home.url, prefix=home.prefix)
+        self.shared_root = SharedRoot(self.fs, cluster, home.url, home.prefix)
         self.pinned = PinnedObjects(home.bucket, self.place, lambda: self._place.next_name)
         self._unlinked: tuple[int, int] | None = None
         """A mark of the files that were unlinked, and the slot with which they may be deleted."""

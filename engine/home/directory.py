@@ -53,6 +53,7 @@ class HeldDirectory:
     first_number = 0
     is_log_never_idle = False
     place = None
+    shared_root = None
     pinned = None
 
     def __init__(self, fs: FileSystem, lock: FileLock, opening: Opening) -> None:

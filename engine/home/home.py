@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..options import StoreOptions
     from ..wal.store_log import StoreLog
     from .pinned import PinnedObjects
+    from .shared_root import SharedRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,11 @@ class HeldHome(Protocol):
     @property
     def place(self) -> BucketPlace | None:
         """What other processes call the bucket, to read and build files there; None: this is a directory."""
+        ...
+
+    @property
+    def shared_root(self) -> SharedRoot | None:
+        """What it shares with other stores in the bucket; None: this is a directory."""
         ...
 
     @property

@@ -15,17 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pydantic import (
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import NonNegativeInt, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
 from ...schemas.grants import Grantee, Privilege
-from ...schemas.message import Message, new_dict
+from ...schemas.message import Message
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.document import HEADER, pack, parsed, read
@@ -33,29 +27,10 @@ from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
 from .place import COPY_PATH, NEW_PATH, PATH, ManifestInDirectory, ManifestPlace
 from .read_only_latch import ReadOnlyLatch
+from .rowset_entry import RowsetEntry, without_empty
 
 _MAGIC = b"NYALAMAN"
 _VERSION = 1
-
-
-class RowsetEntry(Message, frozen=True, extra="forbid"):
-    """A DiskRowSet; ``id`` is also that of its base file."""
-
-    id: PositiveInt
-    undo: tuple[int, ...] = ()
-    redo: tuple[int, ...] = ()
-    columns: dict[int, int] = Field(default_factory=new_dict)
-    """The base file of each column that was rewritten since; the other columns are in the rowset's own."""
-    durable_lsn: NonNegativeInt
-    """Changes of its rows up to this log position are in the files."""
-    born: PositiveInt | None = None
-    """The commit that inserted all of its rows in this file; None: UNDO has the insert of each row."""
-
-    @property
-    def file_names(self) -> list[str]:
-        """The names of its files in the tablet's directory, its original base file first."""
-        bases = [f"{file_id}.base" for file_id in (self.id, *sorted(set(self.columns.values())))]
-        return [*bases, *(f"{file_id}.undo" for file_id in self.undo), *(f"{file_id}.redo" for file_id in self.redo)]
 
 
 class MovedEntry(Message, frozen=True, extra="forbid"):
@@ -117,6 +92,10 @@ class TabletEntry(Message, frozen=True, extra="forbid"):
     """With ``elsewhere``: the move that took it, until that server has confirmed it. Else the move that brought it."""
     arriving: ArrivingEntry | None = None
     """With ``elsewhere``: the part of it that has arrived so far."""
+
+    def told(self) -> dict[str, Any]:
+        """Return it for a reader outside of the store, as the manifest has it."""
+        return without_empty(self.model_dump(mode="json"))
 
     @property
     def home(self) -> int:
@@ -215,9 +194,11 @@ class Manifest(Message, frozen=True, extra="forbid"):
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out ``grants`` and ``pins`` if there are none: version 0.1 rejects members that it does not know, and
-        so a store whose grants it would not enforce, or whose pinned files it would delete."""
+        """Leave out ``grants``, ``pins`` and ``written_as`` if there are none: version 0.1 rejects members that it does
+        not know, and so a store whose grants it would not enforce, or whose files it would delete or not read."""
         parts = written(self)
+        for tablet in (tablet for table in parts["tables"] for tablet in table["tablets"]):
+            without_empty(tablet)
         for name in ("grants", "pins"):
             if not parts[name]:
                 parts.pop(name)

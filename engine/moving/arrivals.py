@@ -2,8 +2,10 @@
 
 A file arrives as bytes and stays in a directory of its own (``moves/<number>``) until it is complete and has the
 source's checksum. Then all of it is checked, and it is written again as a file of this store, with a number of this
-store, into the tablet's future directory. The log of this store holds none of the rows, so files hold all of them:
-``durable_lsn`` is 0, and no log record has the tablet's new number.
+store, into the tablet's future directory. Or both stores are below one root of a bucket, which then copies the file:
+it has a number of this store as its name, and checksums by the one that it was written with, which the manifest tells.
+The log of this store holds none of the rows, so files hold all of them: ``durable_lsn`` is 0, and no log record has the
+tablet's new number.
 
 With the last round the manifest names the files, as ``arriving`` (`prepare`); nobody reads them until the source has
 handed the tablet over. Files that are not prepared are removed at the next start.
@@ -28,9 +30,11 @@ from ..commit.numbered_writes import NumberedWrites, moved_note
 from ..commit.room import Room
 from ..fs.failures import named
 from ..fs.tree import remove_quietly
+from ..home.shared_root import SharedRoot
 from ..manifest import files
 from ..manifest.environment import Environment
-from ..manifest.manifest import ArrivingEntry, Manifest, MovedEntry, RowsetEntry, TableEntry, TabletEntry
+from ..manifest.manifest import ArrivingEntry, Manifest, MovedEntry, TableEntry, TabletEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.soundness import verify_partition
 from ..scan.snapshots import Snapshots
 from ..table.table import Table
@@ -51,8 +55,15 @@ class _Arrival:
     """The tablet's number here."""
     numbers: dict[int, int] = field(default_factory=dict)
     """File numbers here, by their numbers at the source."""
+    rowsets: dict[int, RowsetEntry] = field(default_factory=dict)
+    """The rowsets of the round, as they are at the source, by the numbers of their files there."""
+    is_near: bool = False
+    """Whether the bucket copies its files."""
     done: set[str] = field(default_factory=set)
     """The names, at the source, of the files that are here."""
+    checked: set[int] = field(default_factory=set)
+    """The rowsets, by their numbers here, whose keys belong to the tablet. A bucket takes long to return all keys: so a
+    round that comes too late for that makes the next one short."""
     used_at: int = 0
     """In microseconds since 1970."""
 
@@ -68,14 +79,16 @@ class Arrivals:
         snapshots: Snapshots,
         now: Callable[[], int],
         room: Room,
+        root: SharedRoot | None,
     ) -> None:
-        """``now`` gives microseconds since 1970."""
+        """``now`` gives microseconds since 1970; ``root`` is that of the bucket that the store is in."""
         self._environment = environment
         self._log = log
         self._writers = writers
         self._snapshots = snapshots
         self._now = now
         self._room = room
+        self._root = root
         self._open: dict[str, _Arrival] = {}
         self._lock = threading.Lock()
         remove_quietly(environment.fs, ROOT)
@@ -90,18 +103,45 @@ class Arrivals:
             StorageFullError, UnavailableError: there is no room.
         """
         self._check(asked, table)
+        is_near = bool(self._root and asked.objects and self._root.has(asked.objects))
         with self._lock:
             arrival = self._open.get(asked.move)
             done = arrival.done if arrival else ()
             with named("a tablet could not be received"):
-                self._room.check_disk(sum(file.bytes for file in asked.files if file.name not in done))
+                here = () if is_near else asked.files
+                self._room.check_disk(sum(file.bytes for file in here if file.name not in done))
             if arrival is None:
                 self._room.check_count("moves to this server", len(self._open), None)
-                arrival = _Arrival(asked, self._environment.manifest.new_id())
+                arrival = _Arrival(asked, self._environment.manifest.new_id(), is_near=is_near)
                 self._make_directories(arrival.tablet)
                 self._open[asked.move] = arrival
             arrival.round, arrival.used_at = asked, self._now()
+            rowsets = [RowsetEntry.model_validate(entry) for entry in asked.rowsets]
+            arrival.rowsets = {number: each for each in rowsets for number in _numbers(each)}
             return MoveLacking(names=tuple(file.name for file in asked.files if file.name not in arrival.done))
+
+    def copy(self, move: str, file: MoveFile) -> bool:
+        """Have the bucket copy a file; return False if it has to come as bytes, since the source is not in this bucket.
+        Its end is checked here, its pages whenever they are read.
+
+        Raises:
+            NotFoundError: the move has no such file.
+            ConflictError: the source has deleted it: the move was aborted.
+            CorruptionError: it is not what the source describes.
+            UnavailableError: the bucket does not answer.
+        """
+        arrival = self._of_file(move, file)
+        if not arrival.is_near:
+            return False
+        try:
+            with named("a file of an arriving tablet could not be copied"):
+                self._copy(arrival, file)
+        except BaseException:
+            arrival.numbers.pop(files.id_of(file.name), None)  # the object may appear later: no name is used twice
+            raise
+        arrival.done.add(file.name)
+        arrival.used_at = self._now()
+        return True
 
     def write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
         """Receive a file.
@@ -111,9 +151,7 @@ class Arrivals:
             CorruptionError: it differs from the source's, or is not sound; it is not kept.
             StorageFullError, UnavailableError: it could not be written.
         """
-        arrival = self._of(move)
-        if file not in arrival.round.files:
-            raise NotFoundError(f"the latest round of the move has no file {file.name!r} with this size and checksum")
+        arrival = self._of_file(move, file)
         path = f"{ROOT}/{arrival.tablet}/{file.name}"
         fs = self._environment.fs
         with named("a file of an arriving tablet could not be written"):
@@ -157,7 +195,7 @@ class Arrivals:
             self._environment.fs.sync_directory(files.directory(arriving.tablet))
         with table.alteration_lock:
             empty = self._check(asked, table)
-            self._verify(arriving, empty, table)
+            self._verify(arriving, empty, table, arrival.checked)
             with self._lock:
                 if self._open.get(asked.move) is not arrival:
                     raise ConflictError(f"the move {asked.move!r} was aborted")
@@ -263,11 +301,36 @@ class Arrivals:
             raise NotFoundError(f"there is no move {move!r} to this server: start a new move")
         return arrival
 
+    def _of_file(self, move: str, file: MoveFile) -> _Arrival:
+        """Return the move that has a file."""
+        arrival = self._of(move)
+        if file not in arrival.round.files:
+            raise NotFoundError(f"the latest round of the move has no file {file.name!r} with this size and checksum")
+        if files.id_of(file.name) not in arrival.rowsets:
+            raise ConflictError(f"the round has the file {file.name!r}, but no rowset of it")
+        return arrival
+
     def _number(self, arrival: _Arrival, number: int) -> int:
         """Return the number here of a file of the source."""
         if number not in arrival.numbers:
             arrival.numbers[number] = self._environment.manifest.new_file_id()
         return arrival.numbers[number]
+
+    def _copy(self, arrival: _Arrival, file: MoveFile) -> None:
+        root, objects = self._root, arrival.round.objects
+        assert root and objects, "it was checked when the move began"
+        there, kind = files.id_of(file.name), file.name.partition(".")[2]
+        here = self._number(arrival, there)
+        path = files.path(arrival.tablet, here, kind)
+        try:
+            size = root.copy(objects, file.name, path)
+        except FileNotFoundError:
+            raise ConflictError(f"the file {file.name!r} is gone: the move was aborted; start a new move") from None
+        written_as = arrival.rowsets[there].written_as.get(there, there)
+        reader = CFileReader.open(self._environment.fs, path, here, written_as=written_as)
+        reader.close()
+        if (size, reader.kind) != (file.bytes, kind):
+            raise CorruptionError(path, size, f"this is a file of kind {reader.kind} and {size:,} bytes, not {file!r}")
 
     def _write_as_it_is(self, path: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
         fs = self._environment.fs
@@ -283,27 +346,26 @@ class Arrivals:
             size = new.size
         finally:
             new.close()
-        if (size, crc) != (file.bytes, file.crc):
+        if (size, crc) != (file.bytes, crc if file.crc is None else file.crc):
             why = f"received {size:,} of {file.bytes:,} bytes, or different bytes: the checksum"
             raise CorruptionError(path, min(size, file.bytes), why)
 
     def _renumber(self, arrival: _Arrival, file: MoveFile, path: str) -> None:
         fs = self._environment.fs
         at_source, kind = file.name.split(".")
-        reader = CFileReader.open(fs, path, int(at_source))
+        rowset = arrival.rowsets[int(at_source)]
+        reader = CFileReader.open(fs, path, int(at_source), written_as=rowset.written_as.get(int(at_source)))
         if reader.kind != kind:
             raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
         number = self._number(arrival, int(at_source))
         target = files.path(arrival.tablet, number, kind)
         if fs.exists(target):
             fs.unlink(target)
-        write_renumbered(reader, fs, target, number, self._metadata(arrival, reader.metadata))
+        metadata = reader.metadata
+        if "rowset_id" in metadata:  # here it is the number of its base file here
+            metadata = {**metadata, "rowset_id": self._number(arrival, rowset.id)}
+        write_renumbered(reader, fs, target, number, metadata)
         reader.close()
-
-    def _metadata(self, arrival: _Arrival, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Return the footer's metadata with the rowset's number here, which is that of its base file."""
-        rowset = metadata.get("rowset_id")
-        return {**metadata, "rowset_id": self._number(arrival, rowset)} if isinstance(rowset, int) else metadata
 
     def _rowset(self, arrival: _Arrival, entry: dict[str, Any]) -> RowsetEntry:
         there = RowsetEntry.model_validate(entry)
@@ -316,6 +378,9 @@ class Arrivals:
                     "redo": tuple(numbers[each] for each in there.redo),
                     "columns": {column: numbers[each] for column, each in there.columns.items()},
                     "durable_lsn": 0,
+                    "written_as": {
+                        numbers[each]: there.written_as.get(each, each) for each in _numbers(there) if arrival.is_near
+                    },
                 }
             )
         except KeyError as error:
@@ -328,15 +393,17 @@ class Arrivals:
             for name in set(fs.list(directory)).difference(arriving.file_names):
                 fs.unlink(f"{directory}/{name}")
 
-    def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table) -> None:
-        """Open the tablet as it will be, and check that its rows belong to its partition."""
+    def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table, checked: set[int]) -> None:
+        """Open the tablet as it will be, and check that its rows belong to its partition, but for ``checked`` rowsets:
+        keys never change."""
         with named("the files of an arriving tablet could not be read"):
             tablet = open_tablet(_entry(empty, arriving), table.schema, self._environment)
         try:
             version = table.version
             if len(version.tablets) > 1 or version.partitions.range_columns:
-                for rowset in tablet.version.disk:
+                for rowset in (each for each in tablet.version.disk if each.rowset_id not in checked):
                     verify_partition(version.schema, version.router, version.tablets.index(empty), rowset)
+                    checked.add(rowset.rowset_id)
         finally:
             tablet.close()
 
@@ -395,6 +462,11 @@ def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEn
     entry = next((each for each in manifest.tables if each.id == table.table_id), None)
     tablets = entry.tablets if entry else ()
     return [(tablet, tablet.moved) for tablet in tablets if tablet.elsewhere is None and tablet.moved]
+
+
+def _numbers(rowset: RowsetEntry) -> set[int]:
+    """Return the numbers of a rowset's files."""
+    return {rowset.id, *rowset.undo, *rowset.redo, *rowset.columns.values()}
 
 
 def _entry(empty: Tablet, arriving: ArrivingEntry) -> TabletEntry:

@@ -30,6 +30,7 @@ from ..cfile.reader import CFileReader
 from ..codecs.checksum import crc32_of
 from ..commit.numbered_writes import NumberedWrites
 from ..fs.failures import named
+from ..home.shared_root import SharedRoot
 from ..maintenance.upkeep import flushed
 from ..manifest import files
 from ..manifest.environment import Environment
@@ -77,13 +78,15 @@ class Departures:
         staging: StagingArea,
         tables: Callable[[], list[Table]],
         now: Callable[[], int],
+        root: SharedRoot | None,
     ) -> None:
-        """``now`` gives microseconds since 1970."""
+        """``now`` gives microseconds since 1970; ``root`` is that of the bucket that the store is in."""
         self._environment = environment
         self._writers = writers
         self._staging = staging
         self._tables = tables
         self._now = now
+        self._root = root
         self._open: dict[str, _Departure] = {}
         self._lock = threading.RLock()
         """Held during a hand-over: a move is aborted before it, or not at all."""
@@ -121,7 +124,7 @@ class Departures:
             if entry is None:
                 raise NotFoundError(f"tablet {tablet.tablet_id} was dropped")
             opened = self._opened(entry, departure.opened)
-        found = {name: departure.files.get(name) or _described(name, file) for name, file in opened.items()}
+        found = {name: departure.files.get(name) or self._described(name, file) for name, file in opened.items()}
         with self._lock:
             if self._open.get(asked.move) is not departure:
                 raise _given_up(asked.move)
@@ -245,13 +248,25 @@ class Departures:
             )
 
     def _opened(self, entry: TabletEntry, known: dict[str, CFileReader]) -> dict[str, CFileReader]:
-        home = files.directory(entry.home)
-        names = [name for rowset in entry.rowsets for name in rowset.file_names]
-        fs = self._environment.fs
+        home, fs = files.directory(entry.home), self._environment.fs
+        names = [
+            (name, rowset.written_as.get(files.id_of(name))) for rowset in entry.rowsets for name in rowset.file_names
+        ]
         with named("a file of the tablet could not be read"):
             return {
-                name: known.get(name) or CFileReader.open(fs, f"{home}/{name}", files.id_of(name)) for name in names
+                name: known.get(name)
+                or CFileReader.open(fs, f"{home}/{name}", files.id_of(name), written_as=written_as)
+                for name, written_as in names
             }
+
+    def _described(self, name: str, file: CFileReader) -> MoveFile:
+        """Describe a file. In a directory its pages are verified, and the target checks the bytes that it receives
+        again. In a bucket nobody reads all of it for that."""
+        if self._root:
+            return MoveFile(name=name, bytes=file.size_bytes)
+        file.verify_checksums()
+        size, crc = crc32_of(_pieces(file))
+        return MoveFile(name=name, bytes=size, crc=crc)
 
     def _round(self, departure: _Departure, entry: TabletEntry) -> MoveRound:
         here = self._environment.here
@@ -270,9 +285,10 @@ class Departures:
             options=version.options,
             partitions=version.partitions,
             clock=self._environment.mvcc.now(),
-            rowsets=tuple(rowset.model_dump(mode="json") for rowset in entry.rowsets),
+            rowsets=tuple(entry.told()["rowsets"]),
             history_floor=max(entry.history_floor, departure.tablet.version.history_floor),
             files=tuple(departure.files.values()),
+            objects=self._root.objects_in(files.directory(entry.home)) if self._root else None,
         )
 
     def _leave(self, departure: _Departure) -> None:
@@ -368,13 +384,6 @@ def _found(table: Table, tablet_id: int) -> Tablet:
 
 def _left(table: TableEntry, move: str) -> list[TabletEntry]:
     return [each for each in table.tablets if each.elsewhere and each.moved and each.moved.name == move]
-
-
-def _described(name: str, file: CFileReader) -> MoveFile:
-    """Describe a file after verifying its pages. The target checks the bytes that it receives again."""
-    file.verify_checksums()
-    size, crc = crc32_of(_pieces(file))
-    return MoveFile(name=name, bytes=size, crc=crc)
 
 
 def _pieces(file: CFileReader) -> Iterator[memoryview]:

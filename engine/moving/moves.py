@@ -30,6 +30,7 @@ from ..catalog.catalog import Catalog
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.room import Room
+from ..home.shared_root import SharedRoot
 from ..maintenance.op import MaintenanceOp, TabletOp
 from ..manifest.environment import Environment
 from ..scan.snapshots import Snapshots
@@ -56,13 +57,15 @@ class Mover:
         now: Callable[[], int],
         room: Room,
         notify: Callable[[], None],
+        root: SharedRoot | None,
     ) -> None:
-        """``now`` gives microseconds since 1970; ``notify`` wakes maintenance."""
+        """``now`` gives microseconds since 1970; ``notify`` wakes maintenance; ``root`` is that of the bucket that the
+        store is in."""
         self._catalog = catalog
         self._environment = environment
         self._notify = notify
-        self.departures = Departures(environment, writers, staging, catalog.tables, now)
-        self.arrivals = Arrivals(environment, log, writers, snapshots, now, room)
+        self.departures = Departures(environment, writers, staging, catalog.tables, now, root)
+        self.arrivals = Arrivals(environment, log, writers, snapshots, now, room, root)
         self._now = now
 
     def moves(self, table: str) -> Moves:

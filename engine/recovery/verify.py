@@ -34,8 +34,9 @@ from ..fs.opening import damage_of_keys
 from ..fs.subdirectory import DirectoryFileSystem
 from ..manifest import files, pin_note
 from ..manifest.checkpoint_mark import check_finished
-from ..manifest.manifest import CleanStopEntry, Manifest, RowsetEntry, TabletEntry, read_with_damage
+from ..manifest.manifest import CleanStopEntry, Manifest, TabletEntry, read_with_damage
 from ..manifest.place import PATH
+from ..manifest.rowset_entry import RowsetEntry
 from ..partition.router import Router
 from ..record.change import unpack_changes, unpack_notes
 from ..record.log_note import NoteKind
@@ -201,7 +202,8 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     """Check the files of a rowset; return it if its keys are sound, whatever else is not."""
     schema, report = scope.schema, scope.report
     base_path, *other_paths = _paths(tablet, entry)
-    reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache)
+    written_as = entry.written_as.get
+    reader = CFileReader.open(scope.fs, scope.present(base_path), entry.id, scope.cache, written_as(entry.id))
     scope.verify(reader)
     rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder, entry.born)
     verify_keys(rowset)
@@ -212,11 +214,11 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     column_files = sorted(set(entry.columns.values()))
     for path, file_id in zip(other_paths, column_files, strict=False):
         columns = [column_id for column_id, found in entry.columns.items() if found == file_id]
-        moment = attempt(report, partial(_verify_columns, scope, path, file_id, columns, rowset))
+        moment = attempt(report, partial(_verify_columns, scope, path, file_id, columns, rowset, written_as(file_id)))
         moments.update(dict.fromkeys(columns, moment))
     deltas = [*((file_id, "undo") for file_id in entry.undo), *((file_id, "redo") for file_id in entry.redo)]
     for path, (file_id, kind) in zip(other_paths[len(column_files) :], deltas, strict=True):
-        attempt(report, partial(_verify_deltas, scope, path, file_id, kind, rowset, moments))
+        attempt(report, partial(_verify_deltas, scope, path, file_id, kind, rowset, moments, written_as(file_id)))
     reader.close()
     return rowset
 
@@ -227,9 +229,11 @@ def _verify_disjoint(rowsets: Sequence[DiskRowSet]) -> None:
         raise CorruptionError(shared.one.path, 0, f"a key of this rowset is also in {shared.other.path}")
 
 
-def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence[int], rowset: DiskRowSet) -> int:
+def _verify_columns(
+    scope: _Scope, path: str, file_id: int, column_ids: Sequence[int], rowset: DiskRowSet, written_as: int | None
+) -> int:
     """Check that a base file with rewritten columns has those that the manifest expects. Return its timestamp."""
-    file = ColumnsFile.open(scope.fs, scope.present(path), file_id, scope.cache)
+    file = ColumnsFile.open(scope.fs, scope.present(path), file_id, scope.cache, written_as)
     scope.verify(file.reader)
     rowset.load_columns(dict.fromkeys(column_ids, file))
     for column_id in column_ids:
@@ -242,10 +246,16 @@ def _verify_columns(scope: _Scope, path: str, file_id: int, column_ids: Sequence
 
 
 def _verify_deltas(
-    scope: _Scope, path: str, file_id: int, kind: str, rowset: DiskRowSet, moments: Mapping[int, int | None]
+    scope: _Scope,
+    path: str,
+    file_id: int,
+    kind: str,
+    rowset: DiskRowSet,
+    moments: Mapping[int, int | None],
+    written_as: int | None,
 ) -> None:
     """Check a delta file; ``moments`` are the timestamps of the columns' bases, as far as they are known."""
-    file = DeltaFile.open(scope.fs, scope.present(path), file_id, kind, rowset.rowset_id, scope.cache)
+    file = DeltaFile.open(scope.fs, scope.present(path), file_id, kind, rowset.rowset_id, scope.cache, written_as)
     scope.verify(file.reader)
     for column_id in file.column_ids:
         stamps = verify_deltas(file.reader, column_id, len(rowset))

@@ -36,16 +36,9 @@ from ..fs.filesystem import FileSystem
 from ..manifest import files
 from ..manifest.checkpoint_mark import check_finished
 from ..manifest.environment import LooseFiles
-from ..manifest.manifest import (
-    Manifest,
-    ManifestFile,
-    RowsetEntry,
-    TableEntry,
-    TabletEntry,
-    read_manifest,
-    read_with_damage,
-)
+from ..manifest.manifest import Manifest, ManifestFile, TableEntry, TabletEntry, read_manifest, read_with_damage
 from ..manifest.place import PATH, ManifestInDirectory
+from ..manifest.rowset_entry import RowsetEntry
 from ..mvcc.clock import SystemClock
 from ..partition.router import Router
 from ..rowset.base_file import BaseFileWriter

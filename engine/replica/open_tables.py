@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...schemas.table import TableSchema
-from ..manifest.manifest import Manifest, RowsetEntry, TableEntry, TabletEntry
+from ..manifest.manifest import Manifest, TableEntry, TabletEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..table.table import Table
 from ..table.table_version import TableVersion
 from ..tablet.attach import with_logged

@@ -65,9 +65,12 @@ class ColumnsFile:
     metadata: ColumnsMetadata
 
     @classmethod
-    def open(cls, fs: FileSystem, path: str, file_id: int, cache: PageCache) -> ColumnsFile:
-        """Open ``path``. Raises CorruptionError when it is not what was written there."""
-        reader = CFileReader.open(fs, path, file_id, cache)
+    def open(
+        cls, fs: FileSystem, path: str, file_id: int, cache: PageCache, written_as: int | None = None
+    ) -> ColumnsFile:
+        """Open ``path``; see CFileReader for ``written_as``. Raises CorruptionError when it is not what was written
+        there."""
+        reader = CFileReader.open(fs, path, file_id, cache, written_as)
         metadata = ColumnsMetadata.model_validate(reader.metadata)
         for key in reader.streams():
             if reader.stream(key).row_count != metadata.row_count:

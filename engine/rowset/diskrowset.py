@@ -101,9 +101,12 @@ class DiskRowSet(RowSet):
         encoder: KeyEncoder,
         cache: PageCache,
         born: int | None = None,
+        written_as: int | None = None,
     ) -> DiskRowSet:
-        """Open the base file at ``path``. Raises CorruptionError when it is not what was written there."""
-        return cls(rowset_id, slot, CFileReader.open(fs, path, rowset_id, cache), path, key_columns, encoder, born)
+        """Open the base file at ``path``; see CFileReader for ``written_as``. Raises CorruptionError when it is not
+        what was written there."""
+        reader = CFileReader.open(fs, path, rowset_id, cache, written_as)
+        return cls(rowset_id, slot, reader, path, key_columns, encoder, born)
 
     def __len__(self) -> int:
         return self.metadata.row_count
@@ -177,7 +180,8 @@ class DiskRowSet(RowSet):
     def load_columns(self, columns: Mapping[int, ColumnsFile]) -> None:
         """Take over the base files of rewritten columns, before delta files, while the rowset opens."""
         for file in columns.values():
-            if (file.metadata.rowset_id, file.metadata.row_count) != (self.rowset_id, len(self)):
+            is_of_another = file.metadata.rowset_id != self.rowset_id and file.reader.image.written_as is None
+            if is_of_another or file.metadata.row_count != len(self):
                 raise CorruptionError(file.path, 0, f"these are not columns of rowset {self.rowset_id}")
         self._columns = columns
         self.deltas = DeltaTracker(self.base_timestamp, base_timestamps(columns))

@@ -28,7 +28,7 @@ from ..compaction.merge import TARGET_BYTES
 from ..fs.failures import named
 from ..manifest import files
 from ..manifest.environment import Environment
-from ..manifest.manifest import RowsetEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.base_file import write_base_file
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.open import open_rowset, remove_orphans

@@ -20,7 +20,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..manifest.environment import Environment
-from ..manifest.manifest import Manifest, RowsetEntry
+from ..manifest.manifest import Manifest
+from ..manifest.rowset_entry import RowsetEntry
 from ..record.change import Attachment, unpack_attachments
 from ..rowset.diskrowset import DiskRowSet
 from ..vectors.keys import KeyVector, hash_keys, slice_keys

@@ -16,7 +16,8 @@ from ..fs.filesystem import FileSystem
 from ..manifest import files
 from ..manifest.damage import DamageRegistry, damage_of
 from ..manifest.environment import Environment, Files
-from ..manifest.manifest import Manifest, RowsetEntry, TabletEntry
+from ..manifest.manifest import Manifest, TabletEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
 from .tablet import Tablet
@@ -117,19 +118,22 @@ def open_rowset(tablet: Tablet, environment: Files, entry: RowsetEntry, slot: in
 
         rowset = opened(
             path(entry.id, "base"),
-            lambda where: DiskRowSet.open(fs, where, entry.id, slot, key, encoder, cache, entry.born),
+            lambda where: DiskRowSet.open(
+                fs, where, entry.id, slot, key, encoder, cache, entry.born, entry.written_as.get(entry.id)
+            ),
         )
         rowset.durable_lsn = entry.durable_lsn
 
         def columns(file_id: int) -> ColumnsFile:
-            return opened(path(file_id, "base"), lambda where: ColumnsFile.open(fs, where, file_id, cache))
+            written_as = entry.written_as.get(file_id)
+            return opened(path(file_id, "base"), lambda where: ColumnsFile.open(fs, where, file_id, cache, written_as))
 
         def deltas(file_ids: Iterable[int], kind: str) -> tuple[DeltaFile, ...]:
             paths = [(file_id, path(file_id, kind)) for file_id in file_ids]
             return tuple(opened(where, partial(delta_file, file_id, kind)) for file_id, where in paths)
 
         def delta_file(file_id: int, kind: str, where: str) -> DeltaFile:
-            return DeltaFile.open(fs, where, file_id, kind, entry.id, cache)
+            return DeltaFile.open(fs, where, file_id, kind, entry.id, cache, entry.written_as.get(file_id))
 
         if entry.columns:
             by_id = {file_id: columns(file_id) for file_id in sorted(set(entry.columns.values()))}

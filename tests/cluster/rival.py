@@ -43,11 +43,13 @@ class Rival:
         self.name = name
         self.tablet = next(place.tablet for place in table.tablets() if place.server == source)
 
+    def begin(self, last: bool, again: bool = False) -> MoveBegin:
+        return MoveBegin(move=self.name, table="t", tablet=self.tablet, to=self.names[1], again=again, last=last)
+
     def brought(self, again: bool = False) -> MoveRound:
         """All files are at the target."""
-        source, target = self.names
-        begin = MoveBegin(move=self.name, table="t", tablet=self.tablet, to=target, again=again, last=True)
-        begun = self.source.move_begin(begin)
+        source, _ = self.names
+        begun = self.source.move_begin(self.begin(last=True, again=again))
         missing = self.target.move_receive(begun).names
         for file in begun.files:
             if file.name in missing:

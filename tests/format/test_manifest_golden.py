@@ -13,12 +13,12 @@ from nyala.engine.manifest.manifest import (
     Manifest,
     MovedEntry,
     PinEntry,
-    RowsetEntry,
     TableEntry,
     TabletEntry,
     pack_manifest,
     read_manifest,
 )
+from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.schemas.column import ColumnDefinition, ColumnSchema
 from nyala.schemas.grants import Privilege
 from nyala.schemas.table import TableOptions, TableSchema
@@ -202,3 +202,14 @@ def test_pins_in_a_manifest() -> None:
     )
     assert read(packed) == pinned
     assert b"pins" not in pack_manifest(pinned.without_pins(["2-60a9"])) and b"pins" not in pack_manifest(MANIFEST)
+
+
+def test_a_rowset_with_copied_files_in_a_manifest() -> None:
+    """An earlier version refuses it: it would take the files for damaged ones."""
+    copied = RowsetEntry(id=6, undo=(8,), durable_lsn=9, written_as={6: 70, 8: 72})
+    tablets = (TabletEntry(id=3, rowsets=(copied,)),)
+    near = MANIFEST.with_altered(2, lambda table: table.model_copy(update={"tablets": tablets}))
+    packed = pack_manifest(near)
+    assert '"durable_lsn":9,"born":null,"written_as":{"6":70,"8":72}}]' in packed[24:].decode()
+    assert read(packed) == near
+    assert b"written_as" not in pack_manifest(MANIFEST)

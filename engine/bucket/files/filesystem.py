@@ -131,7 +131,7 @@ class BucketFileSystem:
         old, new = clean_path(old), clean_path(new)
         self.sync_file(old)
         size = self.size(old)
-        self._copy(old, new, size)
+        self._copy(self._names.locate(old), new, size)
         self.unlink(old)
 
     def link(self, old: str, new: str, into: FileSystem | None = None) -> None:
@@ -142,7 +142,7 @@ class BucketFileSystem:
             raise _os_error(errno.EEXIST, new)
         self.sync_file(old)
         size = self.size(old)
-        self._copy(old, new, size)
+        self._copy(self._names.locate(old), new, size)
 
     def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
         return False
@@ -212,6 +212,18 @@ class BucketFileSystem:
     def total_bytes(self, path: str) -> int:
         return self._disk.total_bytes("")
 
+    def copy_object(self, name: str, path: str) -> int:
+        """Have the bucket copy an object of another store to ``path``, a new name; return its bytes. Raises OSError."""
+        path = clean_path(path)
+        with answered(path):
+            size = self._bucket.size(name)
+        try:
+            self._copy(name, path, size)
+        except OSError:  # it may appear nevertheless
+            self.deletions.ask(path)
+            raise
+        return size
+
     def look_again(self, directory: str) -> None:
         """List a directory of ``own`` once more: for a reader beside the process that makes and removes its files."""
         gone = self._names.look_again(clean_path(directory))
@@ -257,10 +269,10 @@ class BucketFileSystem:
                 self._names.add(path, file.stored.size)
                 self._new.pop(path, None)
 
-    def _copy(self, old: str, new: str, size: int) -> None:
+    def _copy(self, name: str, new: str, size: int) -> None:
         self.deletions.withdraw(new)
-        with answered(old):
-            self._bucket.copy(self._names.locate(old), self._names.locate(new))
+        with answered(name):
+            self._bucket.copy(name, self._names.locate(new))
         with self._lock:
             self._new.pop(new, None)
             self._replace(new)

@@ -16,7 +16,7 @@ from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
 from ...manifest import files
 from ...manifest.environment import Environment
-from ...manifest.manifest import RowsetEntry
+from ...manifest.rowset_entry import RowsetEntry
 from ...rowset.diskrowset import DiskRowSet
 from ...table.table_version import TableVersion
 from ...tablet.attach import NewKeys, StagedRowSet

@@ -27,7 +27,7 @@ from ...compaction.outputs import Moment, OutputRowSet
 from ...compaction.switch_over import MovedRowSet
 from ...delta.file import DeltaFile
 from ...manifest.environment import Environment
-from ...manifest.manifest import RowsetEntry
+from ...manifest.rowset_entry import RowsetEntry
 from ...rowset.diskrowset import DiskRowSet
 from ...tablet.open import open_rowset, unlink_quietly
 from ...tablet.tablet import Tablet

@@ -227,7 +227,7 @@ class BucketPins:
             snapshot=pin.snapshot,
             schema_=entry.schema_,
             partitions=entry.partitions,
-            tablets=tuple(tablet.model_dump(mode="json") for tablet in entry.tablets),
+            tablets=tuple(tablet.told() for tablet in entry.tablets),
             limits=self._limits,
             directory="",
             ttl_seconds=pin.ttl_seconds,

@@ -199,7 +199,7 @@ class Pins:
             snapshot=snapshot,
             schema_=version.schema,
             partitions=version.partitions,
-            tablets=tuple(entry.model_dump(mode="json") for entry in entries),
+            tablets=tuple(entry.told() for entry in entries),
             limits=self._limits,
             directory=directory,
             ttl_seconds=ttl_seconds,

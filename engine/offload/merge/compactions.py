@@ -240,7 +240,7 @@ class Compactions:
         plan = CompactionTask(
             number=number,
             tablet=tablet.tablet_id,
-            entry=mine.model_dump(mode="json"),
+            entry=mine.told(),
             timestamp=timestamp,
             history_mark=ancient_history_mark,
             directory=directory,

@@ -14,7 +14,8 @@ from nyala.engine.compaction.delta_compaction import major
 from nyala.engine.delta import LIVE
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
-from nyala.engine.manifest.manifest import ManifestFile, RowsetEntry
+from nyala.engine.manifest.manifest import ManifestFile
+from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.schemas.errors import StoreError
 from nyala.schemas.scan import ScanSpec

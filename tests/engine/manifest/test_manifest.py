@@ -6,15 +6,9 @@ import random
 import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem, PowerFailure
-from nyala.engine.manifest.manifest import (
-    Manifest,
-    ManifestFile,
-    RowsetEntry,
-    TabletEntry,
-    pack_manifest,
-    read_manifest,
-)
+from nyala.engine.manifest.manifest import Manifest, ManifestFile, TabletEntry, pack_manifest, read_manifest
 from nyala.engine.manifest.place import ManifestInDirectory
+from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
 from nyala.schemas.partition_schema import (
     UNPARTITIONED,
