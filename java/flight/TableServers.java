@@ -66,6 +66,7 @@ public final class TableServers {
       return;
     }
     Map<String, JsonNode> described = described(table);
+    checkNewRanges(table, steps, described);
     int oldest = described.values().stream().mapToInt(each -> each.path("schema_version").asInt()).min().orElse(0);
     asked.put("if_version", oldest);
     Map<String, JsonNode> done = new LinkedHashMap<>();
@@ -131,6 +132,17 @@ public final class TableServers {
 
   private FlightStore only() {
     return servers.values().iterator().next();
+  }
+
+  /** Rejects a range that might belong to a server newer than the table: it lacks the table. */
+  private void checkNewRanges(String table, JsonNode steps, Map<String, JsonNode> described) {
+    List<String> lacking = servers.keySet().stream().filter(name -> !described.containsKey(name)).toList();
+    for (JsonNode step : steps) {
+      if (!lacking.isEmpty() && step.path("op").asText().equals("add_range_partition")) {
+        throw new StoreException(StoreException.INVALID_ARGUMENT, "table '" + table + "' is not on "
+            + String.join(", ", lacking) + ", where its new range might go: use Table.alter of the client");
+      }
+    }
   }
 
   /** Returns whether the servers that have a table have all of its tablets. */
