@@ -16,9 +16,11 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 /**
  * Commits what the tasks of one statement staged: the attempts that Spark chose, all or nothing. The rows that {@code
  * replaced} finds, a scan of keys, are deleted too; it may be null. {@code moment} is when the statement read the table,
- * null if it did not.
+ * null if it did not. {@code truncates}: all rows are deleted first.
  */
-record ChangesWrite(WriteTarget target, ScanParts.Moment moment, JsonNode replaced) implements DeltaBatchWrite {
+record ChangesWrite(
+    WriteTarget target, ScanParts.Moment moment, JsonNode replaced, boolean truncates, boolean addsOnly)
+    implements DeltaBatchWrite {
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
     return target;
@@ -40,11 +42,14 @@ record ChangesWrite(WriteTarget target, ScanParts.Moment moment, JsonNode replac
       staged.forEach(each -> parts.addAll(each.deletes()));
       staged.forEach(each -> parts.addAll(each.updates()));
       staged.forEach(each -> parts.addAll(each.inserts()));
-      if (!parts.isEmpty()) {
-        target.transaction().commit(store, parts, moment == null ? null : moment.snapshot());
+      if (!parts.isEmpty() || truncates) {
+        target.transaction().commit(
+            store, parts, moment == null ? null : moment.snapshot(), truncates ? target.table() : null);
       }
     } catch (StoreException error) {
-      throw PlanError.thrown(error);
+      boolean isThere = addsOnly && error.is(StoreException.ALREADY_PRESENT);
+      throw PlanError.thrown(isThere
+          ? error.with("; INSERT only adds rows; the option operation=upsert also changes existing rows") : error);
     }
   }
 

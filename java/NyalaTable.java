@@ -30,6 +30,7 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
   /** The key in its columns' metadata; the value is the server and the name of a whole table. */
   static final String MARK = "nyala";
   private static final String STATEMENT = "statement";
+  private static final String INSERT = "insert";
   private static final String MERGE = "merge";
 
   private final String name;
@@ -88,7 +89,7 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
 
   /** Returns the same table for one write, with whether it is an SQL statement and the columns that it leaves out. */
   NyalaTable told(boolean isStatement, List<String> leftOut) {
-    Map<String, String> told = Map.of(STATEMENT, isStatement ? "insert" : "write", "leftOut", Json.of(leftOut));
+    Map<String, String> told = Map.of(STATEMENT, isStatement ? INSERT : "write", "leftOut", Json.of(leftOut));
     return new NyalaTable(name, schema, options, isOfCatalog, about, told, leftOut);
   }
 
@@ -196,6 +197,6 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
       public StructType schema() {
         return info.schema();
       }
-    }), isOfCatalog && !isTold(), rows);
+    }), isOfCatalog && !isTold(), isOfCatalog && INSERT.equals(ofWrite.get(STATEMENT)), rows);
   }
 }

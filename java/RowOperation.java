@@ -91,7 +91,7 @@ final class RowOperation implements SupportsDelta {
 
     @Override
     public DeltaBatchWrite toBatch() {
-      return new ChangesWrite(target(info), moment, null);
+      return new ChangesWrite(target(info), moment, null, false, false);
     }
 
     @Override

@@ -5,6 +5,7 @@ import io.nyala.flight.Json;
 import io.nyala.flight.ScanParts;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.apache.spark.sql.connector.write.BatchWrite;
@@ -15,8 +16,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A write of new rows from Java: a {@code MERGE} that only inserts, or rows in the place of those that a condition
- * selects. {@code leftOut} are the columns that Spark filled.
+ * A write of rows from Java: a statement of SQL, a {@code MERGE} that only inserts, or rows in the place of those that a
+ * condition selects. {@code leftOut} are the columns that Spark filled, which are not sent.
  */
 record RowWrite(
     NyalaTable table, CaseInsensitiveStringMap options, LogicalWriteInfo info, List<String> leftOut)
@@ -28,7 +29,34 @@ record RowWrite(
   public Write build() {
     WrittenTable written = WrittenTable.of(table, "MERGE");
     return new ToBatch("nyala MERGE of " + table.name(), () -> new ChangesWrite(
-        written.target(null, inserting("insert")), null, null));
+        written.target(null, inserting("insert")), null, null, false, false));
+  }
+
+  /**
+   * Returns the write of a statement that adds or changes rows by their keys, in the place of all if it {@code truncates};
+   * empty if it has options, types or servers that Python knows better.
+   */
+  Optional<Write> plain(boolean truncates) {
+    String given = options.get("operation");
+    String operation = (given == null ? truncates ? "upsert" : "insert" : given).toLowerCase(Locale.ROOT);
+    String base = operation.replace("_ignore", "");
+    boolean isKnown = truncates ? OPERATIONS.contains(operation) : List.of(
+        "insert", "upsert", "update", "delete").contains(base) && operation.matches("[a-z]+(_ignore)?");
+    if (!isKnown || !TableOptions.isPlain(options) || !hasTypesOfTable()) {
+      return Optional.empty();
+    }
+    return WrittenTable.alone(table).map(written -> {
+      WriteTarget.Columns columns = base.equals("delete") ? writing(operation, written.key()) : inserting(operation);
+      boolean addsOnly = given == null && !truncates;
+      return new ToBatch("nyala " + operation + " into " + table.name(), () -> new ChangesWrite(
+          written.target(null, columns), null, null, truncates, addsOnly));
+    });
+  }
+
+  private boolean hasTypesOfTable() {
+    StructType known = table.schema();
+    return Stream.of(info.schema().fields()).allMatch(field -> known.getFieldIndex(field.name()).isDefined()
+        && known.apply(field.name()).dataType().equals(field.dataType()));
   }
 
   /** Returns the write in the place of the rows that a filter selects, as they are at one moment. */
@@ -48,7 +76,7 @@ record RowWrite(
       @Override
       public Write build() {
         return new ToBatch("nyala REPLACE of " + table.name() + " WHERE " + where, () -> new ChangesWrite(
-            written.target(moment, inserting(operation)), moment, found));
+            written.target(moment, inserting(operation)), moment, found, false, false));
       }
     };
   }
@@ -58,9 +86,10 @@ record RowWrite(
   }
 
   private WriteTarget.Columns inserting(String operation) {
-    List<String> columns = Stream.of(info.schema().fieldNames())
-        .filter(name -> operation.equals("insert") || !leftOut.contains(name))
-        .toList();
+    return writing(operation, Stream.of(info.schema().fieldNames()).filter(name -> !leftOut.contains(name)).toList());
+  }
+
+  private WriteTarget.Columns writing(String operation, List<String> columns) {
     return new WriteTarget.Columns(new StructType(), info.schema(), List.of(), false, operation, columns);
   }
 

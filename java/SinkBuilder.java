@@ -2,6 +2,7 @@ package io.nyala.spark;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
@@ -12,22 +13,37 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 
 /**
- * Writes with Python, also streams in the output mode {@code update}, whose rows are upserted like all others; but what
- * replaces some rows is written by {@link RowWrite}.
- *
- * <p>{@code isStatement}: it is a statement or a stream, and the columns that it leaves out are unknown.
+ * Writes statements with {@link RowWrite}, and with Python what it leaves to it: {@code df.write}, and streams, also in
+ * the output mode {@code update}, whose rows are upserted like all others.
  */
-record SinkBuilder(PythonWriteBuilder python, boolean isStatement, RowWrite rows)
-    implements SupportsOverwriteV2, SupportsStreamingUpdateAsAppend {
+final class SinkBuilder implements SupportsOverwriteV2, SupportsStreamingUpdateAsAppend {
+  private final PythonWriteBuilder python;
+  private final boolean mayBeStatement;
+  private final boolean isStatement;
+  private final RowWrite rows;
+  private boolean truncates;
+
+  /**
+   * {@code isStatement}: it is one, and the columns that it leaves out are known; {@code mayBeStatement}: it is one or a
+   * stream, and they are not.
+   */
+  SinkBuilder(PythonWriteBuilder python, boolean mayBeStatement, boolean isStatement, RowWrite rows) {
+    this.python = python;
+    this.mayBeStatement = mayBeStatement;
+    this.isStatement = isStatement;
+    this.rows = rows;
+  }
+
   @Override
   public Write build() {
-    Write write = python.build();
-    return isStatement ? new StreamOnly(write) : write;
+    Optional<Write> plain = isStatement ? rows.plain(truncates) : Optional.empty();
+    return plain.orElseGet(() -> mayBeStatement ? new StreamOnly(python.build()) : python.build());
   }
 
   @Override
   public WriteBuilder truncate() {
     python.truncate();
+    truncates = true;
     return this;
   }
 

@@ -82,6 +82,12 @@ final class TableOptions {
     return OF_WRITES.stream().anyMatch(options::containsKey);
   }
 
+  /** Returns whether a write has no options but the server, the table and the operation. */
+  static boolean isPlain(CaseInsensitiveStringMap ofWrite) {
+    return ofWrite.keySet().stream()
+        .allMatch(name -> OF_SERVER.contains(name) || name.equals("table") || name.equals("operation"));
+  }
+
   static boolean isOfChanges(CaseInsensitiveStringMap options) {
     return options.containsKey("startTimestamp") || options.getBoolean("readChangeFeed", false);
   }

@@ -10,6 +10,7 @@ import io.nyala.flight.StoreIdentity;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store that a statement writes to from Java: where it is, and its key. */
@@ -17,18 +18,26 @@ record WrittenTable(String uri, Credentials credentials, String table, List<Stri
   /** Asks the store. Throws an exception if {@code what} cannot be done to the table. */
   static WrittenTable of(NyalaTable written, String what) {
     checkWhole(written, what);
+    return alone(written).orElseThrow(() -> new UnsupportedOperationException(
+        what + " is one commit, and " + written.name() + " may be on several servers or processes, of which each commits "
+            + "by itself: use df.write with the option operation or operationColumn"));
+  }
+
+  /** Asks the store; empty unless one server, of one process, has the whole table: several commit one by one. */
+  static Optional<WrittenTable> alone(NyalaTable written) {
     CaseInsensitiveStringMap options = written.options();
-    String name = written.name();
     String uri = ReadOptions.uri(options);
     Credentials credentials = TableOptions.credentials(options);
     FlightStore store = FlightStore.at(uri, credentials);
     String table = ReadOptions.table(options);
     try {
-      checkAlone(store, name, what);
+      if (!isAlone(store)) {
+        return Optional.empty();
+      }
       List<String> key = new ArrayList<>();
       JsonNode described = store.ask("describe_table", Map.of("table", table));
       described.path("primary_key").forEach(column -> key.add(column.asText()));
-      return new WrittenTable(uri, credentials, table, List.copyOf(key));
+      return Optional.of(new WrittenTable(uri, credentials, table, List.copyOf(key)));
     } catch (StoreException error) {
       throw PlanError.thrown(error);
     }
@@ -50,15 +59,10 @@ record WrittenTable(String uri, Credentials credentials, String table, List<Stri
     }
   }
 
-  /** Checks that one server, of one process, has the whole table: several would commit one after the other. */
-  private static void checkAlone(FlightStore store, String name, String what) {
+  private static boolean isAlone(FlightStore store) {
     JsonNode health = store.ask("health", null);
     boolean isShared = health.hasNonNull("server") && store.ask("placement", null).path("servers").size() > 1;
-    if (isShared || !health.path("processes").isEmpty()) {
-      throw new UnsupportedOperationException(
-          what + " is one commit, and " + name + " may be on several servers or processes, of which each commits by "
-              + "itself: use df.write with the option operation or operationColumn");
-    }
+    return !isShared && health.path("processes").isEmpty();
   }
 
   FlightStore store(ScanParts.Moment moment) {

@@ -14,14 +14,17 @@ public record StagedTransaction(String name) implements Serializable {
 
   /**
    * Applies parts in their order, as one commit; {@code readAt} is the snapshot that they were made from, and null if
-   * they do not depend on one: a row that changed after it is refused with CONFLICT. A commit whose answer is lost is
-   * sent again, and applied once.
+   * they do not depend on one: a row that changed after it is refused with CONFLICT. All rows of the table {@code
+   * truncated} are deleted first, unless it is null. A commit whose answer is lost is sent again, and applied once.
    */
-  public void commit(FlightStore store, List<String> parts, Long readAt) {
+  public void commit(FlightStore store, List<String> parts, Long readAt, String truncated) {
     ObjectNode asked = Json.object().put("transaction", name);
     parts.forEach(asked.putArray("parts")::add);
     if (readAt != null) {
       asked.put("if_timestamp", readAt);
+    }
+    if (truncated != null) {
+      asked.putArray("truncate").add(truncated);
     }
     commit(store, asked);
   }

@@ -51,7 +51,7 @@ public final class StoreException extends RuntimeException {
   }
 
   /** Returns the same error with more words. */
-  StoreException with(String more) {
+  public StoreException with(String more) {
     return new StoreException(code, said + more, retryAfterSeconds, locations);
   }
 

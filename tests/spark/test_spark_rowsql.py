@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from random import Random
@@ -57,12 +58,16 @@ STATEMENTS = {
         WHEN MATCHED THEN UPDATE SET city = s.city WHEN NOT MATCHED THEN INSERT (id, city) VALUES (s.id, s.city)
         WHEN NOT MATCHED BY SOURCE AND t.id = 0 THEN DELETE""",
     "moved keys": f"UPDATE {T} SET id = id + 1",
+    "INSERT": f"INSERT INTO {T} (city, id) SELECT 'n', id FROM range(4, 6)",
+    "OVERWRITE": f"INSERT OVERWRITE {T} (city, id) SELECT 'n', id FROM range(4, 6)",
 }
 DONE = {
     "UPDATE": {0: ("x", 1.0), 1: ("x", 1.0), 2: ("x", 1.0), 3: ("d", 1.0)},
     "DELETE": {1: ("b", 1.0), 3: ("d", 1.0)},
     "MERGE": {1: ("b", 1.0), 2: ("m", 1.0), 3: ("m", 1.0), 4: ("m", DEFAULT), 5: ("m", DEFAULT)},
     "moved keys": {1: ("a", 1.0), 2: ("b", 1.0), 3: ("c", 1.0), 4: ("d", 1.0)},
+    "INSERT": START | {4: ("n", DEFAULT), 5: ("n", DEFAULT)},
+    "OVERWRITE": {4: ("n", DEFAULT), 5: ("n", DEFAULT)},
 }
 
 
@@ -137,7 +142,7 @@ def raising(error: Exception) -> Callable[[], None]:
     return act
 
 
-@pytest.mark.parametrize("kind", STATEMENTS)
+@pytest.mark.parametrize("kind", ["UPDATE", "DELETE", "MERGE", "moved keys"])
 def test_a_row_that_changed_since_refuses_the_statement(
     spark: SparkSession, homes: Table, plant: Callable[..., list[str]], kind: str
 ) -> None:
@@ -173,7 +178,7 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kind", ["MERGE", "moved keys"])
+@pytest.mark.parametrize("kind", ["MERGE", "moved keys", "INSERT", "OVERWRITE"])
 def test_each_change_is_applied_once(
     spark: SparkSession, db: Database, homes: Table, plant: Callable[..., list[str]], kind: str, fault: str
 ) -> None:
@@ -196,6 +201,20 @@ def test_a_commit_that_fails_leaves_nothing(
     assert len(db._store._staging) == 0, "nothing staged is left"  # pyright: ignore
     spark.sql(STATEMENTS["MERGE"])
     assert state(homes) == DONE["MERGE"]
+
+
+def test_statements_are_written_without_python(spark: SparkSession, homes: Table) -> None:
+    """Unless they have options that only Python knows."""
+    for kind, sql in STATEMENTS.items():
+        assert re.search(r"\bnyala (insert|upsert|MERGE|UPDATE|DELETE) ", plan(spark, sql)), kind
+    python = f"INSERT INTO {T} WITH (txnAppId = 'a', txnVersion = 1) (city, id) VALUES ('x', 9)"
+    assert "nyala insert" not in plan(spark, python)
+    with pytest.raises(PySparkException, match="did you mean operation"):
+        spark.sql(f"INSERT INTO {T} WITH (operatoin = 'upsert') (city, id) VALUES ('x', 1)")
+
+
+def plan(spark: SparkSession, sql: str) -> str:
+    return spark.sql(f"EXPLAIN {sql}").collect()[0][0]
 
 
 def test_keys_move_unless_they_meet(spark: SparkSession, homes: Table) -> None:
@@ -230,8 +249,8 @@ def test_only_what_a_statement_needs_is_read(spark: SparkSession, homes: Table) 
         f"UPDATE {T} SET id = id + 1": "id, city, price, born, at",
     }
     for sql, columns in changed.items():
-        plan = spark.sql(f"EXPLAIN {sql}").collect()[0][0]
-        assert f"[columns: {columns}]" in plan and plan.count("BatchScan") == 1, plan
+        said = plan(spark, sql)
+        assert f"[columns: {columns}]" in said and said.count("BatchScan") == 1, said
 
 
 def test_merges(spark: SparkSession, homes: Table) -> None:
