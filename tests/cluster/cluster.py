@@ -10,6 +10,8 @@ from nyala.clients.api.database import Database
 from nyala.clients.flight.credentials import Credentials
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.home.home import Home
+from nyala.engine.home.opening import home_at
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
@@ -21,7 +23,7 @@ from nyala.schemas.service import StoreService
 class Member:
     """One server and its store."""
 
-    def __init__(self, here: ServerIdentity, fs: FileSystem, collector: str | None = None) -> None:
+    def __init__(self, here: ServerIdentity, fs: FileSystem | Home, collector: str | None = None) -> None:
         self.here = here
         self.fs = fs
         self.collector = collector
@@ -50,12 +52,17 @@ class Member:
 class Cluster:
     """Two servers, or as many as there are names."""
 
-    def __init__(self, folder: Path, names: str = "ab", collector: str | None = None) -> None:
-        """Traces of their requests go to a ``collector``."""
+    def __init__(
+        self, folder: Path, names: str = "ab", collector: str | None = None, bucket: str | None = None
+    ) -> None:
+        """Traces of their requests go to a ``collector``; their stores are in a ``bucket``, or in memory."""
         servers = {name: (f"grpc+unix://{folder}/{name}",) for name in names}
         self.placement = Placement(servers=servers)
         self.members = {
-            name: Member(ServerIdentity(self.placement, name), MemoryFileSystem(), collector) for name in names
+            name: Member(
+                ServerIdentity(self.placement, name), home_at(bucket, name) if bucket else MemoryFileSystem(), collector
+            )
+            for name in names
         }
         self._databases: list[Database] = []
 

@@ -1,6 +1,6 @@
 """Tablets that move all the time between three servers, by two who know nothing of each other, beside everything else.
 
-    python tests/cluster/moves_campaign.py --seconds 60 --seed 0
+    python tests/cluster/moves_campaign.py --seconds 60 --seed 0 [--bucket]
 
 Meanwhile all rows are written over and over, each scan is made in several ways at one snapshot, and files are flushed
 and compacted. Every scan has all rows and the same in all ways; at the end the rows are those of the last write.
@@ -9,6 +9,7 @@ and compacted. Every scan has all rows and the same in all ways; at the end the 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import threading
@@ -25,6 +26,11 @@ from cluster import Cluster
 
 import nyala
 from nyala.clients.api.table import Table
+from nyala.engine.home.opening import home_at
+from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.sweep_bucket import leftovers, sweep
+from nyala.engine.recovery.verify_bucket import verify_bucket
+from nyala.engine.store import Store
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,
@@ -123,16 +129,32 @@ def rows(n: int) -> pa.Table:
     return pa.table([pa.array(range(ROWS)), pa.array([n] * ROWS)], schema=SCHEMA)
 
 
+def check_bucket(url: str) -> None:
+    """Nothing that a store needs is missing, and once it was opened again and swept nothing is left of moves."""
+    for name in "abc":
+        Store.open(home_at(url, name), StoreOptions(maintenance="off")).close()
+        sweep(home_at(url, name))
+        report = verify_bucket(home_at(url, name))
+        assert report.is_sound and not report.notes, (report.problems, report.notes)
+        assert not leftovers(home_at(url, name))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bucket", action="store_true", help="the stores are in one bucket, which copies files")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(Path(folder), "abc")
+        place = Path(folder)
+        if asked.bucket:
+            os.environ["XDG_CACHE_HOME"] = str(place / "cache")
+        cluster = Cluster(place, "abc", bucket=f"file://{place}/bucket" if asked.bucket else None)
         campaign = Campaign(cluster, asked.seed)
         campaign.run(asked.seconds)
         cluster.close()
+        if asked.bucket:
+            check_bucket(f"file://{place}/bucket")
     print(f"seed {asked.seed}: " + ", ".join(f"{count:,} {what}" for what, count in campaign.counts.items()))
 
 
