@@ -73,6 +73,11 @@ final class RowOperation implements SupportsDelta {
 
   @Override
   public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (written.isNumbered() && isAssigned() && movesRows()) {
+      throw new UnsupportedOperationException(
+          "the key of " + table.name() + " has a number that the store gives to new rows, so it cannot be updated: delete "
+              + "the rows and insert them");
+    }
     return new DeltaWriteBuilder() {
       @Override
       public DeltaWrite build() {

@@ -13,8 +13,8 @@ import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table of a store that a statement writes to from Java: where it is, and its key. */
-record WrittenTable(String uri, Credentials credentials, String table, List<String> key) {
+/** A table of a store that a statement writes to from Java: where it is, its key, and whether the store numbers rows. */
+record WrittenTable(String uri, Credentials credentials, String table, List<String> key, boolean isNumbered) {
   /** Asks the store. Throws an exception if {@code what} cannot be done to the table. */
   static WrittenTable of(NyalaTable written, String what) {
     checkWhole(written, what);
@@ -37,7 +37,8 @@ record WrittenTable(String uri, Credentials credentials, String table, List<Stri
       List<String> key = new ArrayList<>();
       JsonNode described = store.ask("describe_table", Map.of("table", table));
       described.path("primary_key").forEach(column -> key.add(column.asText()));
-      return Optional.of(new WrittenTable(uri, credentials, table, List.copyOf(key)));
+      boolean isNumbered = !described.path("unique_key").asBoolean(true);
+      return Optional.of(new WrittenTable(uri, credentials, table, List.copyOf(key), isNumbered));
     } catch (StoreException error) {
       throw PlanError.thrown(error);
     }

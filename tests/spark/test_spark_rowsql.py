@@ -228,6 +228,21 @@ def test_keys_move_unless_they_meet(spark: SparkSession, homes: Table) -> None:
     assert set(homes.scan(columns=["born"]).to_arrow()["born"].to_pylist()) == {1}
 
 
+def test_rows_that_the_store_numbers(spark: SparkSession, db: Database) -> None:
+    """They have no key of their own to move to."""
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])
+    table = db.create_table("numbered", schema, ["k"], unique_key=False)
+    table.insert({"k": [1, 1, 2], "v": ["a", "b", "c"]})
+    spark.sql("UPDATE nyala.default.numbered SET v = concat(v, v) WHERE k = 1")
+    spark.sql("DELETE FROM nyala.default.numbered WHERE v = 'aa'")
+    with pytest.raises(PySparkException, match="a number that the store gives to new rows"):
+        spark.sql("UPDATE nyala.default.numbered SET k = 3 WHERE k = 1")
+    assert sorted(table.scan(columns=["k", "v"]).to_arrow().to_pylist(), key=str) == [
+        {"k": 1, "v": "bb"},
+        {"k": 2, "v": "c"},
+    ]
+
+
 def test_cells_that_an_update_does_not_assign_are_not_written(spark: SparkSession, homes: Table) -> None:
     """Immutable ones need not be: `born` is one. Names match whatever their case."""
     spark.sql(f"UPDATE {T} SET CITY = 'x' WHERE Id = 1L")
