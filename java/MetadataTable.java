@@ -32,7 +32,7 @@ record MetadataTable(String name, String table, FlightStore store) implements Su
           + "undo_bytes BIGINT, dropped_bytes BIGINT, average_rowset_height DOUBLE, rows_read BIGINT, "
           + "rows_written BIGINT, history_from TIMESTAMP, quarantine STRING");
   private static final StructType OF_HISTORY = StructType.fromDDL(
-      "timestamp BIGINT, committed_at TIMESTAMP, writer STRING, `transaction` STRING, inserted BIGINT, "
+      "timestamp BIGINT, at TIMESTAMP, writer STRING, `transaction` STRING, inserted BIGINT, "
           + "updated BIGINT, deleted BIGINT");
 
   /** Returns whether there is a table of this name beside each table of rows. */

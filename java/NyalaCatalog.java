@@ -32,23 +32,26 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The tables of a store in SQL: {@code nyala.default.homes}, and {@code nyala.default.homes.changes}, the change feed.
  *
  * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, {@code .token},
- * {@code .tlsRoots} and so on what it is shown, and {@code .operation} the operation of statements, by default
- * {@code insert}.
+ * {@code .tlsRoots} and so on what it is shown, {@code .operation} the operation of statements, by default {@code
+ * insert}, and {@code .dropKeepSeconds} how long a table that is dropped can be recalled.
  */
 public final class NyalaCatalog
     implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, BucketFunctions {
   private static final String NAMESPACE = "default";
   private static final String CHANGES = "changes";
+  private static final String KEEP_SECONDS = "dropKeepSeconds";
 
   private String name;
   private Map<String, String> ofServer;
   private Map<String, String> ofWrites;
+  private long keepSeconds;
 
   @Override
   public void initialize(String catalogName, CaseInsensitiveStringMap options) {
     name = catalogName;
     ofServer = TableOptions.ofServer(options);
     ofWrites = TableOptions.ofWrites(options);
+    keepSeconds = ReadOptions.number(KEEP_SECONDS, options.getOrDefault(KEEP_SECONDS, "0"), 0);
   }
 
   @Override
@@ -177,16 +180,20 @@ public final class NyalaCatalog
 
   @Override
   public boolean dropTable(Identifier table) {
+    return drop(table, keepSeconds);
+  }
+
+  /** Drops a table for good. */
+  @Override
+  public boolean purgeTable(Identifier table) {
+    return drop(table, 0);
+  }
+
+  private boolean drop(Identifier table, long seconds) {
     if (isBeside(table)) { // Spark has seen that it is there
       throw new UnsupportedOperationException(fullName(table) + " goes with its table: drop " + table.namespace()[1]);
     }
-    return isDefault(table.namespace()) && new StoreTables(store()).drop(table);
-  }
-
-  /** The same as a drop: what is dropped is gone. */
-  @Override
-  public boolean purgeTable(Identifier table) {
-    return dropTable(table);
+    return isDefault(table.namespace()) && new StoreTables(store()).drop(table, seconds);
   }
 
   /** Spark may say the catalog's name, too, before the new name. */

@@ -93,7 +93,7 @@ final class ReadOptions {
     return isNumber || name.equals("versionAsOf") ? (Object) number(name, text, 0) : text;
   }
 
-  private static long number(String name, String text, long least) {
+  static long number(String name, String text, long least) {
     try {
       long number = Long.parseLong(text.strip());
       if (number >= least) {

@@ -59,7 +59,7 @@ record StagedTables(StoreTables store, Function<Identifier, NyalaTable> load) {
         throw PlanError.<RuntimeException>undeclared(error);
       }
     };
-    return new StagedRows(load.apply(staged).filledIn(info.columns()), other, keep, () -> store.drop(staged), null);
+    return new StagedRows(load.apply(staged).filledIn(info.columns()), other, keep, () -> store.drop(staged, 0), null);
   }
 
   /** Returns what two tables have in common that one statement creates twice. */

@@ -54,10 +54,10 @@ record StoreTables(FlightStore store) {
     }
   }
 
-  /** Drops a table for good; returns whether there was one. */
-  boolean drop(Identifier table) {
+  /** Drops a table, which can be recalled for some seconds; returns whether there was one. */
+  boolean drop(Identifier table, long keepSeconds) {
     try {
-      TableServers.of(store).drop(table.name());
+      TableServers.of(store).drop(table.name(), keepSeconds);
       return true;
     } catch (StoreException error) {
       if (error.is(StoreException.NOT_FOUND)) {

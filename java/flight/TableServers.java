@@ -78,12 +78,12 @@ public final class TableServers {
     checkSame(table, done);
   }
 
-  /** Drops a table on the servers that have it. */
-  public void drop(String table) {
+  /** Drops a table on the servers that have it; for some seconds it can be recalled. */
+  public void drop(String table, long keepSeconds) {
     Map<String, StoreException> missing = new LinkedHashMap<>();
     onEach("drop_table", (name, server) -> {
       try {
-        server.change("drop_table", Map.of("table", table));
+        server.change("drop_table", Map.of("table", table, "keep_seconds", keepSeconds));
       } catch (StoreException error) {
         if (!error.is(StoreException.NOT_FOUND)) {
           throw error;

@@ -233,7 +233,24 @@ def test_rename_and_drop(sql: Sql, homes: None, db: Database) -> None:
     assert "TABLE_OR_VIEW_NOT_FOUND" in refused(sql, "DROP TABLE farms")
     sql("DROP TABLE IF EXISTS farms")
     sql("DROP TABLE other PURGE")
-    assert db.tables() == []
+    assert db.tables() == [] and db.dropped_tables() == []
+
+
+def test_a_table_may_be_kept_when_it_is_dropped(
+    sql: Sql, spark: SparkSession, homes: None, db: Database, uri: str
+) -> None:
+    spark.conf.set("spark.sql.catalog.careful", "io.nyala.spark.NyalaCatalog")
+    spark.conf.set("spark.sql.catalog.careful.uri", uri)
+    spark.conf.set("spark.sql.catalog.careful.dropKeepSeconds", "100")
+    sql("CREATE TABLE other (id INT PRIMARY KEY)")
+    sql("DROP TABLE careful.default.other PURGE")
+    sql("DROP TABLE careful.default.homes")
+    assert [each.name for each in db.dropped_tables()] == ["homes"]
+    sql("CALL careful.system.recall_table('homes')")
+    assert sql("SELECT id FROM homes") == [(1,)] and db.tables() == ["homes"]
+    spark.conf.set("spark.sql.catalog.vague", "io.nyala.spark.NyalaCatalog")
+    spark.conf.set("spark.sql.catalog.vague.dropKeepSeconds", "a day")
+    assert "dropKeepSeconds is 'a day': it must be a whole number" in refused(sql, "DROP TABLE vague.default.homes")
 
 
 def test_a_table_as_selected_is_there_whole_or_not_at_all(

@@ -85,7 +85,7 @@ def test_the_history_of_a_table(sql: Sql, sales: Table, db: Database) -> None:
     sql("INSERT INTO sales VALUES (9, DATE'2020-09-09', 'z')")
     commits = db.commits(sales).to_pylist()
     names = "timestamp, writer, transaction, inserted, updated, deleted"
-    found = sql(f"SELECT {names}, unix_micros(committed_at) FROM default.sales.history ORDER BY timestamp")
+    found = sql(f"SELECT {names}, unix_micros(at) FROM default.sales.history ORDER BY timestamp")
     assert [row[:6] for row in found] == [tuple(each[name] for name in names.split(", ")) for each in commits]
     assert [row[3:6] for row in found] == [(3, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 0)] and found[3][2]
     assert [row[6] for row in found] == [int(datetime_of(row[0]).timestamp() * 1e6 + 0.5) for row in found]
