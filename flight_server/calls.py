@@ -45,6 +45,8 @@ _LOOK_SECONDS = 0.05
 _TURNOVER_SHARE = 0.015
 """Of a processor, for streams that are displaced: each was sent all that its client's transport takes ahead, some 30
 MB, and the next one will be. What the transport spends is not counted, and is several times as much."""
+_TURNOVER_SECONDS_MAX = 1.0
+"""The longest pause after a displaced stream, which may have worked for long before it got stuck."""
 _TABLE_LENGTH_MAX = 256
 """So much is kept of a name: a client sends what it likes."""
 _LOG = logging.getLogger("nyala.flight_server")
@@ -455,7 +457,8 @@ class Calls:
             if not stuck:
                 return False
             chosen = max(stuck, key=lambda each: each[:2])[2]
-            self._look_from[kind] = now + max(_LOOK_SECONDS, chosen.processor_seconds / _TURNOVER_SHARE)
+            pause = min(chosen.processor_seconds / _TURNOVER_SHARE, _TURNOVER_SECONDS_MAX)
+            self._look_from[kind] = now + max(_LOOK_SECONDS, pause)
         self._end(chosen, _STALLED.format(seconds=self.config.yielding_seconds), "displaced")
         return True
 

@@ -147,7 +147,7 @@ class Admission:
         self._of_peers: dict[tuple[Kind, str], int] = {}
         self._trust: dict[str, int] = {}
         self._queues = {kind: WaitingCalls() for kind in Kind}
-        self._returns = Returns()
+        self._returns = {kind: Returns() for kind in Kind}
         self.staged = Budget("staged streams", config.staged_bytes_max)
         self.decompressed = Budget("decompressed batches", config.decompressed_bytes_max)
         self.make_room: Callable[[Kind], bool] = lambda _: False
@@ -204,6 +204,8 @@ class Admission:
                 waiting.changed.wait(min(left, _POLL_SECONDS if queue.is_first(waiting) else _POLL_SECONDS_MAX))
                 check()
                 self._check_open()
+                if not waiting.is_admitted and self._has_place(kind, peer):
+                    self._next(kind)  # its connection has become known meanwhile
         except BaseException:
             if waiting.is_admitted:
                 self.leave(kind, peer)
@@ -266,13 +268,13 @@ class Admission:
             most, whose = self._shares[kind], "of this client run"
             if self._is_users_over(kind, peer):
                 most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
-        return self._come_again(f"{most} {kind.value} {whose} already")
+        return self._come_again(kind, f"{most} {kind.value} {whose} already")
 
     def _crowded(self, kind: Kind) -> UnavailableError:
-        return self._come_again(f"{self._config.waiting_max} {kind.value} wait for a place already")
+        return self._come_again(kind, f"{self._config.waiting_max} {kind.value} wait for a place already")
 
-    def _come_again(self, why: str) -> UnavailableError:
-        seconds = self._returns.seconds()
+    def _come_again(self, kind: Kind, why: str) -> UnavailableError:
+        seconds = self._returns[kind].seconds()
         return UnavailableError(f"{why}; try again in {seconds:g} s", seconds)
 
     def _enter(self, kind: Kind, peer: Peer) -> None:

@@ -12,7 +12,8 @@ from .peers import Peer
 
 RETRY_SECONDS = 1.0
 """When a rejected client should retry, at the earliest."""
-_RETRY_SECONDS_MAX = 30.0
+_RETRY_SECONDS_MAX = 15.0
+"""So that a client that waits for a minute in all asks several times."""
 _RETURNS_A_SECOND = 32
 """How many rejected clients should retry in a second."""
 
@@ -78,8 +79,8 @@ class WaitingCalls:
 
 
 class Returns:
-    """Spreads rejected clients over time: each is told a moment of its own, so that a thousand that find no place do
-    not come again all at once. Thread safe under the lock of the admission."""
+    """Spreads rejected requests of a kind over time: each is told a moment of its own, so that a thousand that find no
+    place do not come again all at once. Thread safe under the lock of the admission."""
 
     def __init__(self) -> None:
         self._next = 0.0

@@ -230,6 +230,31 @@ def test_a_place_that_somebody_waits_for_is_not_taken_by_who_comes_later() -> No
         slot.release()
 
 
+def test_who_waits_gets_a_reserved_place_once_its_connection_is_known() -> None:
+    admission = Admission(ServerConfig(scans_max=4, wait_seconds_max=10, known_share=0.5))
+    slots = [admission.admit(Kind.SCAN, Peer(f"other {number}", "")) for number in range(2)]
+    order: list[str] = []
+    thread = waiting(admission, Kind.SCAN, Peer("new", ""), order)
+    admission.learn(Peer("new", ""), True)  # nobody else comes or goes
+    thread.join(5)
+    assert order == ["new"]
+    for slot in slots:
+        slot.release()
+
+
+def test_the_rejected_of_one_kind_do_not_keep_those_of_another_waiting() -> None:
+    admission = Admission(ServerConfig(scans_max=1, plans_max=1, wait_seconds_max=0))
+    slots = [admission.admit(kind) for kind in (Kind.SCAN, Kind.PLAN)]
+    told: list[float | None] = []
+    for kind in [Kind.SCAN] * 200 + [Kind.PLAN]:
+        with pytest.raises(UnavailableError) as caught:
+            admission.admit(kind)
+        told.append(caught.value.retry_after_seconds)
+    assert told[0] == 1.0 and (told[-2] or 0) > 5 and told[-1] == 1.0
+    for slot in slots:
+        slot.release()
+
+
 def test_some_places_are_kept_for_connections_whose_last_call_ended_well() -> None:
     admission = Admission(ServerConfig(scans_max=4, wait_seconds_max=0))
     known, stuck = Peer("known", ""), Peer("stuck", "")
