@@ -26,6 +26,15 @@ record ChangesWrite(
     return target;
   }
 
+  /**
+   * Lets every attempt stage: only what the messages name is committed, one attempt of each task. Spark's coordinator
+   * would deny a second attempt whose first one failed just before, until it has heard of that.
+   */
+  @Override
+  public boolean useCommitCoordinator() {
+    return false;
+  }
+
   @Override
   public void commit(WriterCommitMessage[] messages) {
     FlightStore store = target.store();
