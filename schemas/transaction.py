@@ -99,6 +99,8 @@ class TransactionCommit(Message, frozen=True, extra="forbid"):
     """Parts to apply, in this order; other staged parts are dropped."""
     truncate: list[str] = Field(default_factory=new_list)
     """Tables whose rows are all deleted in the same commit, before the parts are applied."""
+    table_ids: dict[str, int] | None = None
+    """Which tables the names in ``truncate`` mean: refuse with CONFLICT if another one has such a name by now."""
     if_timestamp: int | str | None = None
     """A row that changed after this moment refuses the transaction with CONFLICT; excludes ``truncate``."""
     app_id: TransactionName | None = None

@@ -40,6 +40,8 @@ class Stage(Message, frozen=True, extra="forbid"):
     transaction: TransactionName
     part: TransactionName
     """A name for rows of one table, unique to each attempt to write them; the commit lists the parts that count."""
+    table_id: int | None = None
+    """The table that is meant: refuse with CONFLICT if another one has its name by now. None: whichever has it."""
 
 
 class WriteCommand(Message, frozen=True, extra="forbid"):

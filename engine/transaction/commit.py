@@ -86,9 +86,10 @@ class Transactions:
         self._most = min(options.transaction_bytes, options.memory_bytes // 2)
 
     def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
-        """Stage a part; see ``StoreService.stage``. Raises as ``stage.stage``."""
+        """Stage a part; see ``StoreService.stage``. Raises as ``stage.stage``, and ConflictError if its table is
+        another than the command means."""
         self._area.expire()
-        return stage(self._area, self._table(command.table), command, batches, self._options.limits)
+        return stage(self._area, self._named(command), command, batches, self._options.limits)
 
     def commit(self, commit: TransactionCommit) -> TransactionResult:
         """Commit a transaction; see ``StoreService.commit_transaction``.
@@ -96,7 +97,8 @@ class Transactions:
         Raises:
             InvalidArgumentError: the request is invalid, a part does not fit its table, or it is too large.
             NotFoundError: a part or table is missing.
-            ConflictError: concurrent writers or alterations kept conflicting.
+            ConflictError: concurrent writers or alterations kept conflicting, or a name in ``truncate`` is not that of
+                the table in ``table_ids``.
             SnapshotTooOldError: history does not reach back to ``if_timestamp``.
             StorageFullError, UnavailableError: nothing was applied.
         """
@@ -119,6 +121,13 @@ class Transactions:
     def abort(self, transaction: str) -> None:
         """Discard the staged parts. Raises ConflictError while a part is being staged or committed."""
         self._area.drop(transaction)
+
+    def _named(self, command: WriteCommand) -> Table:
+        """Return the table of a command. Raises NotFoundError, and ConflictError if another one is meant."""
+        table = self._table(command.table)
+        if command.stage is not None:
+            _check_same(table, command.stage.table_id)
+        return table
 
     def staged_parts(self, transaction: str) -> list[StagedShape]:
         """See ``StoreService.staged_parts``. Raises CorruptionError, UnreadableFileError: a part cannot be read."""
@@ -172,6 +181,7 @@ class Transactions:
             if name not in by_name:
                 raise NotFoundError(f"there is no table {name!r} to truncate")
             table = by_name[name]
+            _check_same(table, (asked.table_ids or {}).get(name))
             works[table.table_id] = TableWork(table, table.version, True)
         for part in parts:
             table = by_id.get(part.info.table_id)
@@ -238,6 +248,15 @@ class Transactions:
             applied=0,
             error_count=plan.refusals.count,
             errors=sorted(plan.refusals.errors, key=lambda error: (places[error.part], error.row)),
+        )
+
+
+def _check_same(table: Table, table_id: int | None) -> None:
+    """Raise ConflictError if a table is not the one that is meant; None means any."""
+    if table_id not in (None, table.table_id):
+        raise ConflictError(
+            f"table {table.name!r} is another one than when this began: that one was renamed or dropped, and nothing "
+            "was applied; run it again"
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, UnavailableError
+from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, RowErrors, UnavailableError
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition import hash as hash_by
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
@@ -227,6 +227,30 @@ def test_what_makes_no_sense_is_refused(db: Database) -> None:
     db.drop_table("t")
     with pytest.raises(NotFoundError, match="dropped"):
         committed(db, "T", "p")
+
+
+def test_a_table_that_gets_the_name_of_another_is_not_taken_for_it(db: Database) -> None:
+    """Neither by a part, nor by a truncation; the same table under its new name may have both."""
+    old, new = made(db), made(db, "new")
+    new.insert(rows((1, "new", 1)))
+    old_id = db._store.describe_table("t").table_id
+
+    def put(name: str, part: str) -> int:
+        command = WriteCommand(table=name, stage=Stage(transaction="T", part=part, table_id=old_id))
+        return db._store.stage(command, [StagedBatch(rows((5, part, 5)))]).rows
+
+    assert put("t", "a") == 1
+    old.alter().rename("old").apply()
+    with pytest.raises(NotFoundError, match="'t'"):
+        put("t", "b")
+    new.alter().rename("t").apply()
+    with pytest.raises(ConflictError, match="'t' is another one than when this began"):
+        put("t", "b")
+    with pytest.raises(ConflictError, match="'t' is another one than when this began"):
+        committed(db, "T", "a", truncate=["t"], table_ids={"t": old_id})
+    assert read(db.table("t")) == [(1, "new", 1)] and put("old", "b") == 1
+    result = committed(db, "T", "a", "b", truncate=["old"], table_ids={"old": old_id})
+    assert result.applied == 2 and read(db.table("old")) == [(5, "b", 5)]
 
 
 def test_a_transaction_may_have_very_many_parts(db: Database) -> None:
