@@ -41,7 +41,8 @@ record ChangesWrite(
     try {
       List<String> parts = new ArrayList<>();
       if (replaced != null) {
-        parts.addAll(FoundDeletes.stage(store, target.uri(), target.credentials(), replaced, target.transaction()));
+        parts.addAll(FoundDeletes.stage(
+            store, target.uri(), target.credentials(), replaced, target.transaction(), target.table()));
       }
       List<RowChanges.Staged> staged = Stream.of(messages)
           .filter(RowChanges.Staged.class::isInstance)
@@ -64,6 +65,6 @@ record ChangesWrite(
 
   @Override
   public void abort(WriterCommitMessage[] messages) {
-    target.transaction().abort(target.store());
+    target.transaction().discard(target.store());
   }
 }

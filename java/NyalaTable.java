@@ -117,7 +117,8 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-    return () -> new RowOperation(this, info.command(), WrittenTable.of(this, info.command().toString()));
+    CaseInsensitiveStringMap all = TableOptions.of(options, info.options());
+    return () -> new RowOperation(this, info.command(), WrittenTable.of(name, all, info.command().toString()));
   }
 
   @Override

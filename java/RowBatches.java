@@ -36,14 +36,19 @@ final class RowBatches implements AutoCloseable {
     names.forEach(name -> places.add(schema.fieldIndex(name)));
     columns = ProjectingInternalRow.apply(written, CollectionConverters.asScala(places).toIndexedSeq());
     Schema arrow = ArrowUtils.toArrowSchema(written, "UTC", true);
+    put = open.apply(BatchEncoder.columns(arrow));
     encoder = new BatchEncoder(arrow);
-    writer = ArrowWriter.create(encoder.root());
+    try {
+      writer = ArrowWriter.create(encoder.root());
+    } catch (RuntimeException error) {
+      encoder.close();
+      throw error;
+    }
     encoder.root().getFieldVectors().forEach(vector -> {
       if (vector instanceof BaseVariableWidthVector text) {
         texts.add(text);
       }
     });
-    put = open.apply(BatchEncoder.columns(arrow));
   }
 
   private static StructField plain(StructField field) {

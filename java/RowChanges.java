@@ -1,6 +1,7 @@
 package io.nyala.spark;
 
 import io.nyala.flight.StagingPut;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.stream.Stream;
@@ -21,6 +22,7 @@ final class RowChanges implements DeltaWriter<InternalRow> {
   private final String attempt;
   private final int[] keyPlaces;
   private RowBatches deletes;
+  private RowBatches moves;
   private RowBatches updates;
   private RowBatches inserts;
 
@@ -45,7 +47,10 @@ final class RowChanges implements DeltaWriter<InternalRow> {
   @Override
   public void update(InternalRow metadata, InternalRow key, InternalRow row) {
     if (isMoved(key, row)) {
-      delete(metadata, key);
+      if (moves == null) {
+        moves = open("delete", columns.id(), List.of(columns.id().fieldNames()));
+      }
+      moves.add(key);
       insert(row);
       return;
     }
@@ -65,7 +70,9 @@ final class RowChanges implements DeltaWriter<InternalRow> {
 
   @Override
   public WriterCommitMessage commit() {
-    return new Staged(finished(deletes), finished(updates), finished(inserts));
+    List<String> deleted = new ArrayList<>(finished(deletes));
+    deleted.addAll(finished(moves));
+    return new Staged(deleted, finished(updates), finished(inserts));
   }
 
   @Override
@@ -75,12 +82,12 @@ final class RowChanges implements DeltaWriter<InternalRow> {
 
   @Override
   public void close() {
-    for (RowBatches each : new RowBatches[] {deletes, updates, inserts}) {
+    for (RowBatches each : new RowBatches[] {deletes, moves, updates, inserts}) {
       if (each != null) {
         each.close();
       }
     }
-    deletes = updates = inserts = null;
+    deletes = moves = updates = inserts = null;
   }
 
   private RowBatches open(String operation, StructType schema, List<String> names) {

@@ -27,14 +27,14 @@ record RowWrite(
 
   @Override
   public Write build() {
-    WrittenTable written = WrittenTable.of(table, "MERGE");
+    WrittenTable written = WrittenTable.of(table.name(), options, "MERGE");
     return new ToBatch("nyala MERGE of " + table.name(), () -> new ChangesWrite(
         written.target(null, inserting("insert")), null, null, false, false));
   }
 
   /**
    * Returns the write of a statement that adds or changes rows by their keys, in the place of all if it {@code truncates};
-   * empty if it has options, types or servers that Python knows better.
+   * empty if it has options, types, servers or another table that Python knows better.
    */
   Optional<Write> plain(boolean truncates) {
     String given = options.get("operation");
@@ -42,15 +42,21 @@ record RowWrite(
     String base = operation.replace("_ignore", "");
     boolean isKnown = truncates ? OPERATIONS.contains(operation) : List.of(
         "insert", "upsert", "update", "delete").contains(base) && operation.matches("[a-z]+(_ignore)?");
-    if (!isKnown || !TableOptions.isPlain(options) || !hasTypesOfTable()) {
+    if (!isKnown || !TableOptions.isPlain(options) || !isOfTable() || !hasTypesOfTable()) {
       return Optional.empty();
     }
-    return WrittenTable.alone(table).map(written -> {
+    return WrittenTable.alone(options).map(written -> {
       WriteTarget.Columns columns = base.equals("delete") ? writing(operation, written.key()) : inserting(operation);
       boolean addsOnly = given == null && !truncates;
       return new ToBatch("nyala " + operation + " into " + table.name(), () -> new ChangesWrite(
           written.target(null, columns), null, null, truncates, addsOnly));
     });
+  }
+
+  private boolean isOfTable() {
+    CaseInsensitiveStringMap own = table.options();
+    return ReadOptions.table(own).equals(ReadOptions.table(options))
+        && ReadOptions.uri(own).equals(ReadOptions.uri(options));
   }
 
   private boolean hasTypesOfTable() {
@@ -61,16 +67,17 @@ record RowWrite(
 
   /** Returns the write in the place of the rows that a filter selects, as they are at one moment. */
   WriteBuilder replacing(String where) {
-    String operation = options.getOrDefault("operation", "insert").toLowerCase(Locale.ROOT);
+    String operation = replacement();
     boolean isPlain = OTHERS.stream().noneMatch(name -> options.containsKey(name) && !isFalse(name));
     if (!OPERATIONS.contains(operation) || !isPlain) {
       throw new UnsupportedOperationException(
           "what replaces the rows of a condition is inserted or upserted: leave out other options of writes than "
               + "operation, and set that to insert or upsert");
     }
-    WrittenTable written = WrittenTable.of(table, "REPLACE WHERE");
+    WrittenTable written = WrittenTable.of(table.name(), options, "REPLACE WHERE");
     ScanParts.Moment moment = written.moment();
-    ObjectNode found = Json.object().put("table", written.table()).put("where", where).put("as_of", moment.snapshot());
+    ObjectNode found = Json.object().put("table", written.table().name());
+    found.put("where", where).put("as_of", moment.snapshot());
     written.key().forEach(found.putArray("columns")::add);
     return new WriteBuilder() {
       @Override
@@ -79,6 +86,15 @@ record RowWrite(
             written.target(moment, inserting(operation)), moment, found, false, false));
       }
     };
+  }
+
+  /** Returns whether rows in the place of others may change existing ones. */
+  boolean isUpsert() {
+    return replacement().equals("upsert");
+  }
+
+  private String replacement() {
+    return options.getOrDefault("operation", "insert").toLowerCase(Locale.ROOT);
   }
 
   private boolean isFalse(String option) {

@@ -50,6 +50,9 @@ final class SinkBuilder implements SupportsOverwriteV2, SupportsStreamingUpdateA
   /** Replaces the rows that the store finds by the predicates: exactly those that Spark would. */
   @Override
   public WriteBuilder overwrite(Predicate[] predicates) {
+    if (mayBeStatement && rows.isUpsert()) {
+      throw StreamOnly.refusal();
+    }
     FilterText filterText = new FilterText(rows.table().schema());
     List<String> texts = new ArrayList<>();
     for (Predicate predicate : predicates) {
@@ -64,7 +67,11 @@ final class SinkBuilder implements SupportsOverwriteV2, SupportsStreamingUpdateA
   private record StreamOnly(Write write) implements Write {
     @Override
     public BatchWrite toBatch() {
-      throw new IllegalStateException(
+      throw refusal();
+    }
+
+    static IllegalStateException refusal() {
+      return new IllegalStateException(
           "Spark does not say which columns of existing rows a statement leaves out: start Spark with "
               + "spark.sql.extensions=" + NyalaExtensions.class.getName() + ", or use df.write");
     }

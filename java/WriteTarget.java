@@ -1,5 +1,6 @@
 package io.nyala.spark;
 
+import io.nyala.flight.BoundTable;
 import io.nyala.flight.Credentials;
 import io.nyala.flight.FlightStore;
 import io.nyala.flight.StagedTransaction;
@@ -13,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 
 /** Where the tasks of a statement stage what, as parts of one transaction. It goes to the executors. */
 record WriteTarget(
-    String uri, Credentials credentials, StoreIdentity identity, StagedTransaction transaction, String table,
+    String uri, Credentials credentials, StoreIdentity identity, StagedTransaction transaction, BoundTable table,
     Columns columns)
     implements DeltaWriterFactory {
   /**

@@ -1,6 +1,7 @@
 package io.nyala.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.nyala.flight.BoundTable;
 import io.nyala.flight.Credentials;
 import io.nyala.flight.FlightStore;
 import io.nyala.flight.ScanParts;
@@ -14,18 +15,21 @@ import java.util.Optional;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store that a statement writes to from Java: where it is, its key, and whether the store numbers rows. */
-record WrittenTable(String uri, Credentials credentials, String table, List<String> key, boolean isNumbered) {
-  /** Asks the store. Throws an exception if {@code what} cannot be done to the table. */
-  static WrittenTable of(NyalaTable written, String what) {
-    checkWhole(written, what);
-    return alone(written).orElseThrow(() -> new UnsupportedOperationException(
-        what + " is one commit, and " + written.name() + " may be on several servers or processes, of which each commits "
+record WrittenTable(
+    String uri, Credentials credentials, BoundTable table, List<String> key, boolean isNumbered) {
+  /**
+   * Asks the store that {@code options} name, those of the table and of the write. Throws an exception if {@code what}
+   * cannot be done to the table.
+   */
+  static WrittenTable of(String name, CaseInsensitiveStringMap options, String what) {
+    checkWhole(name, options, what);
+    return alone(options).orElseThrow(() -> new UnsupportedOperationException(
+        what + " is one commit, and " + name + " may be on several servers or processes, of which each commits "
             + "by itself: use df.write with the option operation or operationColumn"));
   }
 
   /** Asks the store; empty unless one server, of one process, has the whole table: several commit one by one. */
-  static Optional<WrittenTable> alone(NyalaTable written) {
-    CaseInsensitiveStringMap options = written.options();
+  static Optional<WrittenTable> alone(CaseInsensitiveStringMap options) {
     String uri = ReadOptions.uri(options);
     Credentials credentials = TableOptions.credentials(options);
     FlightStore store = FlightStore.at(uri, credentials);
@@ -38,7 +42,8 @@ record WrittenTable(String uri, Credentials credentials, String table, List<Stri
       JsonNode described = store.ask("describe_table", Map.of("table", table));
       described.path("primary_key").forEach(column -> key.add(column.asText()));
       boolean isNumbered = !described.path("unique_key").asBoolean(true);
-      return Optional.of(new WrittenTable(uri, credentials, table, List.copyOf(key), isNumbered));
+      BoundTable bound = new BoundTable(table, described.path("table_id").asLong());
+      return Optional.of(new WrittenTable(uri, credentials, bound, List.copyOf(key), isNumbered));
     } catch (StoreException error) {
       throw PlanError.thrown(error);
     }
@@ -46,17 +51,16 @@ record WrittenTable(String uri, Credentials credentials, String table, List<Stri
 
   /** Deletes all rows of a table. */
   static void truncate(NyalaTable written) {
-    checkWhole(written, "TRUNCATE");
     CaseInsensitiveStringMap options = written.options();
+    checkWhole(written.name(), options, "TRUNCATE");
     FlightStore store = FlightStore.at(ReadOptions.uri(options), TableOptions.credentials(options));
     new StoreTables(store).truncate(ReadOptions.table(options));
   }
 
-  private static void checkWhole(NyalaTable written, String what) {
-    if (TableOptions.isOfChanges(written.options()) || !ReadOptions.isOfWholeTable(written.options())) {
+  private static void checkWhole(String name, CaseInsensitiveStringMap options, String what) {
+    if (TableOptions.isOfChanges(options) || !ReadOptions.isOfWholeTable(options)) {
       throw new UnsupportedOperationException(
-          what + " needs a whole table as it is now, and " + written.name() + " is a part of one, its changes or its "
-              + "past");
+          what + " needs a whole table as it is now, and " + name + " is a part of one, its changes or its past");
     }
   }
 

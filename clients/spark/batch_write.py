@@ -39,14 +39,18 @@ class StagedParts(WriterCommitMessage):
 class Stager:
     """Stages the rows of tasks and commits them. It is sent to tasks, so it holds plain data only."""
 
-    def __init__(self, schema: StructType, options: WriteOptions | StreamWriteOptions, table: TableDescription) -> None:
-        """Check the columns against the table.
+    def __init__(
+        self, schema: StructType, options: WriteOptions | StreamWriteOptions, table: TableDescription, is_once: bool
+    ) -> None:
+        """Check the columns against the table. ``is_once``: the rows are for this table only, and for no other one that
+        gets its name meanwhile; a stream follows the name.
 
         Raises:
             StoreError: they cannot be written to it.
         """
         self.options = options
         self.table_id = table.table_id
+        self._bound_id = table.table_id if is_once and len(table.stores) <= 1 else None  # each server has its own ids
         self._alignment = Alignment.of(schema, table, options)
 
     def stage(self, transaction: str, batches: Iterable[pa.RecordBatch]) -> StagedParts:
@@ -64,7 +68,7 @@ class Stager:
             command = WriteCommand(
                 table=self.options.table,
                 op=self._alignment.operation,
-                stage=Stage(transaction=transaction, part=name),
+                stage=Stage(transaction=transaction, part=name, table_id=self._bound_id),
             )
             result = self.options.all_servers().stage(command, run)
             staged.rows += result.rows
@@ -92,6 +96,7 @@ class Stager:
             transaction=transaction,
             parts=parts,
             truncate=[self.options.table] if truncate else [],
+            table_ids={self.options.table: self._bound_id} if truncate and self._bound_id is not None else None,
             app_id=None if app is None else f"{app}@{self.table_id}",
             app_version=version,
         )
@@ -129,7 +134,7 @@ class BatchWriter(DataSourceArrowWriter):
         table = options.server(patient=False).describe_table(options.table)
         self._options, self._adds_only = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite
-        self._stager = Stager(schema, self._options, table)
+        self._stager = Stager(schema, self._options, table, is_once=True)
         self._transaction = uuid.uuid4().hex
 
     @plain_errors

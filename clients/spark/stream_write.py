@@ -50,7 +50,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._options = options
         self._overwrite = overwrite
-        self._stager = Stager(schema, options, options.server().describe_table(options.table))
+        table = options.server().describe_table(options.table)
+        self._stager = Stager(schema, options, table, is_once=False)
         self._made = uuid.uuid4().hex
 
     @plain_errors

@@ -13,10 +13,10 @@ public final class FoundDeletes {
 
   /** Stages them; returns the names of the parts. */
   public static List<String> stage(
-      FlightStore store, String uri, Credentials credentials, JsonNode scan, StagedTransaction transaction) {
+      FlightStore store, String uri, Credentials credentials, JsonNode scan, StagedTransaction transaction,
+      BoundTable table) {
     ScanParts plan = store.plan(scan, StoreIdentity.UNKNOWN);
     List<String> staged = new ArrayList<>();
-    String table = scan.path("table").asText();
     for (int number = 0; number < plan.parts().size(); number++) {
       byte[] columns = BatchEncoder.columns(plan.schema());
       String name = "found-" + number;

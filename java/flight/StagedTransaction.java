@@ -17,29 +17,44 @@ public record StagedTransaction(String name) implements Serializable {
    * they do not depend on one: a row that changed after it is refused with CONFLICT. All rows of the table {@code
    * truncated} are deleted first, unless it is null. A commit whose answer is lost is sent again, and applied once.
    */
-  public void commit(FlightStore store, List<String> parts, Long readAt, String truncated) {
+  public void commit(FlightStore store, List<String> parts, Long readAt, BoundTable truncated) {
     ObjectNode asked = Json.object().put("transaction", name);
     parts.forEach(asked.putArray("parts")::add);
     if (readAt != null) {
       asked.put("if_timestamp", readAt);
     }
     if (truncated != null) {
-      asked.putArray("truncate").add(truncated);
+      asked.putArray("truncate").add(truncated.name());
+      asked.putObject("table_ids").put(truncated.name(), truncated.id());
     }
     commit(store, asked);
   }
 
-  /** Discards what was staged. */
-  public void abort(FlightStore store) {
-    store.ask("abort_transaction", Json.object().put("transaction", name));
+  /** Discards what was staged. Where that fails, as while a task still stages, the store does so an hour later. */
+  public void discard(FlightStore store) {
+    try {
+      store.ask("abort_transaction", Json.object().put("transaction", name));
+    } catch (StoreException error) {
+      // Why the statement failed is more important.
+    }
   }
 
   private void commit(FlightStore store, ObjectNode asked) {
-    JsonNode result = store.ask("commit_transaction", asked);
+    JsonNode result = answer(store, asked);
     long refused = result.path("error_count").asLong();
     if (refused > 0) {
-      abort(store);
+      discard(store);
       throw refusal(result, refused);
+    }
+  }
+
+  private JsonNode answer(FlightStore store, ObjectNode asked) {
+    try {
+      return store.ask("commit_transaction", asked);
+    } catch (StoreException error) {
+      boolean isUnknown = error.is(StoreException.UNAVAILABLE) || error.is(StoreException.CANCELLED);
+      throw !isUnknown ? error : error.with(
+          "; nobody knows whether it was applied: if so, the table's history has the transaction " + name);
     }
   }
 

@@ -22,6 +22,7 @@ public final class StagingPut {
   private final ServerWait wait;
   private final String transaction;
   private final String name;
+  private final BoundTable table;
   private final ObjectNode command;
   private final byte[] columns;
   private final List<byte[]> kept = new ArrayList<>();
@@ -31,13 +32,14 @@ public final class StagingPut {
 
   /** {@code columns} is the schema, as the head of an Arrow message; {@code name} is unique to this attempt. */
   public StagingPut(
-      FlightStore store, String transaction, String name, String table, String operation, byte[] columns) {
+      FlightStore store, String transaction, String name, BoundTable table, String operation, byte[] columns) {
     this.store = store;
     this.wait = store.serverWait(true);
     this.transaction = transaction;
     this.name = name;
     this.columns = columns;
-    command = Json.object().put("table", table).put("op", operation);
+    this.table = table;
+    command = Json.object().put("table", table.name()).put("op", operation);
   }
 
   /** Takes a batch, as the head and the body of an Arrow message. */
@@ -59,7 +61,7 @@ public final class StagingPut {
   }
 
   private void sendPart() {
-    command.putObject("stage").put("transaction", transaction).put("part", partName());
+    command.putObject("stage").put("transaction", transaction).put("part", partName()).put("table_id", table.id());
     while (true) {
       try (Answers<byte[]> stream = store.put()) {
         byte[] told = Connection.descriptor(Json.of(command).getBytes(StandardCharsets.UTF_8));

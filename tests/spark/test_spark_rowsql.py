@@ -20,8 +20,12 @@ from row_statements import DEFAULT, Refused, Rows, random_row, statement
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.fs.memory import MemoryFileSystem
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
 from nyala.engine.transaction.commit import Transactions
-from nyala.schemas.errors import InvalidArgumentError, StorageFullError, UnavailableError
+from nyala.flight_server.server import FlightServer
+from nyala.schemas.errors import ConflictError, InvalidArgumentError, StorageFullError, UnavailableError
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
@@ -203,6 +207,67 @@ def test_a_commit_that_fails_leaves_nothing(
     assert state(homes) == DONE["MERGE"]
 
 
+@pytest.fixture
+def swap(db: Database) -> Callable[[], None]:
+    """Give the name of the table to another one."""
+    db.create_table("homes_new", SCHEMA, ["id"]).insert({"id": [0, 7], "city": ["new", "new"]})
+
+    def rename() -> None:
+        db.table("homes").alter().rename("homes_old").apply()
+        db.table("homes_new").alter().rename("homes").apply()
+
+    return rename
+
+
+PYTHON = f"INSERT {{}} {T} WITH (txnAppId = 'a', txnVersion = 1) (city, id) VALUES ('x', 9)"
+SWAPPED = {
+    **{f"{kind} stages": ("stage", STATEMENTS[kind]) for kind in ("MERGE", "INSERT", "OVERWRITE")},
+    "OVERWRITE commits": ("commit", STATEMENTS["OVERWRITE"]),
+    "REPLACE WHERE commits": ("stage", f"INSERT INTO {T} REPLACE WHERE id < 2 SELECT 8L, 'x', 1D, 1, NULL"),
+    "Python stages": ("stage", PYTHON.format("INTO")),
+    "Python commits": ("commit", PYTHON.format("OVERWRITE")),
+}
+
+
+@pytest.mark.parametrize("case", SWAPPED)
+def test_a_table_that_gets_the_name_meanwhile_is_left_alone(
+    spark: SparkSession, db: Database, homes: Table, plant: Callable[..., list[str]], swap: Any, case: str
+) -> None:
+    """A statement is for the table that had the name when it began."""
+    verb, sql = SWAPPED[case]
+    done = plant(verb, before=swap)
+    with pytest.raises(Exception, match=r"(CONFLICT|ConflictError): table 'homes' is another one than when this began"):
+        spark.sql(sql)
+    assert done and state(db.table("homes_old")) == START
+    assert state(db.table("homes")) == {0: ("new", None), 7: ("new", None)}
+
+
+def test_a_commit_of_which_nobody_knows_says_so(
+    spark: SparkSession, homes: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Transactions.commit
+
+    def commit(*given: Any) -> Any:
+        real(*given)
+        raise UnavailableError("planted")
+
+    monkeypatch.setattr(Transactions, "commit", commit)
+    with pytest.raises(PySparkException, match="nobody knows whether it was applied") as caught:
+        spark.sql(STATEMENTS["MERGE"])
+    named = re.search(r"has the transaction (\w{32})", str(caught.value))
+    assert named and state(homes) == DONE["MERGE"]
+    assert (named[1],) in [tuple(row) for row in spark.table(f"{T}.history").select("transaction").collect()]
+
+
+def test_the_reason_of_a_refusal_is_said_also_where_nothing_can_be_discarded(
+    spark: SparkSession, homes: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while another attempt of a task still stages."""
+    monkeypatch.setattr(Transactions, "abort", lambda *given: raising(ConflictError("planted"))())
+    with pytest.raises(PySparkException, match="ALREADY_PRESENT"):
+        spark.sql(f"INSERT INTO {T} (city, id) VALUES ('x', 1)")
+
+
 def test_statements_are_written_without_python(spark: SparkSession, homes: Table) -> None:
     """Unless they have options that only Python knows."""
     for kind, sql in STATEMENTS.items():
@@ -226,6 +291,41 @@ def test_keys_move_unless_they_meet(spark: SparkSession, homes: Table) -> None:
         spark.sql(f"UPDATE {T} SET id = nullif(id, 1) WHERE id = 1")
     assert state(homes) == DONE["moved keys"]
     assert set(homes.scan(columns=["born"]).to_arrow()["born"].to_pylist()) == {1}
+
+
+def test_rows_that_move_must_still_be_there(spark: SparkSession, homes: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, found = Transactions.commit, list[tuple[str, list[str]]]()
+
+    def commit(self: Transactions, asked: Any) -> Any:
+        found.extend((part.operation.value, part.columns) for part in self.staged_parts(asked.transaction))
+        return real(self, asked)
+
+    monkeypatch.setattr(Transactions, "commit", commit)
+    spark.sql(STATEMENTS["moved keys"])
+    assert {operation for operation, _ in found} == {"delete", "insert"} and state(homes) == DONE["moved keys"]
+
+
+def test_options_of_one_write_say_where_it_goes_and_as_whom(spark: SparkSession, db: Database, homes: Table) -> None:
+    """Whether it appends, or replaces what a condition selects."""
+    other = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
+    server = FlightServer(other, "grpc://127.0.0.1:0")
+    try:
+        there = Database(other).create_table("homes", SCHEMA, ["id"])
+        beside = db.create_table("beside", SCHEMA, ["id"])
+        places = [({"uri": f"grpc://127.0.0.1:{server.port}"}, there), ({"table": "beside"}, beside)]
+        frame = spark.createDataFrame([("x", 7)], "city string, id long")
+        writes: list[Callable[[Any], None]] = [lambda to: to.append(), lambda to: to.overwrite(f.col("id") == 7)]
+        for options, table in places:
+            for write in writes:
+                write(frame.writeTo(T).options(**options))
+                assert {id: city for id, (city, _) in state(table).items()} == {7: "x"}
+        for write in writes:
+            with pytest.raises(Exception, match="exclude each other"):
+                write(frame.writeTo(T).options(token="planted", tokenFile="nowhere"))
+    finally:
+        server.shutdown()
+        other.close()
+    assert state(homes) == START
 
 
 def test_rows_that_the_store_numbers(spark: SparkSession, db: Database) -> None:

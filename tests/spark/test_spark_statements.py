@@ -171,6 +171,11 @@ def test_without_the_extension_statements_are_refused(needs_shim: None, spark: S
     with pytest.raises(Exception, match=r"spark\.sql\.extensions=io\.nyala\.spark\.NyalaExtensions"):
         write.toBatch()
     assert write.toStreaming() is not None
+    upsert = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options_of(spark) | {"operation": "upsert"})
+    writing = jvm.org.apache.spark.sql.connector.write.LogicalWriteInfoImpl("q", table.schema(), upsert, none, none)
+    predicate = jvm.org.apache.spark.sql.connector.expressions.filter.Predicate
+    with pytest.raises(Exception, match=r"spark\.sql\.extensions=io\.nyala\.spark\.NyalaExtensions"):
+        table.newWriteBuilder(writing).overwrite(gateway.new_array(predicate, 0))
 
 
 def test_errors_begin_with_the_message(spark: SparkSession, homes: Table, uri: str, plain: Any) -> None:
