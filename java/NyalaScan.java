@@ -194,13 +194,18 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   private final class Planned {
     private final ScanParts parts;
     private Optional<HashKeys> keys = Optional.empty();
+    private boolean isTold;
 
     Planned(ScanParts parts) {
       this.parts = parts;
     }
 
+    /** Decides once, because Spark relies on it: how many cores there are may change while the query runs. */
     synchronized Optional<HashKeys> told() {
-      keys = HashKeys.of(parts, comparable, schema).filter(HashKeys::doPay);
+      if (!isTold) {
+        keys = HashKeys.of(parts, comparable, schema).filter(HashKeys::doPay);
+        isTold = true;
+      }
       return keys;
     }
 

@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +34,16 @@ def no_broadcasts(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     yield
     spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+@contextmanager
+def cores(spark: SparkSession, count: int) -> Iterator[None]:
+    conf: Any = spark.sparkContext._jsc.sc().conf()  # pyright: ignore[reportOptionalMemberAccess, reportOptionalCall]
+    conf.set("spark.default.parallelism", str(count))
+    try:
+        yield
+    finally:
+        conf.set("spark.default.parallelism", "2")
 
 
 def plan_of(frame: DataFrame) -> str:
@@ -326,12 +337,28 @@ def test_few_buckets_of_many_parts_are_shuffled(spark: SparkSession, db: Databas
         return shuffles(load("many", splitSizeBytes=split).groupBy("k").count()) > 0
 
     assert not is_shuffled(SPLIT_BYTES // 4)
-    cores: Any = spark.sparkContext._jsc.sc().conf()  # pyright: ignore[reportOptionalMemberAccess, reportOptionalCall]
-    cores.set("spark.default.parallelism", "16")
-    try:
+    with cores(spark, 16):
         assert is_shuffled(SPLIT_BYTES // 4) and not is_shuffled(1 << 26), "a shuffle has no more tasks here"
-    finally:
-        cores.set("spark.default.parallelism", "2")
+
+
+def test_cores_that_come_later_change_no_query(spark: SparkSession, db: Database, load: Load) -> None:
+    """Spark plans the rest of a query anew once it has the rows of a broadcast."""
+    for name in ("few", "many", "kinds"):
+        hashed(db, name, pa.int64(), [nyala.hash("k", buckets=2)], random.Random(11), 9)
+    kinds = f.broadcast(load("kinds").where("k = 3 AND abs(v) >= 0").select("n").distinct())
+    both = [load(name, splitSizeBytes=SPLIT_BYTES // 4).select("k", "n") for name in ("few", "many")]
+    joined = both[0].join(kinds, "n").join(both[1].withColumnRenamed("n", "o"), "k")
+    assert plan_of(joined).count("GroupPartitions") == 2
+    with cores(spark, 64):
+        found = sorted(tuple(row[name] for name in "kno") for row in joined.collect())
+    keys = db.table("few").scan(columns=["k", "n"]).to_arrow().to_pylist()
+    some = {row["n"] for row in keys if row["k"] == 3}
+    assert found == sorted(
+        (one["k"], one["n"], other["n"])
+        for one in keys
+        for other in keys
+        if one["k"] == other["k"] and one["n"] in some
+    )
 
 
 def test_every_part_says_its_bucket(db: Database, spark: SparkSession, load: Load) -> None:
