@@ -6,6 +6,9 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.UnaryOperator;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -39,6 +42,9 @@ final class FilterText {
       Map.of("=", "=", "<=>", "<=>", "<>", "<>", "<", ">", "<=", ">=", ">", "<", ">=", "<=");
   /** The negated operators for comparisons of numbers that may be NaN. */
   private static final Map<String, String> BELOW_NAN = Map.of(">", "<=", ">=", "<");
+
+  /** A string, or the name of a column. */
+  private static final Pattern QUOTED = Pattern.compile("'[^']*'|\"((?:[^\"]|\"\")*)\"");
 
   private final StructType schema;
   private int parts;
@@ -168,6 +174,15 @@ final class FilterText {
   /** Returns a text unless it has bytes that are not UTF-8, which Spark allows but which would not survive. */
   private static Optional<String> string(UTF8String text) {
     return Optional.of(text.toString()).filter(same -> UTF8String.fromString(same).equals(text));
+  }
+
+  /** Returns a text of this class with other names of columns. */
+  static String renamed(String text, UnaryOperator<String> names) {
+    return QUOTED.matcher(text).replaceAll(found -> {
+      String name = found.group(1);
+      return Matcher.quoteReplacement(
+          name == null ? found.group() : quoted(names.apply(name.replace("\"\"", "\"")), '"'));
+    });
   }
 
   private static String quoted(String text, char quote) {

@@ -3,7 +3,6 @@ package io.nyala.spark;
 import io.nyala.flight.Json;
 import io.nyala.flight.ScanParts;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -51,25 +50,14 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
     this.schema = pushed.measures() == null ? columns : pushed.measures().schema();
     this.given = given;
     this.pushed = pushed;
-    this.options = with(pushed.filters());
+    this.options = pushed.measures() == null
+        ? given : PythonSource.with(given, Map.of("aggregate", Json.of(pushed.measures().byName())));
     this.moment = TableOptions.isPinned(options) ? null : QueryMoment.current();
     this.filterText = joined(pushed.filters());
   }
 
   private static String joined(List<String> filters) {
     return String.join(" AND ", filters);
-  }
-
-  private CaseInsensitiveStringMap with(List<String> filters) {
-    Map<String, String> added = new HashMap<>();
-    if (!filters.isEmpty()) {
-      String ofUser = given.get("filter"); // may end in a comment
-      added.put("filter", ofUser == null ? joined(filters) : "(" + ofUser + "\n) AND " + joined(filters));
-    }
-    if (pushed.measures() != null) {
-      added.put("aggregate", Json.of(pushed.measures().byName()));
-    }
-    return PythonSource.with(given, added);
   }
 
   @Override
@@ -137,7 +125,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   public Batch toBatch() {
     List<String> filters = ofJoin.get();
     ofJoin.remove();
-    return new Tasks(filters == null || filters.equals(pushed.filters()) ? options : with(filters));
+    return new Tasks(filters == null ? pushed : pushed.with(filters));
   }
 
   @Override
@@ -180,14 +168,14 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   /** Returns the parts without the conditions of joins. Each query has scans of its own, so it sees what is new. */
   private synchronized Planned planned() {
     if (planned == null) {
-      planned = new Planned(parts(options));
+      planned = new Planned(parts(pushed));
     }
     return planned;
   }
 
-  private ScanParts parts(CaseInsensitiveStringMap asked) {
-    ReadRequest request = new ReadRequest(schema, asked, pushed);
-    return moment == null ? request.plan(null) : moment.plan(ReadOptions.uri(asked), request::plan);
+  private ScanParts parts(Pushed asked) {
+    ReadRequest request = new ReadRequest(schema, options, asked);
+    return moment == null ? request.plan(null) : moment.plan(ReadOptions.uri(options), request::plan);
   }
 
   /** A plan, and what Spark knows of it. */
@@ -213,7 +201,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
      * Returns this scan with the conditions of a join. If the parts do not fit where Spark has placed those of this plan,
      * these remain, with rows that the join drops.
      */
-    synchronized Planned pruned(CaseInsensitiveStringMap asked) {
+    synchronized Planned pruned(Pushed asked) {
       Planned fewer = new Planned(parts(asked));
       if (keys.isPresent()) {
         fewer.keys = HashKeys.of(fewer.parts, comparable, schema).filter(each -> each.canReplace(keys.get()));
@@ -230,15 +218,15 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
 
   /** The tasks; equal for scans of one query that read the same, so that Spark runs equal parts of a plan once. */
   private final class Tasks implements Batch {
-    private final CaseInsensitiveStringMap asked;
+    private final Pushed asked;
 
-    Tasks(CaseInsensitiveStringMap asked) {
+    Tasks(Pushed asked) {
       this.asked = asked;
     }
 
     @Override
     public InputPartition[] planInputPartitions() {
-      return (asked == options ? planned() : planned().pruned(asked)).tasks();
+      return (asked.equals(pushed) ? planned() : planned().pruned(asked)).tasks();
     }
 
     @Override
@@ -247,7 +235,8 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
     }
 
     private boolean isSame(Tasks other, NyalaScan its) {
-      return moment == its.moment && schema.equals(its.schema) && asked.equals(other.asked) && pushed.equals(its.pushed);
+      boolean isAlike = options.equals(its.options) && pushed.equals(its.pushed);
+      return moment == its.moment && schema.equals(its.schema) && isAlike && asked.equals(other.asked);
     }
 
     private NyalaScan scan() {
@@ -261,7 +250,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
 
     @Override
     public int hashCode() {
-      return asked.hashCode();
+      return 31 * options.hashCode() + asked.hashCode();
     }
   }
 }

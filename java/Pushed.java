@@ -3,6 +3,7 @@ package io.nyala.spark;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.nyala.flight.ScanParts;
 import java.util.List;
+import java.util.function.UnaryOperator;
 
 /**
  * What the store does instead of Spark in one scan: conditions as texts, and measures or the first rows, which may
@@ -12,6 +13,19 @@ record Pushed(List<String> filters, Measures measures, FirstRows first) {
   /** Whether the answer is one row, whatever the table has. */
   boolean isOneRow() {
     return measures != null && measures.groups().isEmpty();
+  }
+
+  /** Returns the same with other conditions. */
+  Pushed with(List<String> conditions) {
+    return new Pushed(conditions, measures, first);
+  }
+
+  /** Asks for the rows of the user's condition, which may be null, and of the others, with the store's names. */
+  void putWhere(ObjectNode scan, String ofUser, UnaryOperator<String> names) {
+    if (!filters.isEmpty()) {
+      String all = FilterText.renamed(String.join(" AND ", filters), names);
+      scan.put("where", ofUser == null ? all : "(" + ofUser + "\n) AND " + all); // the user's may end in a comment
+    }
   }
 
   /** Asks for what options cannot say: groups, and the first rows. */

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
+import java.util.stream.Stream;
 import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.spark.sql.internal.SQLConf;
@@ -35,6 +36,7 @@ final class ReadRequest {
   private final String uri;
   private final Credentials credentials;
   private final Pushed pushed;
+  private final String ofUser;
   private final ObjectNode scan;
   private boolean isResolved;
 
@@ -44,7 +46,9 @@ final class ReadRequest {
     this.uri = ReadOptions.uri(options);
     this.credentials = TableOptions.credentials(options);
     this.pushed = pushed;
+    this.ofUser = options.get("filter");
     this.scan = ReadOptions.scan(options);
+    pushed.putWhere(scan, ofUser, name -> name);
     pushed.putInto(scan);
     if (!scan.has("aggregate")) {
       putColumns(List.of(schema.fieldNames()));
@@ -103,22 +107,26 @@ final class ReadRequest {
     List<String> known = new ArrayList<>();
     JsonNode table = store().ask("describe_table", Map.of("table", scan.get("table").asText()));
     table.path("columns").forEach(column -> known.add(column.path("name").asText()));
+    JsonNode before = scan.deepCopy();
+    pushed.putWhere(scan, ofUser, name -> sameName(name, known));
     if (scan.get("aggregate") instanceof ObjectNode measures) {
-      return resolve(measures, known);
+      resolve(measures, known);
+    } else {
+      resolveColumns(known);
     }
-    scan.path("order_by").forEach(term ->
-        ((ObjectNode) term).put("column", sameName(term.path("column").asText(), known)));
-    List<String> asked = List.of(schema.fieldNames());
-    List<String> names = asked.stream().map(name -> {
-      String before = name.startsWith(BEFORE) ? BEFORE : "";
-      return before + sameName(name.substring(before.length()), known);
-    }).toList();
-    putColumns(names);
-    return !names.equals(asked);
+    return !before.equals(scan);
   }
 
-  private boolean resolve(ObjectNode measures, List<String> known) {
-    JsonNode before = scan.deepCopy();
+  private void resolveColumns(List<String> known) {
+    scan.path("order_by").forEach(term ->
+        ((ObjectNode) term).put("column", sameName(term.path("column").asText(), known)));
+    putColumns(Stream.of(schema.fieldNames()).map(name -> {
+      String before = name.startsWith(BEFORE) ? BEFORE : "";
+      return before + sameName(name.substring(before.length()), known);
+    }).toList());
+  }
+
+  private void resolve(ObjectNode measures, List<String> known) {
     measures.forEach(measure -> {
       if (measure instanceof ArrayNode pair && pair.size() == 2) {
         pair.set(0, sameName(pair.get(0).asText(), known));
@@ -129,7 +137,6 @@ final class ReadRequest {
         groups.set(place, sameName(groups.get(place).asText(), known));
       }
     }
-    return !before.equals(scan);
   }
 
   /** Asks for the columns of the table behind those of a scan or of its changes. */

@@ -216,6 +216,22 @@ def test_names_of_groups_may_differ_in_case(homes: Table, load: Load, spark: Spa
     assert {row["CITY"]: row["n"] for row in found.collect()}["c0"] == sum(n % 100 for n in range(0, ROWS, 7))
 
 
+def test_names_of_filters_may_differ_in_case(homes: Table, spark: SparkSession, uri: str) -> None:
+    """In what Spark adds; the store reads the user's filter as it is."""
+    homes.upsert({"id": [9], "city": ['''it's "ID"''']})
+    reader = spark.read.schema("ID long, City string").format("nyala").option("uri", uri)
+    frame = reader.option("filter", "id < 30 -- few").load("homes")
+    found = frame.where("""City IN ('c1', 'it\\'s "ID"') AND ID > 1""")
+    assert '"City" IN (' in pushed(found) and '"ID" > 1' in pushed(found)
+    assert sorted(row["ID"] for row in found.collect()) == [8, 9, 15, 22, 29]
+    assert frame.where("ID > 20").count() == 9
+    assert [row[0] for row in frame.where("City = 'c1'").orderBy(f.desc("ID")).limit(2).collect()] == [29, 22]
+    numbers = f.broadcast(spark.range(3, 50).toDF("number").where("number % 7 = 4"))
+    assert sorted(row["ID"] for row in frame.join(numbers, f.col("ID") == f.col("number")).collect()) == [4, 11, 18, 25]
+    with pytest.raises(Exception, match="there is no column 'ID'"):
+        reader.option("filter", "ID < 30").load("homes").count()
+
+
 def test_the_first_rows_of_an_order_come_from_the_store(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
     homes.update({"id": [3, 4], "city": [None, None]})
     rows = homes.scan().to_arrow().to_pylist()
