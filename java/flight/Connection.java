@@ -129,7 +129,7 @@ final class Connection {
     try (Answers<byte[]> answers = action("health", new byte[0], HEALTH_SECONDS, any -> {})) {
       JsonNode health = json("health", answers);
       if (answers.link() != link) {
-        throw new StoreException(StoreException.UNAVAILABLE, "the connection to " + location + " broke");
+        throw StoreException.lost("the connection to " + location + " broke");
       }
       StoreIdentity found = StoreIdentity.of(health);
       if (!found.uuid().isEmpty() || !health.path("state").asText("").equals("standby")) {

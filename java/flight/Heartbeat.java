@@ -34,8 +34,7 @@ final class Heartbeat {
         link.isLost = true; // for all that wait there
       }
       connection.giveUp();
-      throw new StoreException(
-          StoreException.UNAVAILABLE, "the server at " + connection.location() + " does not answer any more");
+      throw StoreException.lost("the server at " + connection.location() + " does not answer any more");
     }
     if (!isAsking && (misses > 0 || System.nanoTime() - quietSince > PERIOD_NANOS)) {
       isAsking = true;

@@ -99,7 +99,8 @@ public final class StoreException extends RuntimeException {
     };
   }
 
-  private static StoreException lost(String said) {
+  /** Returns an error of the way to a server, which may have done what it was asked to. */
+  static StoreException lost(String said) {
     StoreException lost = new StoreException(UNAVAILABLE, said);
     lost.isAnswerLost = true;
     return lost;
