@@ -18,6 +18,7 @@ import org.apache.spark.sql.types.StructType;
 /** {@code CALL nyala.system.compact('homes')} and others: what the store does by one action. */
 final class Procedures {
   static final String NAMESPACE = "system";
+  private static final String DROP_RANGE = "drop_range_partition";
 
   private final FlightStore store;
   private final Map<String, StoreProcedure> all = new LinkedHashMap<>();
@@ -38,8 +39,8 @@ final class Procedures {
     ProcedureParameter upper = StoreProcedure.optional("upper", "NULL");
     put("add_range_partition", "Add a range to a table", "range STRING",
         of -> ranges("add_range_partition", of), table, lower, upper);
-    put("drop_range_partition", "Drop a range of a table, and its rows", "range STRING",
-        of -> ranges("drop_range_partition", of), table, lower, upper);
+    put(DROP_RANGE, "Drop a range of a table, and its rows", "range STRING",
+        of -> ranges(DROP_RANGE, of), table, lower, upper);
     put("split_partition", "Split the range of a table that has a value", "range STRING",
         of -> ranges("split_partition", of), table, StoreProcedure.needed("at"));
   }
@@ -111,6 +112,14 @@ final class Procedures {
         said.path("bytes").asLong()));
   }
 
+  /** Rejects to drop the range of all rows, which a table has that was not divided, by leaving out its ends. */
+  private static void checkEnds(String step, String table, JsonNode asked) {
+    if (step.equals(DROP_RANGE) && asked.path("lower").isEmpty() && asked.path("upper").isEmpty()) {
+      throw new IllegalArgumentException(step + " needs lower, upper or both: without ends it would drop all rows of "
+          + table + "; TRUNCATE TABLE does that");
+    }
+  }
+
   /** Changes the ranges of a table; returns those that it has then. */
   private List<InternalRow> ranges(String step, List<String> given) {
     String table = given.get(0);
@@ -123,6 +132,7 @@ final class Procedures {
     } else {
       asked.set("lower", Partitioning.values(given.get(1), types, "lower"));
       asked.set("upper", Partitioning.values(given.get(2), types, "upper"));
+      checkEnds(step, table, asked);
     }
     servers.alter(table, Json.tree(List.of(asked)));
     List<InternalRow> found = new ArrayList<>();

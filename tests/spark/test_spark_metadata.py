@@ -127,3 +127,12 @@ def test_what_procedures_refuse(sql: Sql, sales: Table, tmp_path: Path) -> None:
         "checkpoint('relative')": "INVALID_ARGUMENT",
     }.items():
         assert why in refused(sql, f"CALL nyala.system.{call}"), call
+
+
+def test_the_range_of_all_rows_is_not_dropped_by_oversight(sql: Sql, db: Database) -> None:
+    undivided = db.create_table("undivided", SCHEMA, ["id"], partition_by=[nyala.range("id", bounds=[(None, None)])])
+    undivided.insert({"id": [1]})
+    why = "drop_range_partition needs lower, upper or both: without ends it would drop all rows of undivided"
+    for ends in ("", ", ' '", ", lower => '[]', upper => NULL"):
+        assert why in refused(sql, f"CALL nyala.system.drop_range_partition('undivided'{ends})")
+    assert undivided.count() == 1
