@@ -93,13 +93,16 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
     return new NyalaTable(name, schema, options, isOfCatalog, about, told, leftOut);
   }
 
-  /** Returns the same table for a query that gives its columns in another order, and each key once. */
+  /**
+   * Returns the same table for a query that gives its columns in another order, and each key once: whatever the
+   * operation of statements is, it inserts.
+   */
   NyalaTable filledIn(Column[] columns) {
     List<StructField> ordered = new ArrayList<>();
     Stream.of(columns).forEach(column -> ordered.add(schema.apply(column.name())));
     StructType same = new StructType(ordered.toArray(StructField[]::new));
-    CaseInsensitiveStringMap adding = new CaseInsensitiveStringMap(Map.of("operation", "insert"));
-    return new NyalaTable(name, same, PythonSource.with(adding, options), isOfCatalog, about);
+    CaseInsensitiveStringMap adding = PythonSource.with(options, Map.of("operation", INSERT));
+    return new NyalaTable(name, same, adding, isOfCatalog, about);
   }
 
   /** Whether a catalog of ours has the table. */

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.List;
 import java.util.UUID;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.StagedTable;
@@ -33,7 +34,7 @@ record StagedTables(StoreTables store, Function<Identifier, NyalaTable> load) {
     if (old == null) {
       return made;
     }
-    JsonNode asked = store.describe(made.stored()).orElseThrow();
+    JsonNode asked = orDropped(made::abortStagedChanges, () -> store.describe(made.stored()).orElseThrow());
     made.abortStagedChanges();
     if (!definition(asked).equals(definition(old))) {
       throw PlanError.invalid("table " + table.name() + " has another definition, and the store cannot exchange "
@@ -59,7 +60,23 @@ record StagedTables(StoreTables store, Function<Identifier, NyalaTable> load) {
         throw PlanError.<RuntimeException>undeclared(error);
       }
     };
-    return new StagedRows(load.apply(staged).filledIn(info.columns()), other, keep, () -> store.drop(staged, 0), null);
+    Runnable drop = () -> store.drop(staged, 0);
+    NyalaTable made = orDropped(drop, () -> load.apply(staged).filledIn(info.columns()));
+    return new StagedRows(made, other, keep, drop, null);
+  }
+
+  /** Returns what a step returns; if it fails, the table that was created for it goes. */
+  private static <T> T orDropped(Runnable drop, Supplier<T> step) {
+    try {
+      return step.get();
+    } catch (Exception error) { // as checked exceptions of Spark
+      try {
+        drop.run();
+      } catch (Exception remains) {
+        error.addSuppressed(remains);
+      }
+      throw error;
+    }
   }
 
   /** Returns what two tables have in common that one statement creates twice. */

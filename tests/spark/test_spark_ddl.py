@@ -20,6 +20,7 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.server import FlightServer
 from nyala.flight_server.settings import ServeOptions
+from nyala.schemas.errors import PermissionDeniedError
 from tests.doubles.cut_proxy import CutProxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
@@ -275,6 +276,39 @@ def test_a_table_as_selected_is_there_whole_or_not_at_all(
     assert "EXISTS" in refused(sql, f"CREATE TABLE homes TBLPROPERTIES (primary_key = 'id') AS {rows}")
     spark.range(2).writeTo("barns").tableProperty("primary_key", "id").create()
     assert db.tables() == ["barns", "homes"] and db.table("barns").count() == 2
+
+
+def test_a_table_as_selected_has_each_key_once(sql: Sql, spark: SparkSession, db: Database, uri: str) -> None:
+    """Whatever the operation of statements is."""
+    for operation in ("upsert", "update"):
+        catalog = f"as_selected_{operation}"
+        spark.conf.set(f"spark.sql.catalog.{catalog}", "io.nyala.spark.NyalaCatalog")
+        spark.conf.set(f"spark.sql.catalog.{catalog}.uri", uri)
+        spark.conf.set(f"spark.sql.catalog.{catalog}.operation", operation)
+        made = f"CREATE TABLE {catalog}.default.{operation}s TBLPROPERTIES (primary_key = 'id') AS SELECT id"
+        assert "ALREADY_PRESENT" in refused(sql, f"{made} % 2 AS id FROM range(3)")
+        sql(f"{made} FROM range(3)")
+        assert db.table(f"{operation}s").count() == 3
+
+
+def test_a_statement_that_cannot_go_on_leaves_no_table_behind(
+    sql: Sql, homes: None, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe, asked, last = Store.describe_table, [], 0
+
+    def failing(self: Store, name: str) -> Any:
+        if name.startswith("_creating_"):
+            asked.append(name)
+            if len(asked) == last:
+                raise PermissionDeniedError("planted")
+        return describe(self, name)
+
+    monkeypatch.setattr(Store, "describe_table", failing)
+    rows = "TBLPROPERTIES (primary_key = 'id') AS SELECT id FROM range(1)"
+    for statement, last in (("CREATE TABLE other", 1), ("REPLACE TABLE homes", 1), ("REPLACE TABLE homes", 2)):
+        asked.clear()
+        assert "PERMISSION_DENIED: planted" in refused(sql, f"{statement} {rows}")
+        assert len(asked) == last and db.tables() == ["homes"]
 
 
 def test_rows_are_replaced_by_one_commit_and_definitions_are_not(sql: Sql, homes: None, db: Database) -> None:
