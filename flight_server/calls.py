@@ -42,7 +42,7 @@ _STUCK = ("stalled", "displaced")
 """Why calls were ended that speak against their connection."""
 _LOOK_SECONDS = 0.05
 """Minimum pause between searches for stuck streams, however many requests wait for slots."""
-_TURNOVER_SHARE = 0.015
+_TURNOVER_SHARE = 0.01
 """Of a processor, for streams that are displaced: each was sent all that its client's transport takes ahead, some 30
 MB, and the next one will be. What the transport spends is not counted, and is several times as much."""
 _TURNOVER_SECONDS_MAX = 1.0

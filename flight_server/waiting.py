@@ -12,7 +12,7 @@ from .peers import Peer
 
 RETRY_SECONDS = 1.0
 """When a rejected client should retry, at the earliest."""
-_RETRY_SECONDS_MAX = 15.0
+_RETRY_SECONDS_MAX = 20.0
 """So that a client that waits for a minute in all asks several times."""
 _RETURNS_A_SECOND = 32
 """How many rejected clients should retry in a second."""
