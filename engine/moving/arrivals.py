@@ -14,10 +14,8 @@ handed the tablet over. Files that are not prepared are removed at the next star
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from ...schemas.errors import AlreadyPresentError, ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
 from ...schemas.moving import HandedOver, MoveFile, MoveLacking, MoveRound
@@ -40,36 +38,15 @@ from ..scan.snapshots import Snapshots
 from ..table.table import Table
 from ..table.table_version import write_locks
 from ..tablet.directories import retire
-from ..tablet.open import open_tablet
+from ..tablet.open import open_tablet, unlink_quietly
 from ..tablet.tablet import Tablet
+from .arrival import Arrival
 
 ROOT = "moves"
 
 
-@dataclass(slots=True, eq=False)
-class _Arrival:
-    """A move whose files are arriving."""
-
-    round: MoveRound
-    tablet: int
-    """The tablet's number here."""
-    numbers: dict[int, int] = field(default_factory=dict)
-    """File numbers here, by their numbers at the source."""
-    rowsets: dict[int, RowsetEntry] = field(default_factory=dict)
-    """The rowsets of the round, as they are at the source, by the numbers of their files there."""
-    is_near: bool = False
-    """Whether the bucket copies its files."""
-    done: set[str] = field(default_factory=set)
-    """The names, at the source, of the files that are here."""
-    checked: set[int] = field(default_factory=set)
-    """The rowsets, by their numbers here, whose keys belong to the tablet. A bucket takes long to return all keys: so a
-    round that comes too late for that makes the next one short."""
-    used_at: int = 0
-    """In microseconds since 1970."""
-
-
 class Arrivals:
-    """The moves to one store. Thread safe; the files of one move come one after the other."""
+    """The moves to one store. Thread safe; the files of one move come one after the other, and each once."""
 
     def __init__(
         self,
@@ -89,7 +66,7 @@ class Arrivals:
         self._now = now
         self._room = room
         self._root = root
-        self._open: dict[str, _Arrival] = {}
+        self._open: dict[str, Arrival] = {}
         self._lock = threading.Lock()
         remove_quietly(environment.fs, ROOT)
 
@@ -112,58 +89,51 @@ class Arrivals:
                 self._room.check_disk(sum(file.bytes for file in here if file.name not in done))
             if arrival is None:
                 self._room.check_count("moves to this server", len(self._open), None)
-                arrival = _Arrival(asked, self._environment.manifest.new_id(), is_near=is_near)
+                arrival = Arrival(asked, self._environment.manifest.new_id(), is_near=is_near)
                 self._make_directories(arrival.tablet)
                 self._open[asked.move] = arrival
-            arrival.round, arrival.used_at = asked, self._now()
-            rowsets = [RowsetEntry.model_validate(entry) for entry in asked.rowsets]
-            arrival.rowsets = {number: each for each in rowsets for number in _numbers(each)}
+            arrival.begin_round(asked)
+            arrival.used_at = self._now()
             return MoveLacking(names=tuple(file.name for file in asked.files if file.name not in arrival.done))
 
     def copy(self, move: str, file: MoveFile) -> bool:
-        """Have the bucket copy a file; return False if it has to come as bytes, since the source is not in this bucket.
-        Its end is checked here, its pages whenever they are read.
+        """Have the bucket copy a file, unless it is here; return False if it has to come as bytes, since the source is
+        not in this bucket. Its end is checked here, its pages whenever they are read.
 
         Raises:
             NotFoundError: the move has no such file.
-            ConflictError: the source has deleted it: the move was aborted.
+            ConflictError: the source has deleted it: the move was aborted. Or it was aborted here meanwhile.
             CorruptionError: it is not what the source describes.
             UnavailableError: the bucket does not answer.
         """
-        arrival = self._of_file(move, file)
-        if not arrival.is_near:
-            return False
-        try:
+        with self._bringing(move, file) as (arrival, rowset):
+            if rowset is None or not arrival.is_near:
+                return rowset is None
             with named("a file of an arriving tablet could not be copied"):
-                self._copy(arrival, file)
-        except BaseException:
-            arrival.numbers.pop(files.id_of(file.name), None)  # the object may appear later: no name is used twice
-            raise
-        arrival.done.add(file.name)
-        arrival.used_at = self._now()
-        return True
+                self._copy(arrival, file, rowset)
+            arrival.done.add(file.name)
+            return True
 
     def write(self, move: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
-        """Receive a file.
+        """Receive a file, unless it is here.
 
         Raises:
             NotFoundError: the move has no such file.
+            ConflictError: the move was aborted meanwhile.
             CorruptionError: it differs from the source's, or is not sound; it is not kept.
             StorageFullError, UnavailableError: it could not be written.
         """
-        arrival = self._of_file(move, file)
-        path = f"{ROOT}/{arrival.tablet}/{file.name}"
-        fs = self._environment.fs
-        with named("a file of an arriving tablet could not be written"):
-            try:
-                self._write_as_it_is(path, file, chunks)
-                self._renumber(arrival, file, path)
-            finally:
-                with suppress(OSError):
-                    if fs.exists(path):
-                        fs.unlink(path)
-        arrival.done.add(file.name)
-        arrival.used_at = self._now()
+        with self._bringing(move, file) as (arrival, rowset):
+            if rowset is None:
+                return
+            path = f"{ROOT}/{arrival.tablet}/{file.name}"
+            with named("a file of an arriving tablet could not be written"):
+                try:
+                    self._write_as_it_is(path, file, chunks)
+                    self._renumber(arrival, file, rowset, path)
+                finally:
+                    unlink_quietly(self._environment.fs, path)
+            arrival.done.add(file.name)
 
     def prepare(self, asked: MoveRound, table: Table) -> None:
         """Add the files of the last round to the manifest. The source still owns the tablet.
@@ -176,36 +146,28 @@ class Arrivals:
         """
         self._check(asked, table)
         arrival = self._of(asked.move)
-        missing = [file.name for file in asked.files if file.name not in arrival.done]
-        if missing or not asked.last:
-            raise ConflictError(
-                f"the move cannot be prepared: its round is incomplete, without {missing or 'the last round'}"
+        with arrival.turn:
+            missing = [file.name for file in asked.files if file.name not in arrival.done]
+            if missing or not asked.last:
+                raise ConflictError(
+                    f"the move cannot be prepared: its round is incomplete, without {missing or 'the last round'}"
+                )
+            arriving = ArrivingEntry(
+                name=asked.move,
+                server=asked.source,
+                came_as=asked.tablet,
+                number=asked.number,
+                tablet=arrival.tablet,
+                rowsets=tuple(arrival.here(entry) for entry in asked.rowsets),
+                history_floor=asked.history_floor,
             )
-        arriving = ArrivingEntry(
-            name=asked.move,
-            server=asked.source,
-            came_as=asked.tablet,
-            number=asked.number,
-            tablet=arrival.tablet,
-            rowsets=tuple(self._rowset(arrival, entry) for entry in asked.rowsets),
-            history_floor=asked.history_floor,
-        )
-        self._remove_others(arriving)
-        with named("the files of an arriving tablet could not be made durable"):
-            self._environment.fs.sync_directory(files.directory(arriving.tablet))
-        with table.alteration_lock:
-            empty = self._check(asked, table)
-            self._verify(arriving, empty, table, arrival.checked)
-            with self._lock:
-                if self._open.get(asked.move) is not arrival:
-                    raise ConflictError(f"the move {asked.move!r} was aborted")
-                old = self._arriving_at(empty)
-                if old and old.name != arriving.name:
-                    raise ConflictError(
-                        f"another move, {old.name!r} from {old.server!r}, has prepared the tablet: try again "
-                        "when it has ended"
-                    )
-                self._set_arriving(empty, arriving)
+            with named("the files of an arriving tablet could not be made durable"):
+                self._environment.fs.sync_directory(files.directory(arriving.tablet))
+            with table.alteration_lock:  # nobody takes the tablet over, and writes files of its own, before all is done
+                empty = self._check(asked, table)
+                self._verify(arriving, empty, table, arrival.checked)
+                with self._lock:
+                    self._install(arrival, empty, arriving)
 
     def take_over(self, asked: HandedOver, table: Table) -> None:
         """Serve the tablet, durably; a repeated call does nothing.
@@ -245,8 +207,8 @@ class Arrivals:
                 if entry.arriving and entry.arriving.name == move:
                     gone.add(entry.arriving.tablet)
                     self._set_arriving_of(entry.id, None)
-        for number in gone:
-            self._remove(number)
+            for number in gone:
+                self._remove(number)
         return bool(gone)
 
     def drop_idle(self, move: str) -> None:
@@ -295,41 +257,65 @@ class Arrivals:
             fs.make_directory(files.directory(number))
             fs.sync_directory(files.ROOT)
 
-    def _of(self, move: str) -> _Arrival:
+    def _of(self, move: str) -> Arrival:
         arrival = self._open.get(move)
         if arrival is None:
             raise NotFoundError(f"there is no move {move!r} to this server: start a new move")
         return arrival
 
-    def _of_file(self, move: str, file: MoveFile) -> _Arrival:
-        """Return the move that has a file."""
+    @contextmanager
+    def _bringing(self, move: str, file: MoveFile) -> Iterator[tuple[Arrival, RowsetEntry | None]]:
+        """Let one file of a move come at a time; yield the move, and the rowset of the file, None if it is here. If the
+        move is aborted meanwhile, nothing of the file stays."""
         arrival = self._of(move)
-        if file not in arrival.round.files:
-            raise NotFoundError(f"the latest round of the move has no file {file.name!r} with this size and checksum")
-        if files.id_of(file.name) not in arrival.rowsets:
-            raise ConflictError(f"the round has the file {file.name!r}, but no rowset of it")
-        return arrival
+        with arrival.turn:
+            if self._of(move) is not arrival:
+                raise ConflictError(f"the move {move!r} was aborted")
+            arrival.used_at = self._now()
+            rowset = arrival.rowset_of(file)
+            if file.name in arrival.done:  # a manifest may name it by now
+                yield arrival, None
+                return
+            try:
+                yield arrival, rowset
+            finally:
+                arrival.used_at = self._now()
+                with self._lock:
+                    is_open = self._open.get(move) is arrival
+                    if not is_open:
+                        self._remove_late(arrival, file)
+            if not is_open:
+                raise ConflictError(f"the move {move!r} was aborted")
 
-    def _number(self, arrival: _Arrival, number: int) -> int:
-        """Return the number here of a file of the source."""
-        if number not in arrival.numbers:
-            arrival.numbers[number] = self._environment.manifest.new_file_id()
-        return arrival.numbers[number]
+    def _remove_late(self, arrival: Arrival, file: MoveFile) -> None:
+        """Remove what came of a file after its move was aborted."""
+        self._remove(arrival.tablet)
+        if here := arrival.numbers.get(files.id_of(file.name)):  # beside files that an earlier round has prepared
+            kind = file.name.partition(".")[2]
+            unlink_quietly(self._environment.fs, files.path(arrival.tablet, here, kind))
 
-    def _copy(self, arrival: _Arrival, file: MoveFile) -> None:
+    def _copy(self, arrival: Arrival, file: MoveFile, rowset: RowsetEntry) -> None:
         root, objects = self._root, arrival.round.objects
         assert root and objects, "it was checked when the move began"
         there, kind = files.id_of(file.name), file.name.partition(".")[2]
-        here = self._number(arrival, there)
+        here = arrival.number(there, self._environment.manifest.new_file_id)
         path = files.path(arrival.tablet, here, kind)
         try:
-            size = root.copy(objects, file.name, path)
-        except FileNotFoundError:
-            raise ConflictError(f"the file {file.name!r} is gone: the move was aborted; start a new move") from None
-        written_as = arrival.rowsets[there].written_as.get(there, there)
-        reader = CFileReader.open(self._environment.fs, path, here, written_as=written_as)
+            try:
+                size = root.copy(objects, file.name, path)
+            except FileNotFoundError:
+                gone = f"the file {file.name!r} is gone: the move was aborted; start a new move"
+                raise ConflictError(gone) from None
+            self._check_copy(path, here, file, size, rowset.written_as.get(there, there))
+        except BaseException:
+            del arrival.numbers[there]  # the object may appear later: no name is used twice
+            unlink_quietly(self._environment.fs, path)
+            raise
+
+    def _check_copy(self, path: str, number: int, file: MoveFile, size: int, written_as: int) -> None:
+        reader = CFileReader.open(self._environment.fs, path, number, written_as=written_as)
         reader.close()
-        if (size, reader.kind) != (file.bytes, kind):
+        if (size, reader.kind) != (file.bytes, file.name.partition(".")[2]):
             raise CorruptionError(path, size, f"this is a file of kind {reader.kind} and {size:,} bytes, not {file!r}")
 
     def _write_as_it_is(self, path: str, file: MoveFile, chunks: Iterable[bytes]) -> None:
@@ -350,44 +336,34 @@ class Arrivals:
             why = f"received {size:,} of {file.bytes:,} bytes, or different bytes: the checksum"
             raise CorruptionError(path, min(size, file.bytes), why)
 
-    def _renumber(self, arrival: _Arrival, file: MoveFile, path: str) -> None:
-        fs = self._environment.fs
+    def _renumber(self, arrival: Arrival, file: MoveFile, rowset: RowsetEntry, path: str) -> None:
+        fs, new = self._environment.fs, self._environment.manifest.new_file_id
         at_source, kind = file.name.split(".")
-        rowset = arrival.rowsets[int(at_source)]
         reader = CFileReader.open(fs, path, int(at_source), written_as=rowset.written_as.get(int(at_source)))
         if reader.kind != kind:
             raise CorruptionError(path, 0, f"this is a file of kind {reader.kind}, not {kind}")
-        number = self._number(arrival, int(at_source))
+        number = arrival.number(int(at_source), new)
         target = files.path(arrival.tablet, number, kind)
-        if fs.exists(target):
+        if fs.exists(target):  # what is left of an attempt that failed
             fs.unlink(target)
         metadata = reader.metadata
         if "rowset_id" in metadata:  # here it is the number of its base file here
-            metadata = {**metadata, "rowset_id": self._number(arrival, rowset.id)}
+            metadata = {**metadata, "rowset_id": arrival.number(rowset.id, new)}
         write_renumbered(reader, fs, target, number, metadata)
         reader.close()
 
-    def _rowset(self, arrival: _Arrival, entry: dict[str, Any]) -> RowsetEntry:
-        there = RowsetEntry.model_validate(entry)
-        numbers = arrival.numbers
-        try:
-            return there.model_copy(
-                update={
-                    "id": numbers[there.id],
-                    "undo": tuple(numbers[each] for each in there.undo),
-                    "redo": tuple(numbers[each] for each in there.redo),
-                    "columns": {column: numbers[each] for column, each in there.columns.items()},
-                    "durable_lsn": 0,
-                    "written_as": {
-                        numbers[each]: there.written_as.get(each, each) for each in _numbers(there) if arrival.is_near
-                    },
-                }
+    def _install(self, arrival: Arrival, empty: Tablet, arriving: ArrivingEntry) -> None:
+        """Let the manifest name the files, and then remove those that only an earlier round had: the source compacted
+        them away after they had arrived."""
+        if self._open.get(arriving.name) is not arrival:
+            raise ConflictError(f"the move {arriving.name!r} was aborted")
+        old = self._arriving_at(empty)
+        if old and old.name != arriving.name:
+            raise ConflictError(
+                f"another move, {old.name!r} from {old.server!r}, has prepared the tablet: try again when it has ended"
             )
-        except KeyError as error:
-            raise ConflictError(f"the round names a rowset, but not its file {error}") from None
-
-    def _remove_others(self, arriving: ArrivingEntry) -> None:
-        """Remove files that the source compacted away after they had arrived."""
+        self._set_arriving(empty, arriving)
+        arrival.keep(arriving.rowsets)
         fs, directory = self._environment.fs, files.directory(arriving.tablet)
         with suppress(OSError):
             for name in set(fs.list(directory)).difference(arriving.file_names):
@@ -462,11 +438,6 @@ def arrived(manifest: Manifest, table: Table) -> list[tuple[TabletEntry, MovedEn
     entry = next((each for each in manifest.tables if each.id == table.table_id), None)
     tablets = entry.tablets if entry else ()
     return [(tablet, tablet.moved) for tablet in tablets if tablet.elsewhere is None and tablet.moved]
-
-
-def _numbers(rowset: RowsetEntry) -> set[int]:
-    """Return the numbers of a rowset's files."""
-    return {rowset.id, *rowset.undo, *rowset.redo, *rowset.columns.values()}
 
 
 def _entry(empty: Tablet, arriving: ArrivingEntry) -> TabletEntry:

@@ -213,14 +213,19 @@ class BucketFileSystem:
         return self._disk.total_bytes("")
 
     def copy_object(self, name: str, path: str) -> int:
-        """Have the bucket copy an object of another store to ``path``, a new name; return its bytes. Raises OSError."""
+        """Have the bucket copy an object of another store to ``path``, a new name; return its bytes. Raises OSError:
+        EEXIST if there is such a file."""
         path = clean_path(path)
+        if self._size(path) is not None:
+            raise _os_error(errno.EEXIST, path)
         with answered(path):
             size = self._bucket.size(name)
         try:
             self._copy(name, path, size)
         except OSError:  # it may appear nevertheless
-            self.deletions.ask(path)
+            with self._lock:
+                if self._size(path) is None:  # else another call has made it
+                    self.deletions.ask(path)
             raise
         return size
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from nyala.schemas.errors import UnavailableError
 from tests.contracts.filesystem_contract import read, write
 from tests.doubles.watched_bucket import WatchedBucket
 
@@ -77,3 +80,24 @@ def test_a_name_that_is_used_again_is_not_deleted(opening: Opening, bucket: Watc
     assert read(fs, "a") == b"newest"
     file.sync()
     assert names(bucket) == ["a"]
+
+
+def test_a_copy_that_fails_takes_no_file_of_its_name(
+    opening: Opening, bucket: WatchedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another call has made the file meanwhile, or before."""
+    fs = opening()
+    bucket.inner.put("other/a", b"rows")
+    copy = bucket.copy
+
+    def fails(source: str, target: str) -> None:
+        monkeypatch.setattr(bucket, "copy", copy)
+        with suppress(OSError):
+            fs.copy_object("other/a", "tablets/a")
+        raise UnavailableError("no answer")
+
+    for _ in range(2):
+        monkeypatch.setattr(bucket, "copy", fails)
+        with pytest.raises(OSError):
+            fs.copy_object("other/a", "tablets/a")
+        assert fs.deletions.release(fs.deletions.mark()) == [] and read(fs, "tablets/a") == b"rows"
