@@ -103,7 +103,7 @@ def test_without_an_answer_the_outcome_is_unknown_until_there_is_one(is_late: bo
 def test_a_full_queue_that_does_not_move_refuses() -> None:
     bench = SlotBench()
     way = FaultySlots(bench.slots)
-    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1, queue_bytes=1000), way)
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=1.0, queue_bytes=1000), way)
     way.fault = lambda call, number: "before"
     appended(log, b"x" * 900)
     with pytest.raises(UnavailableError, match="nothing was done"):
