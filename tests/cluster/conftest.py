@@ -28,3 +28,12 @@ def pair() -> Iterator[Pair]:
     made = Pair()
     yield made
     made.close()
+
+
+@pytest.fixture
+def pairs() -> Iterator[list[Pair]]:
+    """Pairs that a test makes itself, to be closed after it."""
+    made: list[Pair] = []
+    yield made
+    for each in made:
+        each.close()

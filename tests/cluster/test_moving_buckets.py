@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,14 +20,6 @@ from tests.engine.offload.failing_calls import FAULTS, MachineGoneError
 
 STEP = 2
 """From one call that fails to the next: 1 is all of them."""
-
-
-@pytest.fixture
-def pairs() -> Iterator[list[BucketPair]]:
-    made: list[BucketPair] = []
-    yield made
-    for pair in made:
-        pair.close()
 
 
 def loaded(pairs: list[BucketPair], **how: Any) -> tuple[BucketPair, Table, int]:

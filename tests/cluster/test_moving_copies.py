@@ -56,6 +56,13 @@ def move_all(pair: BucketPair, table: Table, source: str, target: str) -> None:
             pair.db.move_tablet("t", place.tablet, target, server=source)
 
 
+def check_all(pair: BucketPair, table: Table) -> None:
+    """Check the rows, and what both stores have in their buckets, where nothing swept yet."""
+    check(table, 0)
+    pair.close()
+    pair.check_sound(is_swept=False)
+
+
 def test_the_bucket_copies_the_files(pair: BucketPair, table: Table) -> None:
     machine, before = pair.machines["b"], len(effects_on_files(pair.machines["b"]))
     move_all(pair, table, "a", "b")
@@ -141,9 +148,7 @@ def test_a_sweep_takes_nothing_that_a_move_needs(pair: BucketPair, table: Table)
         sweep(pair.machines[name].other().home(name))
     rival.target.move_take_over(told)
     rival.source.move_forget("first")
-    check(table, 0)
-    pair.close()
-    pair.check_sound(is_swept=False)
+    check_all(pair, table)
 
 
 def test_compactions_at_the_source_leave_what_a_move_copies(pair: BucketPair, table: Table) -> None:
@@ -160,9 +165,7 @@ def test_compactions_at_the_source_leave_what_a_move_copies(pair: BucketPair, ta
     rival.target.move_prepare(begun)
     rival.target.move_take_over(rival.handed_over(begun))
     rival.source.move_forget("first")
-    check(table, 0)
-    pair.close()
-    pair.check_sound(is_swept=False)
+    check_all(pair, table)
 
 
 def test_files_that_are_gone_or_differ_end_the_move(pair: BucketPair, table: Table) -> None:
@@ -188,9 +191,7 @@ def test_files_that_are_gone_or_differ_end_the_move(pair: BucketPair, table: Tab
     shared.put(name, whole)
     rival.source.move_abort("first")
     rival.target.move_abort("first")
-    check(table, 0)
-    pair.close()
-    pair.check_sound(is_swept=False)
+    check_all(pair, table)
 
 
 @pytest.mark.parametrize("is_repeated", [True, False])

@@ -6,7 +6,6 @@ move.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pyarrow as pa
@@ -21,14 +20,6 @@ from nyala.schemas.errors import StoreError
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 COUNT = 60
-
-
-@pytest.fixture
-def pairs() -> Iterator[list[Pair]]:
-    made: list[Pair] = []
-    yield made
-    for pair in made:
-        pair.close()
 
 
 def rows(n: int) -> pa.Table:
