@@ -28,6 +28,7 @@ ENGINE_SUITES = (
     "callers",
     "small_writes",
     "encryption",
+    "security",
     "bucket",
     "bucket_requests",
 )

@@ -8,7 +8,6 @@ the transport alone takes on this machine, client and server.
 
 import json
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from rich.console import Console
 
 import nyala
 from bench.engine.scratch import Results
+from bench.engine.servers import WHOLE, fill, rows_of, serve_bare, serve_nyala
 from bench.report import Suite
 
 NYALA, BARE = "Nyala over Flight", "bare pyarrow server"
@@ -31,27 +31,15 @@ OPERATIONS = {"get": (1, 8, 32), "upsert": (1, 8, 32), "scan": (1, 8, 32), "whol
 """Each with the numbers of processes that send it."""
 SECONDS = 2.0
 _ROWS_MAX = 1_000_000
-_BATCH_ROWS = 65_536
-_WHOLE = b"whole table"
 _ROOT = Path(__file__).parent.parent.parent
 _THIS = ("-m", "bench.engine.callers")
-_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        ("amount", pa.int64()),
-        ("price", pa.float64()),
-        ("city", pa.string()),
-        ("note", pa.string()),
-        ("count", pa.int32()),
-    ]
-)
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Measure a table of up to a million rows; the subjects take turns in every round."""
     rows = min(rows, _ROWS_MAX)
     results = Results(console)
-    with _nyala(work, rows) as at_nyala, _bare(rows) as at_bare:
+    with _nyala(work, rows) as at_nyala, serve_bare(rows) as at_bare:
         urls = {NYALA: at_nyala, BARE: at_bare}
         for operation, counts in OPERATIONS.items():
             for processes in counts:
@@ -90,78 +78,19 @@ def _at_99(latencies: list[float]) -> float:
 
 @contextmanager
 def _nyala(work: Path, rows: int) -> Iterator[str]:
-    shutil.rmtree(work, ignore_errors=True)
-    command = [sys.executable, "-m", "nyala", "serve", "--data", str(work), "--listen", "grpc://127.0.0.1:0", "--json"]
-    with _server(command) as said:
-        url = json.loads(said)["location"]
+    with serve_nyala(work) as url:
         with nyala.connect(url) as database:
-            table = database.create_table("t", _SCHEMA, primary_key=["id"])
-            for first in range(0, rows, 100_000):
-                table.insert(_rows(np.arange(first, min(first + 100_000, rows))))
-            table.maintain("flush")
+            fill(database, rows)
         yield url
-    shutil.rmtree(work, ignore_errors=True)
-
-
-@contextmanager
-def _bare(rows: int) -> Iterator[str]:
-    with _server([sys.executable, *_THIS, str(rows)]) as said:
-        yield said.strip()
-
-
-@contextmanager
-def _server(command: list[str]) -> Iterator[str]:
-    """Run a server; yield the line that it prints when it is ready."""
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=_ROOT, text=True)
-    assert server.stdout
-    try:
-        yield server.stdout.readline()
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _rows(ids: np.ndarray) -> pa.RecordBatch:
-    texts = [pa.array([f"{text} {number % 1_000}" for number in ids]) for text in ("city", "a longer note")]
-    columns = [pa.array(ids), pa.array(ids * 7), pa.array(ids * 0.5), *texts, pa.array((ids % 100).astype(np.int32))]
-    return pa.record_batch(columns, schema=_SCHEMA)
-
-
-class _BareServer(fl.FlightServerBase):
-    """Answers everything with one row, or with all."""
-
-    def __init__(self, rows: int) -> None:
-        self._row = _rows(np.arange(1))
-        self._all = pa.Table.from_batches([_rows(np.arange(rows))])
-        super().__init__("grpc://127.0.0.1:0")
-
-    def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.RecordBatchStream:
-        rows = self._all.to_batches(_BATCH_ROWS) if ticket.ticket == _WHOLE else [self._row]
-        return fl.RecordBatchStream(pa.Table.from_batches(rows))
-
-    def do_put(self, context: object, descriptor: object, reader: fl.MetadataRecordBatchReader, writer: object) -> None:
-        for _ in reader:
-            writer.write(b"{}")  # pyright: ignore[reportAttributeAccessIssue]
-
-    def do_exchange(
-        self,
-        context: fl.ServerCallContext,
-        descriptor: fl.FlightDescriptor,
-        reader: fl.MetadataRecordBatchReader,
-        writer: fl.MetadataRecordBatchWriter,
-    ) -> None:
-        writer.begin(self._row.schema)
-        for _ in reader:
-            writer.write_batch(self._row)
 
 
 def _bare_request(url: str, operation: str) -> Callable[[int], object]:
     client = fl.connect(url)
-    row = _rows(np.arange(1))
+    row = rows_of(np.arange(1))
     if operation == "scan":
         return lambda _: client.do_get(fl.Ticket(b"")).read_all()
     if operation == "whole table":
-        return lambda _: _drop(batch.data for batch in client.do_get(fl.Ticket(_WHOLE)))
+        return lambda _: _drop(batch.data for batch in client.do_get(fl.Ticket(WHOLE)))
     descriptor = fl.FlightDescriptor.for_command(b"")
     if operation == "get":
         writer, reader = client.do_exchange(descriptor)
@@ -206,9 +135,4 @@ def _client(subject: str, url: str, operation: str, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        _client(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
-    else:
-        server = _BareServer(int(sys.argv[1]))
-        print(f"grpc://127.0.0.1:{server.port}", flush=True)
-        server.serve()
+    _client(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
