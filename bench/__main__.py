@@ -29,6 +29,7 @@ ENGINE_SUITES = (
     "small_writes",
     "encryption",
     "security",
+    "start",
     "bucket",
     "bucket_requests",
 )

@@ -1,5 +1,9 @@
-"""A server under steady work by client processes: how long gets take, how late a follower is, what the disk writes."""
+"""A server under steady work by client processes: how long gets take, how late a follower is, what the disk writes.
 
+For write amplification alone, over as long as asked:  python -m bench.service.run --seconds 3600
+"""
+
+import argparse
 import multiprocessing
 import shutil
 import threading
@@ -40,6 +44,18 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     return Suite("service", {"records": count, "seconds a case": int(period)}, results)
 
 
+def amplify(rows: int, seconds: float, work: Path, console: Console) -> None:
+    """Update by zipf for so long, and show what the disk writes meanwhile."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    server = NyalaServer(work, rows)
+    try:
+        Service(server, rows, seconds, console).amplify()
+    finally:
+        server.close()
+        shutil.rmtree(work, ignore_errors=True)
+
+
 class Service:
     """One loaded server; each method measures one thing."""
 
@@ -59,6 +75,15 @@ class Service:
                 self._amplification(begun, updated, updates)
             self._follow("in peace")
             return self.results
+        finally:
+            self.pool.close()
+
+    def amplify(self) -> None:
+        try:
+            with Updates(self.server.address, self.count) as updates:
+                begun, updated = self._written(), updates.bytes()
+                time.sleep(self.period)
+                self._amplification(begun, updated, updates)
         finally:
             self.pool.close()
 
@@ -160,3 +185,11 @@ def _update(address: str, count: int, stop: Event, rows: Any) -> None:
             table.update(pa.record_batch([pa.array(keys), values], schema=pa.schema([SCHEMA[0], SCHEMA[1]])))
             rows.value += len(keys)
             time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3600, help="of updates (default: an hour)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="records of ten fields of 100 bytes")
+    asked = parser.parse_args()
+    amplify(asked.rows, asked.seconds, Path(__file__).parents[1] / "scratch" / "amplify", Console())
