@@ -74,12 +74,12 @@ class _FramesCodec:
 
 
 class FrameOfReferenceCodec(_FramesCodec):
-    """Pack integers of up to 8 bytes, as their distances from a line, or as steps."""
+    """Pack integers of up to 8 bytes, as their distances from a line, as steps, or as few distinct ones."""
 
     code = 6
     name = "frame_of_reference"
     _physicals = (PhysicalType.INT8, PhysicalType.INT16, PhysicalType.INT32, PhysicalType.INT64)
-    _forms = (kernels.LINE, kernels.STEPS)
+    _forms = (kernels.LINE, kernels.STEPS, kernels.DICTIONARY)
     _pack = staticmethod(pages.pack_frames)
 
 
@@ -89,7 +89,7 @@ class AlpCodec(_FramesCodec):
     code = 7
     name = "alp"
     _physicals = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
-    _forms = (kernels.LINE, kernels.STEPS, kernels.DECIMAL, kernels.REAL)
+    _forms = (kernels.LINE, kernels.STEPS, kernels.DECIMAL, kernels.REAL, kernels.DICTIONARY)
     _pack = staticmethod(pages.pack_reals)
 
 

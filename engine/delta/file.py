@@ -125,8 +125,8 @@ class DeltaFileWriter:
         how, new = self._encodings[column_id], self._writer.open_stream
         return (
             new(StreamKey(column_id, "value"), how.physical, how.encoding, how.compression, zone_maps=False),
-            new(StreamKey(column_id, "rowid"), PhysicalType.INT32, "bitshuffle"),
-            new(StreamKey(column_id, "timestamp"), PhysicalType.INT64, "bitshuffle"),
+            new(StreamKey(column_id, "rowid"), PhysicalType.INT32, "auto"),
+            new(StreamKey(column_id, "timestamp"), PhysicalType.INT64, "auto"),
         )
 
     def _end(self, column_id: int) -> None:

@@ -1,12 +1,14 @@
-"""Pages of blocks with frames (see `frames` and `decimals`): the frames of all blocks, then the blocks."""
+"""Pages of blocks with frames: the frames of all blocks, then the blocks (see `frames` and `frame_dictionary`)."""
 
 import numpy as np
 
 from .bit_packing import load_bits, packed_bytes
 from .blocks import BLOCK_ROWS
 from .decimals import pack_decimals, pick_powers, store_decimal, unpack_decimals
+from .frame_dictionary import pack_dictionary, read_dictionary_cell, unpack_dictionary
 from .frames import (
     DECIMAL,
+    DICTIONARY,
     FRAME_BYTES,
     REAL,
     SLOPE_BITS,
@@ -45,7 +47,9 @@ def pack_frames(cells: int, row_count: int, cell_bytes: int, valid: int, payload
         rows = min(BLOCK_ROWS, row_count - first)
         source = cells + first * cell_bytes
         load_cells(source, rows, cell_bytes, 0 if valid == 0 else valid + first, scratch)
-        end = pack_integers(source, scratch, rows, cell_bytes, payload + FRAME_BYTES * block, end, data, room)
+        frame = payload + FRAME_BYTES * block
+        packed = pack_integers(source, scratch, rows, cell_bytes, frame, end, data, room)
+        end = pack_dictionary(scratch, rows, cell_bytes, frame, end, packed, data, room)
     return FRAME_BYTES * blocks + end
 
 
@@ -66,6 +70,7 @@ def pack_reals(cells: int, row_count: int, cell_bytes: int, valid: int, payload:
             load_cells(source, rows, cell_bytes, flags, scratch)
             packed = pack_integers(source, scratch, rows, cell_bytes, frame, end, data, room)
             packed = pack_bits_of_reals(source, scratch, rows, cell_bytes, frame, end, packed, data, room)
+            packed = pack_dictionary(scratch, rows, cell_bytes, frame, end, packed, data, room)
         end = packed
     return FRAME_BYTES * blocks + end
 
@@ -85,6 +90,8 @@ def unpack_frames(
             unpack_decimals(frame, source, rows, cell_bytes, place, scratch)
         elif frame_form(frame) == REAL:
             unpack_reals(frame, source, rows, cell_bytes, place)
+        elif frame_form(frame) == DICTIONARY:
+            unpack_dictionary(frame, source, rows, cell_bytes, place)
         else:
             unpack_integers(frame, source, rows, cell_bytes, place)
 
@@ -96,8 +103,12 @@ def read_frame_cell(payload: int, row_count: int, cell_bytes: int, row: int, tar
     frame = payload + FRAME_BYTES * block
     source = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + block_start(frame, block)
     i, width, exceptions = row - block * BLOCK_ROWS, frame_width(frame), frame_exceptions(frame)
+    rows = min(BLOCK_ROWS, row_count - BLOCK_ROWS * block)
+    if frame_form(frame) == DICTIONARY:
+        read_dictionary_cell(frame, source, rows, cell_bytes, i, target)
+        return
     if exceptions > 0:
-        place = source + packed_bytes(min(BLOCK_ROWS, row_count - BLOCK_ROWS * block), width)
+        place = source + packed_bytes(rows, width)
         exception = exception_of(place, exceptions, i)
         if exception >= 0:
             copy_bytes(target, place + 2 * exceptions + exception * cell_bytes, cell_bytes)

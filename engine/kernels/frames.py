@@ -14,7 +14,8 @@ and the block::
     | packed, width bits x rows | row u2 x exceptions | cell x exceptions |
 
 This is the form LINE. Cells that are whole steps apart, such as milliseconds in microseconds, take the form STEPS: cell
-i is ``base + slope x packed[i]``. Other forms are those of `decimals` and `reals`; `frame_pages` has the pages.
+i is ``base + slope x packed[i]``. Other forms are those of `decimals`, `reals` and `frame_dictionary`; `frame_pages`
+has the pages.
 """
 
 import numpy as np
@@ -42,8 +43,11 @@ from .simd.simd import (
 )
 
 FRAME_BYTES = 24
-LINE, DECIMAL, STEPS, REAL = range(4)
+LINE, DECIMAL, STEPS, REAL, DICTIONARY = range(5)
 """The forms of a block."""
+
+DICTIONARY_WIDEST = 6
+"""Bits of the numbers of a block's dictionary, at most."""
 
 SLOPE_BITS = 16
 """Bits of a slope behind the point."""
@@ -116,13 +120,20 @@ def check_frames(payload: int, size: int, row_count: int, cell_bytes: int, forms
         width, end, exceptions = frame_width(frame), frame_end(frame), frame_exceptions(frame)
         if (width > WIDEST and width != WHOLE) or exceptions > rows or end > room:
             return -1 - block
-        if frame_form(frame) > REAL or (forms >> frame_form(frame)) & 1 == 0:
+        if frame_form(frame) > DICTIONARY or (forms >> frame_form(frame)) & 1 == 0:
             return -1 - block
         if frame_form(frame) == DECIMAL and (load_u8(frame + 8) > 18 or load_u8(frame + 9) > load_u8(frame + 8)):
             return -1 - block
         if frame_form(frame) == REAL and not 0 <= frame_slope(frame) <= 1:
             return -1 - block
         packed = packed_bytes(rows, width)
+        if frame_form(frame) == DICTIONARY:
+            if not 1 <= width <= DICTIONARY_WIDEST or exceptions != 1 << width:
+                return -1 - block
+            if end - start != packed + exceptions * cell_bytes:
+                return -1 - block
+            start = end
+            continue
         if end - start != packed + exceptions * (2 + cell_bytes):
             return -1 - block
         before = np.int64(-1)
@@ -263,8 +274,10 @@ def _step_of(values: int, rows: int) -> int:
     step = np.uint64(0)
     for i in range(1, rows):
         distance = np.uint64(max(cells[i], cells[0])) - np.uint64(min(cells[i], cells[0]))
-        if step != 0:
+        if step & (step - np.uint64(1)) != 0:
             distance %= step
+        elif step != 0:  # timestamps: the low bits of most are zero, and no division is needed to see it
+            distance &= step - np.uint64(1)
         while distance != 0:
             step, distance = distance, step % distance
         if step == 1:

@@ -76,13 +76,21 @@ STORED = {
         cells("int32", [100, -300, 700, 500, 100, -100]),
         "d4feffffffffffff c800000000000000 03000000 03 02 0000 42a900 0000000000000000",
     ),
+    # zeros, end, width, form 4, cells; numbers of 2 bits; the cells, of which the last one repeats; zeros
+    "frames, few numbers": (
+        "frame_of_reference",
+        "int32",
+        cells("int32", [70_000, -5, 1 << 30, 70_000, 70_000, -5] * 4),
+        "0000000000000000 0000000000000000 16000000 02 04 0400"
+        "244442244442 70110100 fbffffff 00000040 00000040 0000000000000000",
+    ),
     # base, turn, end, width, form 3, exceptions; row and cell of the exception; zeros
     "noise": (
         "alp",
         "float64",
-        cells("float64", [1 / 3, -2 / 3, 4 / 3, -5 / 3] * 4 + [1e-9 / 3]),
-        "a8aaaaaaaaaa0a80 0100000000000000 7f000000 37 03 0100"
-        "adaaaaaaaaaa4a56555555555555abaaaaaaaaaa02000000000000d0aaaaaaaaaaaa64555555555555b5aaaaaaaaaa2a00000000000000adaaaaaaaaaa4a56555555555555abaaaaaaaaaa02000000000000d0aaaaaaaaaaaa64555555555555b5aaaaaaaaaa2a00000000000000c9c3ed94358507"
+        cells("float64", [(1 / 3 + row / 7) * (-1) ** row for row in range(16)] + [1e-9 / 3]),
+        "168661188661f87f 0100000000000000 7f000000 37 03 0100"
+        "3fcff33ccff35c5655555555556500000000000010b76ddbb66ddb16b76ddbb66ddb320cc3300cc3308d6118866118867c9ee7799ee7391b8661188661187a9ee7799ee749f43ccff33ccf8355555555555591dbb66ddbb66d204992244992244c922449922409000000000000005be836275ace19"
         "1000 c7c833e00fe8f63d 0000000000000000",
     ),
     # base, exponent, factor, end, width, form, exceptions; numbers of 2 bits; rows and cells of exceptions; zeros

@@ -52,7 +52,7 @@ def pages_of_all_kinds():
     random = np.random.default_rng(2)
     return [
         np.arange(PAGE_ROWS) * 1000 + random.integers(0, 900, PAGE_ROWS),
-        random.choice([0, 1, 1 << 62], PAGE_ROWS),
+        random.integers(0, 16, PAGE_ROWS) | random.integers(0, 16, PAGE_ROWS) << 40,
         np.repeat(random.integers(0, 10**6, 70), 1000)[:PAGE_ROWS],
         random.integers(0, 5, 300),
     ]

@@ -101,9 +101,61 @@ def test_any_multiples_and_outliers(name, step, start, seed):
     come_back(values.astype(np.uint64).view(np.int64).astype(name))
 
 
+@pytest.mark.parametrize("name", ["int16", "int32", "int64"])
+@pytest.mark.parametrize("distinct", [3, 8, 9, 16])
+def test_few_integers_far_apart_take_the_bits_of_their_numbers(name, distinct):
+    random = np.random.default_rng(distinct)
+    limits = np.iinfo(name)
+    few = random.integers(limits.min, limits.max, distinct).astype(name)
+    few[:2] = limits.min, limits.max
+    values = few[random.integers(0, distinct, 2500)]
+    found = come_back(values)
+    assert (found["form"] == kernels.DICTIONARY).all() and (found["exceptions"] == 1 << found["width"]).all()
+    assert (found["width"] == (distinct - 1).bit_length()).all()
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(INTEGERS),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=70),
+    st.integers(1, 1100),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_few_integers_with_nulls(name, few, rows, seed):
+    random = np.random.default_rng(seed)
+    values = np.array(few, np.int64).astype(name)[random.integers(0, len(few), rows)]
+    come_back(values)
+    come_back(values, random.random(rows) < 0.7)
+
+
+def test_too_many_integers_for_a_dictionary_are_packed():
+    random = np.random.default_rng(1)
+    few = random.integers(-(2**62), 2**62, 65)
+    assert (come_back(few[np.arange(1024) % 65])["form"] == kernels.LINE).all()
+    assert (come_back(few[np.arange(1024) % 64])["form"] == kernels.DICTIONARY).all()
+
+
+@pytest.mark.parametrize(("field", "value"), [("width", 0), ("width", 5), ("width", 7), ("exceptions", 9), ("form", 0)])
+def test_a_dictionary_that_does_not_fit_its_block(field, value):
+    few = np.random.default_rng(1).integers(-(2**62), 2**62, 10)
+    payload = CODEC.encode(FixedVector(few[np.arange(2000) % 10]), PhysicalType.INT64)
+    frames_of(payload, 2000)[field][1] = value
+    with pytest.raises(CorruptPageError, match="block 1 contradicts its frame"):
+        CODEC.check(payload, PhysicalType.INT64, 2000)
+
+
+def test_any_number_of_a_dictionary_has_a_cell():
+    """Ten cells have numbers of four bits: a spoilt number reads one of the ten, and nothing behind the block."""
+    few = np.random.default_rng(1).integers(-(2**62), 2**62, 10)
+    payload = CODEC.encode(FixedVector(few[np.arange(1024) % 10]), PhysicalType.INT64)
+    payload[kernels.FRAME_BYTES : kernels.FRAME_BYTES + 512] = 0xFF
+    CODEC.check(payload, PhysicalType.INT64, 1024)
+    assert set(CODEC.decode(payload, PhysicalType.INT64, 1024, 0, 1024).values) == {few[9]}
+
+
 def test_a_form_of_other_pages_is_refused():
     payload = CODEC.encode(FixedVector(np.arange(50) * 7 % 13), PhysicalType.INT64)
-    for form in (kernels.DECIMAL, kernels.REAL, 4, 64, 255):
+    for form in (kernels.DECIMAL, kernels.REAL, 5, 64, 255):
         payload[21] = form
         with pytest.raises(CorruptPageError, match="block 0 contradicts its frame"):
             CODEC.check(payload, PhysicalType.INT64, 50)
