@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...schemas.errors import UnavailableError
+from ...schemas.errors import NotFoundError, UnavailableError
 from ..home.bucket import BucketHome
 from ..home.pinned import read_pinned
 from ..wal.slots import check_slots
@@ -23,6 +23,8 @@ def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyR
         NotFoundError: there is no such store.
         UnavailableError: a process has it, or the bucket does not answer.
     """
+    if newest_slot(home.slots) is None and not home.bucket.list(home.prefix):
+        raise NotFoundError(f"there is no store at {home.where}: check the URL and the name")
     report = VerifyReport()
     slots = check_slots(home.slots)
     report.problems += [f"{each.code}: {each.message}" for each in slots.problems]
