@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...schemas.errors import ConflictError, NotFoundError
+from ...schemas.errors import ConflictError, NotFoundError, UnavailableError
 from ...schemas.moving import MoveFile, MoveRound
 from ..manifest import files
 from ..manifest.rowset_entry import RowsetEntry
+
+_PATIENCE_SECONDS = 60.0
+"""How long a request waits for another one of its move that gets nothing done."""
+_LOOKS = 60
 
 
 @dataclass(slots=True, eq=False)
@@ -33,9 +38,37 @@ class Arrival:
     round that comes too late for that makes the next one short."""
     used_at: int = 0
     """In microseconds since 1970."""
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a file is brought, or all are prepared: a request that comes twice finds the file here, and a file of
-    an earlier round does not come after the others of that round were removed."""
+    steps: int = 0
+    """How much has come, in pieces and in rowsets whose keys were checked."""
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def turn(self, what: str) -> Iterator[None]:
+        """Let one file be brought at a time, or all be prepared: a request that comes twice finds the file here, and a
+        file of an earlier round does not come after the others of that round were removed.
+
+        Raises:
+            UnavailableError: ``what`` would wait for another request that stands still; it may do so for ever.
+        """
+        looks, steps = 0, self.steps
+        while not self._turn.acquire(timeout=_PATIENCE_SECONDS / _LOOKS):
+            looks, steps = (looks + 1, steps) if steps == self.steps else (0, self.steps)
+            if looks >= _LOOKS:
+                raise UnavailableError(
+                    f"{what} waits for another request of the move {self.round.move!r}, which has brought nothing for "
+                    f"{_PATIENCE_SECONDS:g} s: move the tablet again, which starts a new move; if that fails, too, see "
+                    f"whether the server {self.round.source!r} stands still"
+                )
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the pieces of a file, and count them."""
+        for chunk in chunks:
+            self.steps += 1
+            yield chunk
 
     def begin_round(self, asked: MoveRound) -> None:
         rowsets = [RowsetEntry.model_validate(entry) for entry in asked.rowsets]

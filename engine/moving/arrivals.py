@@ -104,7 +104,7 @@ class Arrivals:
             NotFoundError: the move has no such file.
             ConflictError: the source has deleted it: the move was aborted. Or it was aborted here meanwhile.
             CorruptionError: it is not what the source describes.
-            UnavailableError: the bucket does not answer.
+            UnavailableError: the bucket does not answer; or another request of the move stands still.
         """
         with self._bringing(move, file) as (arrival, rowset):
             if rowset is None or not arrival.is_near:
@@ -121,7 +121,7 @@ class Arrivals:
             NotFoundError: the move has no such file.
             ConflictError: the move was aborted meanwhile.
             CorruptionError: it differs from the source's, or is not sound; it is not kept.
-            StorageFullError, UnavailableError: it could not be written.
+            StorageFullError, UnavailableError: it could not be written; or as for ``copy``.
         """
         with self._bringing(move, file) as (arrival, rowset):
             if rowset is None:
@@ -129,7 +129,7 @@ class Arrivals:
             path = f"{ROOT}/{arrival.tablet}/{file.name}"
             with named("a file of an arriving tablet could not be written"):
                 try:
-                    self._write_as_it_is(path, file, chunks)
+                    self._write_as_it_is(path, file, arrival.counted(chunks))
                     self._renumber(arrival, file, rowset, path)
                 finally:
                     unlink_quietly(self._environment.fs, path)
@@ -142,11 +142,11 @@ class Arrivals:
             ConflictError: a file is missing, the round is not the last, or another move has prepared the tablet: its
                 source may have handed it over.
             CorruptionError: the files are not those of the tablet.
-            StorageFullError, UnavailableError: it could not be made durable.
+            StorageFullError, UnavailableError: it could not be made durable; or as for ``copy``.
         """
         self._check(asked, table)
         arrival = self._of(asked.move)
-        with arrival.turn:
+        with arrival.turn("to prepare the tablet"):
             missing = [file.name for file in asked.files if file.name not in arrival.done]
             if missing or not asked.last:
                 raise ConflictError(
@@ -165,7 +165,7 @@ class Arrivals:
                 self._environment.fs.sync_directory(files.directory(arriving.tablet))
             with table.alteration_lock:  # nobody takes the tablet over, and writes files of its own, before all is done
                 empty = self._check(asked, table)
-                self._verify(arriving, empty, table, arrival.checked)
+                self._verify(arriving, empty, table, arrival)
                 with self._lock:
                     self._install(arrival, empty, arriving)
 
@@ -268,7 +268,7 @@ class Arrivals:
         """Let one file of a move come at a time; yield the move, and the rowset of the file, None if it is here. If the
         move is aborted meanwhile, nothing of the file stays."""
         arrival = self._of(move)
-        with arrival.turn:
+        with arrival.turn(f"the file {file.name!r}"):
             if self._of(move) is not arrival:
                 raise ConflictError(f"the move {move!r} was aborted")
             arrival.used_at = self._now()
@@ -369,17 +369,18 @@ class Arrivals:
             for name in set(fs.list(directory)).difference(arriving.file_names):
                 fs.unlink(f"{directory}/{name}")
 
-    def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table, checked: set[int]) -> None:
-        """Open the tablet as it will be, and check that its rows belong to its partition, but for ``checked`` rowsets:
-        keys never change."""
+    def _verify(self, arriving: ArrivingEntry, empty: Tablet, table: Table, arrival: Arrival) -> None:
+        """Open the tablet as it will be, and check that its rows belong to its partition, but for rowsets of which
+        that is known: keys never change."""
         with named("the files of an arriving tablet could not be read"):
             tablet = open_tablet(_entry(empty, arriving), table.schema, self._environment)
         try:
             version = table.version
             if len(version.tablets) > 1 or version.partitions.range_columns:
-                for rowset in (each for each in tablet.version.disk if each.rowset_id not in checked):
+                for rowset in (each for each in tablet.version.disk if each.rowset_id not in arrival.checked):
                     verify_partition(version.schema, version.router, version.tablets.index(empty), rowset)
-                    checked.add(rowset.rowset_id)
+                    arrival.checked.add(rowset.rowset_id)
+                    arrival.steps += 1
         finally:
             tablet.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,7 +17,7 @@ from rival import COUNT, SCHEMA, Rival, check, filled, rows
 import nyala
 from nyala.clients.api.table import Table
 from nyala.engine.home.manifests import file_paths
-from nyala.engine.moving import arrivals
+from nyala.engine.moving import arrival, arrivals
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import ConflictError, NotFoundError, StoreError, UnavailableError
 from nyala.schemas.moving import MoveFetch, MoveRead, MoveRound
@@ -145,6 +146,64 @@ def test_two_messages_at_once_bring_one_file(pair: BucketPair, table: Table, bri
         thread.join()
     assert ends.is_set()
     end(pair, rival, begun)
+
+
+def test_nobody_waits_for_ever_for_a_message_that_stands_still(
+    pair: BucketPair, table: Table, bring: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another message of the move is refused, and says what to do: the move made anew, which does not wait for it."""
+    monkeypatch.setattr(arrival, "_PATIENCE_SECONDS", 0.2)
+    rival = Rival(pair, table, "first")
+    begun = rival.source.move_begin(rival.begin(last=True))
+    rival.target.move_receive(begun)
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def stand(real: Callable[..., Any], *arguments: Any) -> Any:
+        if not stands.is_set():
+            stands.set()
+            assert goes_on.wait(60)
+        return real(*arguments)
+
+    bring(stand)
+    first, *_ = fetches(begun)
+
+    def fetch() -> None:
+        with suppress(StoreError):
+            rival.target.move_fetch(first)
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    assert stands.wait(60)
+    calls = (lambda: rival.target.move_fetch(first), lambda: rival.target.move_prepare(begun))
+    for call, what in zip(calls, ("the file '.*'", "to prepare the tablet"), strict=True):
+        with pytest.raises(UnavailableError, match=f"{what} waits for another request of the move 'first'.*move the "):
+            call()
+    pair.db.move_tablet("t", rival.tablet, "b", server="a")
+    assert pair.owners("t") == ["b", "b"]
+    goes_on.set()
+    thread.join()
+    remove_garbage(pair)
+    check(table, 0)
+
+
+def test_a_message_waits_for_another_one_that_goes_on(pair: BucketPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: each piece of it counts."""
+    monkeypatch.setattr(arrival, "_PATIENCE_SECONDS", 0.4)
+    first = arrival.Arrival(Rival(pair, filled(pair), "first").brought(), 1)
+    begun = threading.Event()
+
+    def bring() -> None:
+        with first.turn("it"):
+            begun.set()
+            for _ in first.counted([b""] * 20):
+                time.sleep(0.05)
+
+    thread = threading.Thread(target=bring)
+    thread.start()
+    assert begun.wait(60)
+    with first.turn("another"):
+        assert first.steps == 20
+    thread.join()
 
 
 @pytest.mark.parametrize("is_first", [True, False])
