@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from ...schemas.aggregate import aggregate_schema
 from ...schemas.changes import BEFORE, ChangeSpec
+from ...schemas.description import TableDescription
 from ...schemas.scan import ScanSpec
 from ..flight.scan_parts import ScanPart
 from .options import BatchReadOptions, StreamReadOptions, is_of_stream, parse
@@ -88,7 +89,11 @@ def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
     Raises:
         StoreError: there is no such table or column.
     """
-    table = options.server(patient=False).describe_table(options.table)  # report a wrong URI at once
+    return schema_in(options.server(patient=False).describe_table(options.table), options)  # report a wrong URI at once
+
+
+def schema_in(table: TableDescription, options: BatchReadOptions | StreamReadOptions) -> StructType:
+    """Return the columns of a read of a table. Raises InvalidArgumentError: there is no such column."""
     columns = chosen(table.columns, options.columns)
     if isinstance(options, BatchReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])

@@ -200,6 +200,9 @@ class WriteOptions(_Writing, frozen=True):
 class StreamWriteOptions(_Writing, frozen=True):
     """The options of ``df.writeStream``. The default of ``txnAppId`` is the query's id, which its checkpoint keeps."""
 
+    merge_schema: bool = False
+    """Add columns to the table that the rows have and it lacks, and widen narrower ones."""
+
 
 class ReadKeywords(ServerKeywords, total=False):
     """The options of ``BatchReadOptions`` that are keywords of ``read_table`` only under these names."""

@@ -40,6 +40,7 @@ from .options import StreamReadOptions
 from .part_batches import batches_of
 from .plain_errors import plain_errors
 from .types import arrow_schema, check_case, conform, projection
+from .watched_columns import WatchedColumns
 
 _log = logging.getLogger(__name__)
 _START = 0
@@ -66,7 +67,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StoreError: the table lacks such columns, or cannot be reached.
         """
-        self._names = projection(schema, source_schema(options))
+        there = source_schema(options)
+        self._names = projection(schema, there)
+        self._columns = WatchedColumns.of(there, self._names.values())
         self._schema = schema
         self._options = options
         self._backlog = Backlog(options, options.table, options.filter)
@@ -101,9 +104,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             SnapshotTooOldError: the table's history no longer reaches back to ``start``.
+            ConflictError: there is something new, and the table has other columns than when the query began.
         """
         begin = start["timestamp"]
         newest = self._newest() if self._last is None else self._last
+        if newest > begin or _is_first(start):
+            # Asked after the newest change: none of those that are read was made with other columns.
+            self._columns.check(self._options)
         if _is_first(start):
             return self._end_of_first(newest if begin == _START else begin, start.get(_BELOW), limit)
         if newest <= begin or not isinstance(limit, ReadMaxRows | ReadMaxBytes):

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .batch_write import StagedParts, Stager
+from .merged_columns import merge_columns
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
 
@@ -50,7 +51,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._options = options
         self._overwrite = overwrite
-        table = options.server().describe_table(options.table)
+        if options.merge_schema:
+            table = merge_columns(options.all_servers(), options.table, schema, options.operation_column)
+        else:
+            table = options.server().describe_table(options.table)
         self._stager = Stager(schema, options, table, is_once=False)
         self._made = uuid.uuid4().hex
 
