@@ -69,8 +69,12 @@ class Caller:
         finally:
             writer.close()
 
-    def stage(self, op: str, columns: str) -> None:
-        self.put(op, columns, stage={"transaction": self.transaction, "part": "p"})
+    @property
+    def table_id(self) -> int:
+        return self.action("describe_table", table="t")["table_id"]
+
+    def stage(self, op: str, columns: str, **more: Any) -> None:
+        self.put(op, columns, stage={"transaction": self.transaction, "part": "p", **more})
 
     def commit(self, **more: Any) -> Any:
         return self.action("commit_transaction", transaction=self.transaction, **more)
@@ -149,11 +153,13 @@ def sent(op: str, columns: str) -> Callable[[Caller], object]:
     return lambda caller: caller.put(op, columns)
 
 
-def staged(op: str, columns: str) -> Callable[[Caller], object]:
+def staged(
+    op: str, columns: str, table_id: int | None = None, if_timestamp: int | None = None
+) -> Callable[[Caller], object]:
     def run(caller: Caller) -> None:
         try:
-            caller.stage(op, columns)
-            caller.commit(parts=["p"])
+            caller.stage(op, columns, table_id=table_id)
+            caller.commit(parts=["p"], if_timestamp=if_timestamp)
         finally:
             caller.action("abort_transaction", transaction=caller.transaction)
 
@@ -244,6 +250,21 @@ REQUESTS: dict[str, Request] = {
     "truncate": needs(lambda c: c.commit(truncate=["t"]), delete=""),
     "import": needs(lambda c: c.action("import_begin", table="t"), insert="k a b"),
     "pin": needs(lambda c: c.action("pin_snapshot", table="t"), read="k a b"),
+    "partial groups": needs(lambda c: c.scan(aggregate={"n": ["a", "max"]}, group_by=["b"], partial=True), read="a b"),
+    "partial sum of some keys": needs(
+        lambda c: c.scan(aggregate={"n": ["a", "sum"]}, partial=True, key_lower="8000000000000001"), read="a k"
+    ),
+    "rows after some": needs(
+        lambda c: c.scan(columns=["a"], order_by=[{"column": "b"}], offset=1, limit=2), read="a b"
+    ),
+    "write if unchanged": needs(
+        lambda c: c.put("upsert", "k a", if_timestamp=c.action("now")["timestamp"]), insert="k a", update="a"
+    ),
+    "commit if unchanged": needs(
+        lambda c: staged("upsert", "k a", if_timestamp=c.action("now")["timestamp"])(c), insert="k a", update="a"
+    ),
+    "stage for one table": needs(lambda c: staged("upsert", "k a", table_id=c.table_id)(c), insert="k a", update="a"),
+    "truncate one table": needs(lambda c: c.commit(truncate=["t"], table_ids={"t": c.table_id}), delete=""),
     "merge outside": needs(lambda c: c.action("compaction_begin", table="t", replace=True), admin=""),
     "maintain": needs(lambda c: c.action("maintain", table="t", op="flush"), maintain=""),
     "alter": needs(
@@ -311,7 +332,7 @@ def outcome(asked: Request, caller: Caller) -> str:
         asked.run(caller)
     except Exception as error:
         text = str(error)
-        if "PERMISSION_DENIED: " in text and "has no grant to" in text:
+        if "PERMISSION_DENIED: " in text and ("has no grant to" in text or "is for administrators only" in text):
             return "denied"
         if "NOT_FOUND: there is no table 't'" in text:
             return "hidden"

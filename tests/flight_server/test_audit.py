@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 from guarded import Guarded
 
+from nyala.flight_server.actions import FOR_PROCESS_ADMINS
 from nyala.flight_server.security.audit import AuditLog
+from nyala.flight_server.security.rules import AUDITED
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.grants import Privilege
+from nyala.schemas.server_verbs import SERVER_VERBS
+from nyala.schemas.verbs import VERBS
 from tests.doubles.grant_statements import ALL, REQUESTS, SECRET, outcome
 
 
@@ -45,6 +49,18 @@ def test_what_is_done_to_the_process(guarded: Guarded) -> None:
     ]
     found = [{key: each.get(key) for key in ("name", "force", "secret")} for each in entries(guarded.audit)[-3:]]
     assert found == [{"name": "a", "force": None, "secret": None}, {**asked, "secret": None}, dict.fromkeys(found[0])]
+
+
+def test_every_action_that_changes_something_is_audited_or_known_not_to_be() -> None:
+    of_rows = {"execute", "commit_transaction", "abort_transaction"}
+    between_servers = {"moves", "move_round", "move_read", "move_fetch", "move_status"}
+    keeping_on = {"renew_pin", "release_scan", "compaction_renew"}
+    telling = {"health", "placement"}
+    methods = {verb.method for verb in VERBS.values()}
+    reads = {verb.method for verb in VERBS.values() if verb.is_read}
+    assert methods - reads - AUDITED == of_rows | between_servers | keeping_on | telling
+    assert methods >= AUDITED and not reads & AUDITED
+    assert SERVER_VERBS.keys() - FOR_PROCESS_ADMINS == {"where"}
 
 
 def test_changes_denials_and_administration(guarded: Guarded) -> None:

@@ -20,10 +20,15 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
+from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.grants import GrantChange, Privilege
+from nyala.schemas.scan import ScanSpec
+from nyala.schemas.server_verbs import ACTIONS as SERVED
 from nyala.schemas.service import RowWriter
 from nyala.schemas.session import SessionRequest
-from nyala.schemas.verbs import VERBS
+from nyala.schemas.statement import Statement
+from nyala.schemas.transaction import TransactionCommit
+from nyala.schemas.write import Stage, WriteCommand
 from tests.doubles.grant_actions import ACTIONS
 from tests.doubles.grant_statements import ALL, PLAIN, REQUESTS, SCHEMA, OpenSession, expected, outcome, privileges
 
@@ -79,7 +84,24 @@ def test_the_matrix_has_every_verb_and_every_request_of_a_session(guarded: Guard
     in_matrix = {verb for verb, count in asked().items() if count > before.get(verb, 0)}
     calls = {"do_get", "do_put", "do_exchange", "get_flight_info", "get_schema", "list_flights"}
     sessions = {f"session_{name}" for name in SessionRequest.model_fields.keys() - {"arrow_schema", "columns"}}
-    assert {*VERBS, *calls, *sessions} - in_matrix == set()
+    assert {*SERVED, *calls, *sessions} - in_matrix == set()
+
+
+def test_the_rules_look_at_every_field_of_a_request() -> None:
+    """A new field of these may name columns or tables: teach ``needs`` and the matrix, and then add it here."""
+    of_columns = {"columns", "where", "order_by", "aggregate", "group_by", "ordered", "key_lower", "key_upper"}
+    of_keys = {"marks", "split_bytes"}
+    neither = {"table", "as_of", "changes", "max_staleness", "limit", "offset", "partial", "all_parts", "tablet"}
+    neither |= {"partition", "here", "tablets_here", "lease", "pin", "planned"}
+    assert ScanSpec.model_fields.keys() == of_columns | of_keys | neither
+    assert ChangeSpec.model_fields.keys() == {"since", "until", "before", "every"}
+    statement = {"table", "kind", "set", "where", "as_of", "durability", "writer", "seq", "here"}
+    assert Statement.model_fields.keys() == statement
+    write = {"table", "op", "atomic", "durability", "writer", "commit", "if_timestamp", "stage"}
+    assert WriteCommand.model_fields.keys() == write
+    assert Stage.model_fields.keys() == {"transaction", "part", "table_id"}
+    commit = {"transaction", "parts", "truncate", "table_ids", "if_timestamp", "app_id", "app_version"}
+    assert TransactionCommit.model_fields.keys() == commit
 
 
 @pytest.mark.parametrize("privilege", ["read", "alter", "admin", "insert", "maintain"])
