@@ -40,7 +40,8 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     peer_share: float = Field(default=0.5, gt=0, le=1)
     """The share of the streams of a kind that one connection, or one other machine, may have."""
     user_share: float = Field(default=0.75, gt=0, le=1)
-    """The same for one user, over all connections and machines, on a server with authentication."""
+    """The share of the places of each kind that one user may have, over all connections and machines, on a server with
+    authentication."""
     known_share: float = Field(default=0.25, ge=0, lt=1)
     """The share of the stream slots reserved for connections whose last call succeeded."""
     waiting_max: PositiveInt = 256

@@ -2,9 +2,10 @@
 
 Every kind of work has its own slots, so that cheap requests never wait for expensive ones. If all slots are taken, a
 request waits a little. A free slot goes to the peer with the fewest, then to peers that did not let streams get stuck,
-then to the request that has waited longest. One peer gets only a share of the slots for streams, and some are reserved
-for connections whose last call ended well: a thousand new connections cannot shut these out. In a full queue a request
-takes the place of the user, or the connection, with the most.
+then to the request that has waited longest. One user gets only a share of the slots of each kind, one peer only a share
+of those for streams, and some of these are reserved for connections whose last call ended well: a thousand new
+connections cannot shut these out. In a full queue a request takes the place of the user, or the connection, with the
+most.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ class Admission:
     def _has_place(self, kind: Kind, peer: Peer) -> bool:
         free = self._limits[kind] - self._running[kind]
         if kind not in STREAMS or free <= 0:
-            return free > 0
+            return free > 0 and not self._is_users_over(kind, peer)
         return (free > self._kept[kind] or self._is_known(peer)) and not self._is_over_share(kind, peer)
 
     def _is_known(self, peer: Peer) -> bool:
@@ -266,8 +267,8 @@ class Admission:
             most -= self._kept[kind]
         if kind in STREAMS and self._is_over_share(kind, peer):
             most, whose = self._shares[kind], "of this client run"
-            if self._is_users_over(kind, peer):
-                most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
+        if self._is_users_over(kind, peer):
+            most, whose = self._user_shares[kind], f"of the user {peer.user!r} run"
         return self._come_again(kind, f"{most} {kind.value} {whose} already")
 
     def _crowded(self, kind: Kind) -> UnavailableError:

@@ -401,6 +401,21 @@ def test_a_user_has_a_share_over_all_connections_and_machines() -> None:
     assert admission.running == 0 and not admission._of_peers
 
 
+@pytest.mark.parametrize("kind", [Kind.TASK, Kind.CALL, Kind.PLAN, Kind.READ])
+def test_a_user_leaves_places_of_each_kind_to_others(kind: Kind) -> None:
+    """Long actions take minutes: all of them by one user would reject everybody else's commits for as long."""
+    admission = Admission(ServerConfig(tasks_max=4, calls_max=4, plans_max=4, point_reads_max=4, wait_seconds_max=0))
+    slots = [admission.admit(kind, of_user("mallory", number)) for number in range(3)]
+    with pytest.raises(UnavailableError, match=f"3 {kind.value} of the user 'mallory' run already"):
+        admission.admit(kind, of_user("mallory", 3))
+    slots.append(admission.admit(kind, of_user("alice", 9)))
+    with pytest.raises(UnavailableError, match=f"4 {kind.value} run already"):
+        admission.admit(kind, of_user("bob", 10))
+    for slot in slots:
+        slot.release()
+    assert not admission._of_peers
+
+
 def test_a_server_without_users_has_no_share_for_them() -> None:
     admission = Admission(ServerConfig(scans_max=2, wait_seconds_max=0, peer_share=1, known_share=0, user_share=0.1))
     slots = [admission.admit(Kind.SCAN, peer_of(f"ipv4:127.0.0.1:{number}")) for number in (1, 2)]
