@@ -48,6 +48,8 @@ REQUEST_BYTES_MAX = 1 << 20
 _LINE_BYTES_MAX = 64 << 10
 _KNOWN_MAX = 64
 """First lines whose meaning a session remembers."""
+_KNOWN_BYTES_MAX = 128 << 10
+"""So many bytes of first lines: what they mean takes several times as much memory."""
 _NO_DETAILS = SessionDetails()
 _NO_ROWS = "a session takes messages without a record batch: a request is the app_metadata"
 _LARGE = b'{"large":true}'
@@ -149,6 +151,7 @@ class _Session:
         self._config = calls.config
         self._bodies = BodyReader(calls.config)
         self._known: dict[bytes, tuple[Ask, Histogram]] = {}
+        self._known_bytes = 0
         self._began: float | None = None
         """When the request began that is being carried out; None once its answer is left to another thread."""
         self._times = calls.metrics.of("session_write")
@@ -195,9 +198,11 @@ class _Session:
             known = self._spans.around(known[0], verb, asked), known[1]
         if asked.scan is not None:  # scans differ in their filters, and would push out what comes again
             return known
-        if len(self._known) >= _KNOWN_MAX:
+        if len(self._known) >= _KNOWN_MAX or self._known_bytes + len(first) > _KNOWN_BYTES_MAX:
             self._known.clear()
+            self._known_bytes = 0
         self._known[first] = known
+        self._known_bytes += len(first)
         return known
 
     def _ask_for(self, asked: SessionRequest) -> Ask:

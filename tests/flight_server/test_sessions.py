@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import gc
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -368,3 +370,15 @@ def test_a_request_is_taken_apart_as_it_was_made(first: bytes, second: bytes, re
     first, second = first.replace(b"\n", b""), second.replace(b"\n", b"")
     assert parts_of(request(first, second, rest)) == [first, second, rest]
     assert parts_of(first) == [first, b"", b""]
+
+
+def test_a_session_remembers_no_more_than_some_bytes(served: Served, session: Session) -> None:
+    """64 long lines took 32 MiB, and a user may have 192 sessions."""
+    for number in range(10):
+        columns = [f"{number}{place}" for place in range(6_000)]
+        assert error_code(session.ask(row_line(columns))) == "INVALID_ARGUMENT"
+        session.ask(row_line(["id"], writer=f"w{number}"), {"row": [number], "seq": 1})
+    known = [each._known for each in gc.get_objects() if isinstance(each, sessions._Session)]
+    assert known and all(sum(map(len, each)) <= sessions._KNOWN_BYTES_MAX for each in known)
+    assert any(row_line(["id"], writer="w9") == json.loads(line) for each in known for line in each)
+    assert served.ids() == list(range(10))
