@@ -161,7 +161,7 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
     if step.value is None:
         del parts[step.option]
     try:
-        return replace(state, options=TableOptions.model_validate(parts))
+        return replace(state, options=TableOptions.model_validate(parts).checked())
     except ValidationError as error:
         why = error.errors()[0]["msg"]
         raise InvalidArgumentError(f"table option {step.option!r} cannot be {step.value!r}: {why}") from None

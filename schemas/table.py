@@ -23,6 +23,7 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
 QUOTAS = ("max_rows", "max_bytes")
 """The options that limit what a table may hold."""
+_NUMBER_MAX = (1 << 63) - 1
 
 
 class TableOptions(Message, frozen=True, extra="forbid"):
@@ -38,6 +39,17 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     """The quota of live rows; None: none."""
     max_bytes: int | None = Field(default=None, ge=1)
     """The quota of bytes, on disk with all history and in memory; None: none."""
+
+    def checked(self) -> TableOptions:
+        """Return the options of a new or altered table; those of one that is opened are taken as they are.
+
+        Raises:
+            InvalidArgumentError: a number has more than 63 bits, and so none of the metrics and formats that tell it.
+        """
+        for name, value in self:
+            if isinstance(value, int) and value > _NUMBER_MAX:
+                raise InvalidArgumentError(f"table option {name!r} may be at most {_NUMBER_MAX:,}")
+        return self
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:

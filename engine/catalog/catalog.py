@@ -85,7 +85,7 @@ class Catalog:
             AlreadyPresentError: a table has that name.
             InvalidArgumentError: the definition breaks a rule.
         """
-        schema = TableSchema.create(definition, self._limits)
+        schema, options = TableSchema.create(definition, self._limits), definition.options.checked()
         partitions = PartitionSchema.create(definition.partition_by, schema, self._limits)
         with self._lock:
             if found := self._tables.get(definition.name):
@@ -97,7 +97,7 @@ class Catalog:
             self._check_room(1, partitions.tablet_count)
             here = self._environment.here
             elsewhere = here.elsewhere(definition.name, partitions) if here else {}
-            table = self._make(definition.name, schema, definition.options, partitions, elsewhere)
+            table = self._make(definition.name, schema, options, partitions, elsewhere)
             self._tables[table.name] = table
             self.names_version += 1
             return table

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ...schemas.errors import InvalidArgumentError, SnapshotTooOldError
 from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import datetime_of, last_of, parse_moment
+from ...schemas.timestamp import check_timestamp, datetime_of, last_of, parse_moment
 from ..mvcc.clock import Clock, microseconds_of
 from ..mvcc.mvcc import MvccManager
 from ..table.table import Table
@@ -82,6 +82,7 @@ class Snapshots:
 
     def check_not_ahead(self, snapshot: int, moment: int | str, what: str) -> None:
         """Reject a timestamp further ahead of this clock than clocks may differ."""
+        check_timestamp(snapshot, what)
         now = self._clock.physical_microseconds()
         latest = last_of(now + self._clock_error_seconds * 1_000_000)
         if snapshot > latest and snapshot > self._mvcc.snapshot():  # a clock that was set back makes no commit future

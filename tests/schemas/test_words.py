@@ -55,7 +55,7 @@ def test_moments():
 
 
 @pytest.mark.parametrize(
-    "wrong", [-1, True, "noon", dt.datetime(2026, 1, 1), "2026-01-01T00:00:00", "1969-01-01T00:00Z"]
+    "wrong", [-1, 1 << 64, True, "noon", dt.datetime(2026, 1, 1), "2026-01-01T00:00:00", "1969-01-01T00:00Z"]
 )
 def test_moments_that_mean_nothing_are_refused(wrong):
     with pytest.raises(errors.InvalidArgumentError):
