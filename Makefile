@@ -78,7 +78,7 @@ fuzz-bytes: .venv/.installed-fuzz  ## malformed bytes for each decoder, by ather
 filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
 
-slots-model: .venv/.installed-dev  ## every order of events of the log of slots in a bucket (SIZES=study or larger; ONLY="three processes")
+slots-model: .venv/.installed-dev  ## every order of events of the log of slots in a bucket, and of moves (SIZES=study or larger; ONLY="three processes")
 	@$(BIN)/python tests/model_slots/campaign.py --sizes $(or $(SIZES),study) $(if $(ONLY),--only "$(ONLY)")
 
 bucket-faults: .venv/.installed-dev  ## every fault at every call of a store in a bucket, in a random order (MINUTES=5 SEED=0; all take some 40)

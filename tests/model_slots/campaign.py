@@ -1,4 +1,4 @@
-"""Explore larger sizes of the model, to the end: ``campaign.py --sizes study``. Exit code 1 after a violation."""
+"""Explore larger sizes of the models, to the end: ``campaign.py --sizes study``. Exit code 1 after a violation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.model_slots.explore import explore
+from tests.model_slots.moves import Moves, MoveSize
+from tests.model_slots.protocol import Protocol
 from tests.model_slots.sizes import SIZES
 
 
@@ -24,7 +26,8 @@ def main() -> int:
         if options.only not in (None, name):
             continue
         start = time.process_time()
-        result = explore(size, states_max=options.states)
+        model = Moves(size) if isinstance(size, MoveSize) else Protocol(size)
+        result = explore(model, options.states)
         seconds = time.process_time() - start
         end = "complete" if result.is_complete else "not to the end"
         print(

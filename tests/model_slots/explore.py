@@ -7,11 +7,25 @@ in a million that two are mixed up. A path is found again by going it once more.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from .bugs import Bug
-from .protocol import Protocol, State, broken, initial
-from .sizes import Size
+
+class Model(Protocol):
+    """Something whose states are explored; they hash."""
+
+    def initial(self) -> Any:
+        """Return the first state."""
+        ...
+
+    def steps(self, state: Any) -> Iterator[tuple[str, Any]]:
+        """Yield what may happen next, and what it leads to."""
+        ...
+
+    def wrong(self, state: Any) -> str:
+        """Return which promise a state breaks; nothing if it keeps all."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,27 +38,26 @@ class Result:
     path: tuple[str, ...] = ()
 
 
-def explore(size: Size, bug: Bug | None = None, states_max: int = 10_000_000) -> Result:
+def explore(model: Model, states_max: int = 10_000_000) -> Result:
     """Visit the states that can be reached, up to the first one that breaks a promise."""
-    protocol = Protocol(size, bug)
-    first = initial(size)
+    first = model.initial()
     parents = {hash(first): 0}
     todo = deque([first])
     while todo and len(parents) < states_max:
         state = todo.popleft()
-        for _, after in protocol.steps(state):
+        for _, after in model.steps(state):
             key = hash(after)
             if key in parents:
                 continue
             parents[key] = hash(state)
             todo.append(after)
-            violation = broken(after) or protocol.stale_read(after)
+            violation = model.wrong(after)
             if violation:
-                return Result(len(parents), False, violation, _path(protocol, first, parents, key))
+                return Result(len(parents), False, violation, _path(model, first, parents, key))
     return Result(len(parents), not todo)
 
 
-def _path(protocol: Protocol, state: State, parents: dict[int, int], key: int) -> tuple[str, ...]:
+def _path(model: Model, state: Any, parents: dict[int, int], key: int) -> tuple[str, ...]:
     """Return the labels of the steps from the first state to that with the hash ``key``."""
     keys = []
     while key != hash(state):
@@ -52,6 +65,6 @@ def _path(protocol: Protocol, state: State, parents: dict[int, int], key: int) -
         key = parents[key]
     labels = []
     for wanted in reversed(keys):
-        label, state = next((label, after) for label, after in protocol.steps(state) if hash(after) == wanted)
+        label, state = next((label, after) for label, after in model.steps(state) if hash(after) == wanted)
         labels.append(label)
     return tuple(labels)

@@ -181,6 +181,14 @@ class Protocol:
             if process.free_below or process.doomed:
                 yield from self._deletions(state, who, process)
 
+    def initial(self) -> State:
+        """Return the state in which the store was made."""
+        return initial(self.size)
+
+    def wrong(self, state: State) -> str:
+        """Return which promise is broken; nothing if all are kept."""
+        return broken(state) or self.stale_read(state)
+
     def stale_read(self, state: State) -> str:
         """Return who would answer a read of now without a write that was acknowledged; nothing if nobody would."""
         for who, process in enumerate(state.processes):

@@ -9,6 +9,8 @@ this model a few more than that (327,913), since its files have names.
 
 from dataclasses import dataclass
 
+from .moves import MoveSize
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -42,6 +44,11 @@ SMALL = {
     "clocks": Size(slots=4, ticks=2, clocks=True),
     "clocks and releases": Size(ticks=1, clocks=True, releases=True, total_writes=1),
 }
+SMALL_MOVES = {
+    "a move": MoveSize(),
+    "there and back": MoveSize(((0, 1), (1, 0))),
+    "two at once": MoveSize(((0, 1), (0, 1)), copies=1),
+}
 STUDY = {
     "slots": Size(slots=6, ticks=5),
     "crashes": Size(slots=5, ticks=4, crashes=1),
@@ -60,4 +67,13 @@ LARGER = {
     "all at once": Size(slots=5, ticks=2, crashes=1, releases=True, deletes_files=True),
     "clocks": Size(slots=5, ticks=4, clocks=True, releases=True),
 }
-SIZES = {"small": SMALL, "study": STUDY, "larger": LARGER}
+STUDY_MOVES = {
+    "a move under three reigns": MoveSize(reigns=(3, 3), writes=2),
+    "there and back with two writes": MoveSize(((0, 1), (1, 0)), writes=2),
+    "two moves at once": MoveSize(((0, 1), (0, 1))),
+}
+SIZES: dict[str, dict[str, Size | MoveSize]] = {
+    "small": {**SMALL, **SMALL_MOVES},
+    "study": {**STUDY, **STUDY_MOVES},
+    "larger": {**LARGER},
+}

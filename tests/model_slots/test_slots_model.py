@@ -4,6 +4,7 @@ import pytest
 
 from tests.model_slots.bugs import Bug
 from tests.model_slots.explore import explore
+from tests.model_slots.protocol import Protocol
 from tests.model_slots.sizes import SMALL, Size
 
 ONE_WRITE = Size(total_writes=1)
@@ -35,7 +36,7 @@ PLANTED: dict[Bug, tuple[Size, str]] = {
 
 @pytest.mark.parametrize("name", SMALL)
 def test_no_promise_is_broken(name: str) -> None:
-    result = explore(SMALL[name])
+    result = explore(Protocol(SMALL[name]))
     assert not result.violation, result.path
     assert result.is_complete and result.states > 10_000
 
@@ -43,14 +44,14 @@ def test_no_promise_is_broken(name: str) -> None:
 @pytest.mark.parametrize("bug", Bug)
 def test_a_planted_mistake_is_found(bug: Bug) -> None:
     size, expected = PLANTED[bug]
-    result = explore(size, bug)
+    result = explore(Protocol(size, bug))
     assert expected in result.violation, bug.value
     assert len(result.path) > 5
 
 
 def test_the_shortest_way_to_a_lost_write_reads_well() -> None:
     size, _ = PLANTED[Bug.ACKS_UNKNOWN]
-    assert explore(size, Bug.ACKS_UNKNOWN).path == (
+    assert explore(Protocol(size, Bug.ACKS_UNKNOWN)).path == (
         "0 sees the end 1",
         "0 plans to claim 2",
         "0 sends a claim of 2",
