@@ -33,7 +33,7 @@ ENGINE_SUITES = (
     "bucket",
     "bucket_requests",
 )
-SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", *ENGINE_SUITES)
+SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", "tpch", *ENGINE_SUITES)
 
 
 def main() -> None:
@@ -68,6 +68,8 @@ def runner(name: str) -> Callable[[int, int, Path, Console], Suite]:
         return importlib.import_module(f"bench.engine.{name}").run
     if name == "lineitem":
         return importlib.import_module("bench.compare.run").run_lineitem
+    if name == "tpch":
+        return importlib.import_module("bench.spark.tpch").run
     return importlib.import_module(f"bench.{name}.run").run
 
 

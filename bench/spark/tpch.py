@@ -1,0 +1,101 @@
+"""The suite ``tpch``: all 22 queries of TPC-H in one warm session of Spark, from tables and from Parquet files.
+
+Tables are read through a server in a process of its own, with the shim; the files are snappy, written by the same Spark
+from the same rows. Each answer is compared with DuckDB's before anything is measured.
+"""
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+
+import nyala
+from bench.measure import take_turns
+from bench.report import Result, Suite
+from bench.tpch.answers import Rows, is_same
+from bench.tpch.data import HASHED_BY, KEYS, generate, queries, table
+
+from .session import Server, session
+
+ROWS_A_SCALE = 10_000_000
+"""``--rows`` of all suites, as a scale: 10 million are scale 1, whose largest table has 6 million."""
+BUCKETS = 4
+NYALA, PARQUET, RATIO = "Nyala", "Parquet", "ratio"
+
+
+def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
+    """Measure; a rehearsal of all queries comes first, and compares the answers."""
+    scale = rows / ROWS_A_SCALE
+    shutil.rmtree(work, ignore_errors=True)
+    generated = work / "generated"
+    generated.mkdir(parents=True)
+    generate(scale, generated)
+    with session(work) as spark:
+        server = Server(work / "store")
+        try:
+            _load(spark, server.url, generated, work)
+            results = _measure(spark, server.url, generated, work, scale, rounds, console)
+        finally:
+            server.close()
+            shutil.rmtree(work, ignore_errors=True)
+    return Suite("tpch", {"scale": scale, "rounds": rounds}, results)
+
+
+def _load(spark: SparkSession, url: str, generated: Path, work: Path) -> None:
+    with nyala.connect(url) as database:
+        for name, key in KEYS.items():
+            rows = table(generated, name)
+            levels = [nyala.hash(HASHED_BY[name], buckets=BUCKETS)] if name in HASHED_BY else []
+            made = database.create_table(name, rows.schema, primary_key=list(key), partition_by=levels)
+            made.insert(rows)
+            made.maintain("flush")
+            spark.read.parquet(str(generated / f"{name}.parquet")).write.parquet(str(work / f"{name}.parquet"))
+
+
+def _measure(
+    spark: SparkSession, url: str, generated: Path, work: Path, scale: float, rounds: int, console: Console
+) -> list[Result]:
+    texts = queries(scale)
+    expected = _answers(generated, texts)
+    files = {name: spark.read.parquet(str(work / f"{name}.parquet")) for name in KEYS}
+
+    def ask(text: str, subject: str) -> Rows:
+        """Plan and run a query, whose tables are loaded anew: only what files are there is remembered."""
+        for name in KEYS:
+            frame = files[name] if subject == PARQUET else _table(spark, url, name)
+            frame.createOrReplaceTempView(name)
+        return [tuple(row) for row in spark.sql(text).collect()]
+
+    results: list[Result] = []
+    medians: dict[str, list[float]] = {NYALA: [], PARQUET: []}
+    for number, text in texts.items():
+        for subject in medians:
+            assert is_same(ask(text, subject), expected[number]), f"query {number} from {subject} differs from DuckDB"
+        actions = {subject: lambda _, subject=subject, text=text: ask(text, subject) for subject in medians}
+        samples = take_turns(actions, rounds)
+        for subject, seconds in samples.items():
+            result = Result(f"query {number}", subject, "s", seconds)
+            medians[subject].append(result.median)
+            results.append(result)
+            console.print(f"  {result.case}, {subject}: {result.median:.3f} s")
+        results.append(Result(f"query {number}", RATIO, "x", [medians[NYALA][-1] / medians[PARQUET][-1]]))
+    means = {subject: float(np.exp(np.mean(np.log(found)))) for subject, found in medians.items()}
+    for subject, mean in means.items():
+        results.append(Result("geometric mean", subject, "s", [mean]))
+    results.append(Result("geometric mean", RATIO, "x", [means[NYALA] / means[PARQUET]]))
+    console.print(f"  geometric mean: {means[NYALA] / means[PARQUET]:.2f} of Parquet")
+    return results
+
+
+def _table(spark: SparkSession, url: str, name: str) -> DataFrame:
+    return nyala.spark.read_table(spark, name, url)
+
+
+def _answers(generated: Path, texts: dict[int, str]) -> dict[int, Rows]:
+    with duckdb.connect() as duck:
+        for name in KEYS:
+            duck.execute(f"CREATE VIEW {name} AS SELECT * FROM '{generated / name}.parquet'")
+        return {number: duck.execute(text).fetchall() for number, text in texts.items()}
