@@ -26,9 +26,10 @@ SETTINGS = {
 
 
 @contextmanager
-def session(folder: Path) -> Iterator[SparkSession]:
+def session(folder: Path, uri: str | None = None) -> Iterator[SparkSession]:
     """Give a session that keeps its files in ``folder``, with the shim where there is a compiler of Java to build it.
 
+    ``uri`` is the server of the catalog ``nyala``, if the session is to have one.
     Nothing is set that would spare the measured work. ``format(PLAIN_FORMAT)`` is the data source without the shim.
     """
     settings = SETTINGS | {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
@@ -36,7 +37,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
     for name, value in settings.items():
         builder.config(name, value)
     jar = nyala.spark.build_shim(folder / "shim") if shutil.which("javac") else False
-    made = nyala.spark.configure(builder, shim=jar).getOrCreate()
+    made = nyala.spark.configure(builder, uri, jar).getOrCreate()
     made.sparkContext.setLogLevel("OFF")
     made.dataSource.register(_plain())
     try:

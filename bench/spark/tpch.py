@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 import nyala
@@ -24,6 +24,9 @@ ROWS_A_SCALE = 10_000_000
 """``--rows`` of all suites, as a scale: 10 million are scale 1, whose largest table has 6 million."""
 BUCKETS = 4
 NYALA, PARQUET, RATIO = "Nyala", "Parquet", "ratio"
+FILES = "spark_catalog.files"
+PLACES = {NYALA: "nyala.default", PARQUET: FILES}
+"""Where the tables of each are, in SQL."""
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
@@ -33,18 +36,20 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     generated = work / "generated"
     generated.mkdir(parents=True)
     generate(scale, generated)
-    with session(work) as spark:
-        server = Server(work / "store")
-        try:
-            _load(spark, server.url, generated, work)
-            results = _measure(spark, server.url, generated, work, scale, rounds, console)
-        finally:
-            server.close()
-            shutil.rmtree(work, ignore_errors=True)
+    server = Server(work / "store")
+    try:
+        with session(work, server.url) as spark:
+            _load(spark, server.url, generated)
+            results = _measure(spark, _answers(generated, scale), scale, rounds, console)
+    finally:
+        server.close()
+        shutil.rmtree(work, ignore_errors=True)
     return Suite("tpch", {"scale": scale, "rounds": rounds}, results)
 
 
-def _load(spark: SparkSession, url: str, generated: Path, work: Path) -> None:
+def _load(spark: SparkSession, url: str, generated: Path) -> None:
+    """Fill the tables of the catalog ``nyala``, and those of Spark's own, which are files."""
+    spark.sql(f"CREATE DATABASE {FILES}")
     with nyala.connect(url) as database:
         for name, key in KEYS.items():
             rows = table(generated, name)
@@ -52,29 +57,23 @@ def _load(spark: SparkSession, url: str, generated: Path, work: Path) -> None:
             made = database.create_table(name, rows.schema, primary_key=list(key), partition_by=levels)
             made.insert(rows)
             made.maintain("flush")
-            spark.read.parquet(str(generated / f"{name}.parquet")).write.parquet(str(work / f"{name}.parquet"))
+            frame = spark.read.parquet(str(generated / f"{name}.parquet"))
+            frame.write.format("parquet").saveAsTable(f"{FILES}.{name}")
 
 
 def _measure(
-    spark: SparkSession, url: str, generated: Path, work: Path, scale: float, rounds: int, console: Console
+    spark: SparkSession, expected: dict[int, Rows], scale: float, rounds: int, console: Console
 ) -> list[Result]:
-    texts = queries(scale)
-    expected = _answers(generated, texts)
-    files = {name: spark.read.parquet(str(work / f"{name}.parquet")) for name in KEYS}
-
-    def ask(text: str, subject: str) -> Rows:
-        """Plan and run a query, whose tables are loaded anew: only what files are there is remembered."""
-        for name in KEYS:
-            frame = files[name] if subject == PARQUET else _table(spark, url, name)
-            frame.createOrReplaceTempView(name)
+    def ask(text: str, place: str) -> Rows:
+        spark.sql(f"USE {place}")
         return [tuple(row) for row in spark.sql(text).collect()]
 
     results: list[Result] = []
-    medians: dict[str, list[float]] = {NYALA: [], PARQUET: []}
-    for number, text in texts.items():
-        for subject in medians:
-            assert is_same(ask(text, subject), expected[number]), f"query {number} from {subject} differs from DuckDB"
-        actions = {subject: lambda _, subject=subject, text=text: ask(text, subject) for subject in medians}
+    medians: dict[str, list[float]] = {subject: [] for subject in PLACES}
+    for number, text in queries(scale).items():
+        for subject, place in PLACES.items():
+            assert is_same(ask(text, place), expected[number]), f"query {number} of {subject} differs from DuckDB"
+        actions = {subject: lambda _, text=text, place=place: ask(text, place) for subject, place in PLACES.items()}
         samples = take_turns(actions, rounds)
         for subject, seconds in samples.items():
             result = Result(f"query {number}", subject, "s", seconds)
@@ -90,12 +89,8 @@ def _measure(
     return results
 
 
-def _table(spark: SparkSession, url: str, name: str) -> DataFrame:
-    return nyala.spark.read_table(spark, name, url)
-
-
-def _answers(generated: Path, texts: dict[int, str]) -> dict[int, Rows]:
+def _answers(generated: Path, scale: float) -> dict[int, Rows]:
     with duckdb.connect() as duck:
         for name in KEYS:
             duck.execute(f"CREATE VIEW {name} AS SELECT * FROM '{generated / name}.parquet'")
-        return {number: duck.execute(text).fetchall() for number, text in texts.items()}
+        return {number: duck.execute(text).fetchall() for number, text in queries(scale).items()}
