@@ -260,6 +260,7 @@ class Arrivals:
     def _of(self, move: str) -> Arrival:
         arrival = self._open.get(move)
         if arrival is None:
+            self._environment.mvcc.check_now()  # else another process may have the store, and know it
             raise NotFoundError(f"there is no move {move!r} to this server: start a new move")
         return arrival
 

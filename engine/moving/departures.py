@@ -106,7 +106,7 @@ class Departures:
             departure = self._open.get(asked.move)
             if departure is None:
                 if asked.again:  # the files that the target prepared may be gone
-                    raise _given_up(asked.move)
+                    raise self._unknown(asked.move)
                 self._check_unstaged(table)
                 self._open = {
                     name: each
@@ -138,11 +138,12 @@ class Departures:
 
         Raises:
             ConflictError: the move was aborted, or the tablet was handed over.
+            UnavailableError: another process may have the store, and know more.
         """
         with self._lock:
             told = self._of(move).round
         if told is None:
-            raise _given_up(move)
+            raise self._unknown(move)
         return told
 
     def read(self, asked: MoveRead) -> Iterator[bytes]:
@@ -230,8 +231,14 @@ class Departures:
     def _of(self, move: str) -> _Departure:
         departure = self._open.get(move)
         if departure is None:
-            raise _given_up(move)
+            raise self._unknown(move)
         return departure
+
+    def _unknown(self, move: str) -> ConflictError:
+        """Return the error about a move that is not under way. Raises UnavailableError: another process may have the
+        store, where it is."""
+        self._environment.mvcc.check_now()
+        return _given_up(move)
 
     def _check_target(self, to: str) -> None:
         here = self._environment.here

@@ -169,9 +169,11 @@ def test_a_former_source_says_nothing_about_a_move(pairs: list[BucketPair]) -> N
     former = pair.replace("a")
     rival = Rival(pair, table, "first")
     begun = rival.brought()
+    with pytest.raises(UnavailableError):
+        former.move_round("first")
     rival.target.move_prepare(begun)
     told = rival.handed_over(begun)
-    for ask in (former.move_status, former.move_abort):
+    for ask in (former.move_status, former.move_abort, former.move_round):
         with pytest.raises(UnavailableError):
             ask("first")
     pair.gateways["a"], successor = Gateway(former, pair.gateways["a"]._here), pair.gateways["a"]
@@ -190,6 +192,8 @@ def test_a_former_target_says_nothing_about_a_move(pairs: list[BucketPair]) -> N
     former = pair.replace("b")
     rival = Rival(pair, table, "first")
     begun = rival.brought()
+    with pytest.raises(UnavailableError):
+        former.move_copy("first", begun.files[0])
     rival.target.move_prepare(begun)
     rival.handed_over(begun)
     with pytest.raises(UnavailableError):
