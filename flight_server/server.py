@@ -178,8 +178,14 @@ class FlightServer(fl.FlightServerBase):
         if isinstance(store, AbsentStore) and self._security and self._authentication:
             if caller and self._security.is_admin(caller):
                 return store
-            return store.for_others(guard.store_of(caller) if guard else None)
+            return store.for_others(
+                guard.store_of(caller) if guard else None, lambda action: self._denied(caller, action)
+            )
         return guard.store_of(caller) if guard else store
+
+    def _denied(self, caller: Identity | None, action: str) -> None:
+        if self._security and caller:
+            self._security.note(caller, action, "denied")
 
     @contextmanager
     def _administering(self, action: fl.Action) -> Iterator[None]:

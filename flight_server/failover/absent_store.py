@@ -19,6 +19,8 @@ from ...schemas.verbs import Verbs
 from ...schemas.whereabouts import Whereabouts
 from ...schemas.write import WriteCommand, WriteResult
 
+Denied = Callable[[str], object]
+"""Notes that the caller was denied an action."""
 _RETRY_SECONDS = 0.2
 """When a client should ask again while nobody is known to have the store."""
 
@@ -26,17 +28,20 @@ _RETRY_SECONDS = 0.2
 class AbsentStore(Verbs):
     """A ``StoreService`` that answers UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
 
+    operates = True
+    """Whether the caller may see what all users do."""
+
     def __init__(self, whereabouts: Callable[[], Whereabouts], version: str) -> None:
         """``whereabouts`` tells who has the store."""
         self._whereabouts = whereabouts
         self._version = version
 
-    def for_others(self, guarded: StoreService | None = None) -> AbsentStore:
+    def for_others(self, guarded: StoreService | None, denied: Denied) -> AbsentStore:
         """Return what a caller gets who is no administrator, as far as is known without the grants of the store."""
-        return ForOthers(self._whereabouts, self._version)
+        return ForOthers(self._whereabouts, self._version, denied)
 
-    def check_operates(self) -> None:
-        """Raise PermissionDeniedError unless the caller may see what all users do."""
+    def check_operates(self, action: str = "console") -> None:
+        """Raise PermissionDeniedError unless the caller may see what all users do, by this action."""
 
     def refuse(self) -> NoReturn:
         """Raise UnavailableError, with the locations of the process that has the store."""
@@ -108,12 +113,20 @@ class AbsentStore(Verbs):
 class ForOthers(AbsentStore):
     """An ``AbsentStore`` for a caller of whom nobody knows that it is an administrator."""
 
-    def check_operates(self) -> None:
+    operates = False
+
+    def __init__(self, whereabouts: Callable[[], Whereabouts], version: str, denied: Denied) -> None:
+        """``denied`` is told of each denial."""
+        super().__init__(whereabouts, version)
+        self._denied = denied
+
+    def check_operates(self, action: str = "console") -> None:
+        self._denied(action)
         raise PermissionDeniedError(
             "this process stands by and knows no grants: what it counts is for users with the role admin, and for "
             "admins of its options"
         )
 
     def metrics(self) -> Metrics:
-        self.check_operates()
+        self.check_operates("metrics")
         return super().metrics()

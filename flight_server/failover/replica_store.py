@@ -22,7 +22,7 @@ from ...schemas.grants import Grant
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream, StoreService
 from ...schemas.whereabouts import Whereabouts
-from .absent_store import AbsentStore, ForOthers
+from .absent_store import AbsentStore, Denied, ForOthers
 from .follower import Follower
 
 Answer = TypeVar("Answer")
@@ -51,11 +51,11 @@ class ReplicaStore(AbsentStore):
         uuid = follower.store_uuid if follower is not None else ""
         return super().health().model_copy(update={"store_uuid": uuid})
 
-    def for_others(self, guarded: StoreService | None = None) -> AbsentStore:
+    def for_others(self, guarded: StoreService | None, denied: Denied) -> AbsentStore:
         """See AbsentStore. ``guarded`` is this store as far as the caller may use it, once grants are known."""
         if guarded is None:
-            return super().for_others()
-        return _ReplicaForOthers(self, guarded, self._whereabouts, self._version)
+            return super().for_others(guarded, denied)
+        return _ReplicaForOthers(self, guarded, self._whereabouts, self._version, denied)
 
     def grants(self) -> list[Grant]:
         """See StoreService."""
@@ -149,9 +149,14 @@ class _ReplicaForOthers(ForOthers):
     """
 
     def __init__(
-        self, replica: ReplicaStore, guarded: StoreService, whereabouts: Callable[[], Whereabouts], version: str
+        self,
+        replica: ReplicaStore,
+        guarded: StoreService,
+        whereabouts: Callable[[], Whereabouts],
+        version: str,
+        denied: Denied,
     ) -> None:
-        super().__init__(whereabouts, version)
+        super().__init__(whereabouts, version, denied)
         self._replica = replica
         self._guarded = guarded
 

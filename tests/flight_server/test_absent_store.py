@@ -1,5 +1,6 @@
 """A server that does not have its store tells no user what others do."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,3 +71,19 @@ def test_a_standby_that_could_not_take_over_is_degraded(guarded: Guarded) -> Non
     server.serve_store(AbsentStore(lambda: Whereabouts(name="a", state="standby", trouble="no answer"), "1"))
     health = server.store.health()
     assert (health.status, state.readiness()) == ("degraded", "degraded") and "no answer" in health.reason
+
+
+def test_denials_are_audited_without_the_store_too(guarded: Guarded) -> None:
+    stand_by(guarded)
+    before = len(guarded.audit.read_text().splitlines())
+    with pytest.raises(fl.FlightUnauthorizedError):
+        guarded.user.action("metrics")
+    visit = Visit(guarded.served.server, ALICE)
+    assert not visit.operates and not visit.maintains("t"), "which is asked to make a page, and denies nothing"
+    with pytest.raises(PermissionDeniedError):
+        scans_page(visit)
+    told = [json.loads(line) for line in guarded.audit.read_text().splitlines()[before:]]
+    assert [(each["user"], each["action"], each["outcome"]) for each in told] == [
+        ("alice", "metrics", "denied"),
+        ("alice", "console", "denied"),
+    ]

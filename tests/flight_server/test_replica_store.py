@@ -120,7 +120,7 @@ def test_a_scan_goes_on_after_a_file_that_the_holder_deleted(
 
 def test_a_user_whose_grants_it_does_not_know_is_sent_to_the_holder(both: Both) -> None:
     with pytest.raises(UnavailableError, match="stands by") as refused:
-        both.store.for_others().tables()
+        both.store.for_others(None, lambda _: None).tables()
     assert refused.value.locations == [both.url]
 
 
