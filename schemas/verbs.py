@@ -300,6 +300,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         ' {"arriving","left","arrived"}.',
         TableName,
         Moves,
+        is_read=True,
     )
     def moves(self, table: str) -> Moves:
         """Return the moves of a table's tablets."""
@@ -316,7 +317,9 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         """Source: flush memory, and return the list of the tablet's files; they stay readable."""
         return ANSWER
 
-    @verb('The newest round of a move, again: {"move"}. The target compares with it.', MoveName, MoveRound)
+    @verb(
+        'The newest round of a move, again: {"move"}. The target compares with it.', MoveName, MoveRound, is_read=True
+    )
     def move_round(self, move: str) -> MoveRound:
         """Source: return the newest round again. The target asks for it, since it trusts only the source."""
         return ANSWER
@@ -391,6 +394,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         '{"state":"under_way"|"handed_over"|"unknown"}, and what was handed over.',
         MoveName,
         MoveStatus,
+        is_read=True,
     )
     def move_status(self, move: str) -> MoveStatus:
         """Source: return the state of a move."""
