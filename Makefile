@@ -111,8 +111,8 @@ decay: .venv/.installed-dev  ## flip bits under a running store that is scanned,
 leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0 SCAN_SECONDS=8)
 	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
 
-moves: .venv/.installed-dev  ## tablets that keep moving between servers, every scan checked (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED)
+moves: .venv/.installed-dev  ## tablets that keep moving between servers, every scan checked (SECONDS=60 SEED=0; WAY=directory or moto: processes that fail)
+	@$(BIN)/python tests/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED) $(if $(WAY),--way $(WAY) --lease $(or $(LEASE),2))
 
 jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, compared row by row (SECONDS=60 SEED=0)
 	@$(BIN)/python tests/cluster/job_campaign.py --seconds $(SECONDS) --seed $(SEED)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pair import Pair
 
 import nyala
 from nyala.clients.api.table import Table
+from nyala.clients.cluster.servers import Servers
 from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
@@ -33,10 +34,17 @@ def check(table: Table, n: int) -> None:
     assert table.scan(ordered=True).to_arrow().combine_chunks() == rows(n + 1).combine_chunks()
 
 
+class Reached(Protocol):
+    """Servers as clients reach them."""
+
+    members: Servers
+
+
 class Rival:
     """One who moves a tablet of the table from one server to the other, step by step."""
 
-    def __init__(self, pair: Pair, table: Table, name: str, source: str = "a", target: str = "b") -> None:
+    def __init__(self, pair: Reached, table: Table, name: str, source: str = "a", target: str = "b") -> None:
+        self.table = table.name
         self.source: Any = pair.members.store(source)
         self.target: Any = pair.members.store(target)
         self.names = source, target
@@ -44,7 +52,7 @@ class Rival:
         self.tablet = next(place.tablet for place in table.tablets() if place.server == source)
 
     def begin(self, last: bool, again: bool = False) -> MoveBegin:
-        return MoveBegin(move=self.name, table="t", tablet=self.tablet, to=self.names[1], again=again, last=last)
+        return MoveBegin(move=self.name, table=self.table, tablet=self.tablet, to=self.names[1], again=again, last=last)
 
     def brought(self, again: bool = False) -> MoveRound:
         """All files are at the target."""
@@ -57,5 +65,5 @@ class Rival:
         return begun
 
     def handed_over(self, begun: MoveRound) -> HandedOver:
-        asked = MoveHandOver(move=self.name, table="t", to=self.names[1], number=begun.number)
+        asked = MoveHandOver(move=self.name, table=self.table, to=self.names[1], number=begun.number)
         return self.source.move_hand_over(asked)

@@ -14,7 +14,7 @@ from nyala.engine.manifest import files
 from nyala.engine.recovery.bucket_state import state_of
 from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
-from nyala.engine.wal.slots import check_slots
+from nyala.engine.wal.slots import SlotReport, check_slots
 from tests.crash.kill9 import MODEL
 from tests.failover.clients import changes_of, registers_at
 from tests.failover.cluster import Cluster
@@ -35,22 +35,29 @@ class Checked:
 def check(cluster: Cluster, cache: Path) -> Checked:
     """Check all of a store: its log, its files, its rows, its change feed, and that nothing else is left."""
     home = cluster.home
-    slots = check_slots(home.slots)
-    assert not slots.problems, slots.problems[:3]
-    _check_sound(home)
+    slots = check_sound(home)
     with nyala.open(cluster.url, name="a", bucket_cache=str(cache), lease_seconds=cluster.lease_seconds) as database:
         changes = _check_contents(cluster, database)
-    swept = sweep(home)
-    assert not leftovers(home), "a sweep leaves something behind"
-    _check_sound(home)
-    strangers = sorted({name for name, _ in home.bucket.list(home.prefix)} - set(_expected(home)))
-    assert not strangers, f"nobody needs {strangers[:5]}"
-    return Checked(slots.end, len(slots.claims), changes, len(swept))
+    return Checked(slots.end, len(slots.claims), changes, check_swept(home))
 
 
-def _check_sound(home: BucketHome) -> None:
+def check_sound(home: BucketHome) -> SlotReport:
+    """Check the log and the files of a store that nobody has; return what its log has."""
+    slots = check_slots(home.slots)
+    assert not slots.problems, slots.problems[:3]
     report = verify_bucket(home)
     assert report.is_sound, report.problems[:3]
+    return slots
+
+
+def check_swept(home: BucketHome) -> int:
+    """Sweep a store that was released; check that all it needs stays, and nothing else. Return how much was swept."""
+    swept = sweep(home)
+    assert not leftovers(home), "a sweep leaves something behind"
+    check_sound(home)
+    strangers = sorted({name for name, _ in home.bucket.list(home.prefix)} - set(_expected(home)))
+    assert not strangers, f"nobody needs {strangers[:5]}"
+    return len(swept)
 
 
 def _check_contents(cluster: Cluster, database: nyala.Database) -> int:

@@ -1,4 +1,4 @@
-"""A server of the store in a process of its own, which is killed, stopped, cut off and started again."""
+"""A server of a store in a process of its own, which is killed, stopped, cut off and started again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -49,6 +50,13 @@ class Member:
     lease_seconds: float
     random: Random
     planted: str = ""
+    name: str = "a"
+    """Of the store."""
+    flags: Sequence[str] = ()
+    """More of the command line."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """In place of those of all."""
+    shifts: Sequence[int] = _SHIFTS
     lives: int = 0
     is_stopped: bool = False
     problem: str = ""
@@ -76,13 +84,14 @@ class Member:
         """Start a process; it serves the store when nobody else has it."""
         self.lives += 1
         self.is_stopped = False
-        self.shift_seconds = self.random.choice(_SHIFTS)
+        self.shift_seconds = self.random.choice(self.shifts)
         points.disarm(self.way.control)
         (self.way.control / points.READY).unlink(missing_ok=True)
         given = {"control": str(self.way.control), "shift_seconds": self.shift_seconds, "planted": self.planted}
-        options = {**OPTIONS, "lease_seconds": self.lease_seconds, "bucket_cache": self.folder / "cache"}
-        command = [sys.executable, _PROGRAM, json.dumps(given), "--data", self.way.url, "--name", "a", "--json"]
-        command += ["--listen", f"grpc://127.0.0.1:{self.port}", "--drain-seconds", "3"]
+        mine = {"lease_seconds": self.lease_seconds, "bucket_cache": self.folder / "cache"}
+        options = {**OPTIONS, **self.options, **mine}
+        command = [sys.executable, _PROGRAM, json.dumps(given), "--data", self.way.url, "--name", self.name, "--json"]
+        command += ["--listen", f"grpc://127.0.0.1:{self.port}", "--drain-seconds", "3", *self.flags]
         command += [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
         with (self.folder / f"life-{self.lives}.log").open("wb") as log:
             environment = {**os.environ, **ENVIRONMENT}
@@ -95,7 +104,7 @@ class Member:
             if code is None:
                 return
             if code not in _HARMLESS:
-                self.problem = f"server {self.number} ended with {code}:\n{self.last_words()}"
+                self.problem = f"server {self.name}{self.number} ended with {code}:\n{self.last_words()}"
             self.start()
 
     def last_words(self) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from nyala.engine.bucket import PatientBucket
+from nyala.engine.moving.departures import Departures
+from nyala.engine.moving.moves import Mover
 from nyala.engine.wal.slots import slot_log
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant
 from nyala.engine.wal.slots.lease import Lease
 from nyala.engine.wal.slots.slot_sink import KeptSlot, KeptSlots, SlotSink
 from nyala.engine.wal.slots.tail import Tail
+from nyala.flight_server.gateway import Gateway
 from nyala.schemas.errors import UnavailableError
 
 Set = Callable[[object, str, Any], None]
@@ -117,7 +121,41 @@ PLANTED: dict[str, Callable[[Set], None]] = {
 }
 
 
+def _moves_without_lease(put: Set) -> None:
+    """Answers about moves need no lease."""
+    put(Departures, "status", Departures._status)
+    put(Mover, "_surely", lambda self: nullcontext())
+
+
+def _freed_before_the_hand_over(put: Set) -> None:
+    """A source frees the files of a tablet before the slot has landed that hands it over."""
+    commit = Departures._commit
+
+    def freeing(self: Departures, departure: Any, empty: Any) -> None:
+        fs: Any = self._environment.fs
+        if objects := departure.round.objects:
+            fs._bucket.delete([f"{objects.directory}{name}" for name in departure.files])
+        commit(self, departure, empty)
+
+    put(Departures, "_commit", freeing)
+
+
+def _handed_over_unprepared(put: Set) -> None:
+    """A source hands a tablet over though nobody knows whether the target has prepared it, and a target takes that
+    for prepared which it only has."""
+    put(Gateway, "move_hand_over", lambda self, asked: self._local.move_hand_over(asked))
+    put(Gateway, "move_prepare", lambda self, asked: None)
+
+
+PLANTED_IN_MOVES: dict[str, Callable[[Set], None]] = {
+    "moves without a lease": _moves_without_lease,
+    "freed before the hand-over": _freed_before_the_hand_over,
+    "handed over unprepared": _handed_over_unprepared,
+}
+"""These are for the campaign of moves, ``tests/cluster/moves_campaign.py``."""
+
+
 def plant(name: str, put: Set = setattr) -> None:
     """Plant a mistake in this process; none if the name is empty."""
     if name:
-        PLANTED[name](put)
+        {**PLANTED, **PLANTED_IN_MOVES}[name](put)

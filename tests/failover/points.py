@@ -3,6 +3,9 @@
 The campaign writes files into a directory that it shares with the process: ``armed`` has a point and what happens
 there; when it is reached the file is renamed to ``reached``. While there is a file ``cut``, the bucket does not answer.
 ``ready`` is made when the process asks its bucket for the first time.
+
+A server that shares its tables with others also has the points of moves (``move_points.py``): before and after each
+verb, and before and after each step that it takes of the bucket during one, as in ``after commit of hand over``.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +27,9 @@ from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 if TYPE_CHECKING:
     from nyala.engine.fs.filesystem import BytesLike, ReadableFile
 
-STEPS = ("claim", "look above", "records", "beat", "commit", "release", "manifest", "file", "delete")
-"""What a server does: slots by their kind (a commit names a new manifest), puts of manifests and of files, deletions.
+STEPS = ("claim", "look above", "records", "beat", "commit", "release", "manifest", "file", "copy", "delete")
+"""What a server does: slots by their kind (a commit names a new manifest), puts of manifests and of files, copies,
+deletions.
 ``look above`` is the listing after a claim."""
 POINTS = tuple(f"{side} {step}" for step in STEPS for side in ("before", "after"))
 
@@ -32,6 +37,8 @@ ARMED, REACHED, CUT, READY = "armed", "reached", "cut", "ready"
 _SIGNALS = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
 _SLOT = re.compile(r"/log/(\d{20})$")
 _POLL_SECONDS = 0.02
+UNDER_WAY: Counter[str] = Counter()
+"""How many calls of each verb of moves are under way in this process."""
 _REQUEST_SECONDS = 5.0
 
 
@@ -94,7 +101,7 @@ class PointedObjects:
             self._inner.delete(names)
 
     def copy(self, source: str, target: str) -> None:
-        with self._at(""):
+        with self._at("copy"):
             self._inner.copy(source, target)
 
     def _slot_step(self, name: str, content: bytes) -> str:
@@ -112,11 +119,11 @@ class PointedObjects:
     def _at(self, step: str) -> Iterator[None]:
         """Do one step: nothing of it happens while the bucket is cut off, and no answer comes through."""
         self._answer()
-        if step:
-            self._reach(f"before {step}")
+        verbs = [verb for verb, count in UNDER_WAY.items() if count]
+        steps = [step, *(f"{step} of {verb}" for verb in verbs)] if step else []
+        reach(self._control, *(f"before {each}" for each in steps))
         yield
-        if step:
-            self._reach(f"after {step}")
+        reach(self._control, *(f"after {each}" for each in steps))
         self._answer()
 
     def _answer(self) -> None:
@@ -129,13 +136,15 @@ class PointedObjects:
                 raise OSError(errno.ETIMEDOUT, "no answer")
             time.sleep(_POLL_SECONDS)
 
-    def _reach(self, point: str) -> None:
-        armed = self._control / ARMED
-        try:
-            wanted, act = armed.read_text().split(":")
-            if wanted != point:
-                return
-            armed.rename(self._control / REACHED)
-        except FileNotFoundError:
+
+def reach(control: Path, *names: str) -> None:
+    """Do what the campaign has asked for where this process is now, which is at all of these points."""
+    armed = control / ARMED
+    try:
+        wanted, act = armed.read_text().split(":")
+        if wanted not in names:
             return
-        os.kill(os.getpid(), _SIGNALS[act])
+        armed.rename(control / REACHED)
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), _SIGNALS[act])

@@ -24,6 +24,7 @@ from nyala.engine.mvcc.clock import SystemClock
 from nyala.flight_server.commands import serve
 from nyala.schemas.errors import UnavailableError
 from tests.failover.member import STANDS_BY
+from tests.failover.move_points import with_move_points
 from tests.failover.planted import plant
 from tests.failover.points import PointedObjects
 
@@ -66,6 +67,7 @@ def main() -> None:
     if not STANDS_BY:
         _with_patience()
     plant(given["planted"])
+    with_move_points(Path(given["control"]))
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(serve)
     run(app)
