@@ -65,7 +65,7 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     flush_deltas_bytes: PositiveInt = 32 * MIB
     """The DeltaMemStores of a tablet are flushed at this size."""
     redo_files_count: int = Field(default=8, ge=2)
-    """A rowset with this many REDO files, or UNDO files, has them merged into one."""
+    """A rowset with this many REDO files, or UNDO files of about one size, has them merged into one."""
     redo_share: PositiveFloat = 0.1
     """Base columns are rewritten when their REDO files reach this share of their size."""
     history_gc_bytes: PositiveInt = 8 * MIB

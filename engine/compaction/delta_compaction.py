@@ -1,6 +1,7 @@
 """Delta compactions: fewer REDO files to search, or none at all for some columns.
 
-A minor one merges the REDO files of a DiskRowSet into one; likewise its UNDO files, of which each major one adds one. A
+A minor one merges the REDO files of a DiskRowSet into one; likewise UNDO files of about one size, of which each major
+one adds one: a delta is written once more as its file grows to several times the size, however long the history is. A
 major one moves the base of some columns forward to F, the newest timestamp in the REDO files:
 
     base at B   REDO B..F             ->  base at F (a new file)   UNDO B..F (a new file)     the chosen columns
@@ -37,12 +38,15 @@ from .file_transaction import NewFiles, new_files, retire
 from .flush import FlushReport
 
 _FAILED = "a delta compaction could not be finished; the tablet is unchanged"
+_SMALL_BYTES = 256 << 10
+"""UNDO files below so many times the number that is merged are of the first tier."""
 
 
 def minor(
     tablet: Tablet, rowset: DiskRowSet, environment: Environment, ancient_history_mark: int = 0, at_least: int = 2
 ) -> FlushReport | None:
-    """Merge the REDO files of a rowset, and its UNDO files, if it has ``at_least`` of them; None if it has neither.
+    """Merge the REDO files of a rowset, and its UNDO files of about one size (`mergeable`), if it has ``at_least`` of
+    them; None if it has neither. Of two or more, all are merged.
 
     The caller holds the maintenance lock.
 
@@ -51,15 +55,18 @@ def minor(
         UnavailableError: the disk failed.
     """
     mark, stores, schema = ancient_history_mark, rowset.deltas.stores, tablet.schema
-    old = [file for each in (stores.redo, stores.undo) if len(each) >= at_least for file in each]
+    redo, undo = stores.redo, stores.undo
+    old_redo, run = redo if len(redo) >= at_least else (), mergeable(undo, at_least)
+    old_undo = undo[run.start : run.stop]
+    old = [*old_redo, *old_undo]
     if not old:
         return None
     with new_files(tablet, environment, _FAILED) as new:
-        redo, undo = stores.redo, stores.undo
-        if len(redo) >= at_least:
+        if old_redo:
             redo = _merge_redo(schema, rowset, environment, new, frozenset(), mark)
-        if len(undo) >= at_least:
-            undo = _merge_undo(schema, rowset, environment, new, mark)
+        if old_undo:
+            merged = _merge_undo(schema, rowset, environment, new, old_undo, mark)
+            undo = (*undo[: run.start], *merged, *undo[run.stop :])
         written = [file for file in (*redo, *undo) if file not in (*stores.redo, *stores.undo)]
         floor = mark if _deltas_in(written) < _deltas_in(old) else 0
         _commit(new, rowset, {"redo": _ids(redo), "undo": _ids(undo)}, floor)
@@ -69,6 +76,28 @@ def minor(
     freed = sum(file.size_bytes for file in old)
     retire(environment, old)
     return FlushReport(_deltas_in(old), sum(file.size_bytes for file in written), freed)
+
+
+def mergeable(undo: Sequence[DeltaFile], at_least: int) -> range:
+    """Return the places of the UNDO files to merge: ``at_least`` neighbours or more of one tier, the newest first. Of
+    two or more, all; empty if there are none.
+
+    To merge all of them again and again would write the whole history each time. So files are put into tiers, each
+    ``at_least`` times as large as the one before; a file is at least in the tier of each newer one. (Tiering: Dayan,
+    Athanassoulis, Idreos, "Monkey", SIGMOD 2017.)
+    """
+    if at_least == 2:
+        return range(len(undo) if len(undo) >= 2 else 0)
+    end, limit = len(undo), _SMALL_BYTES * at_least
+    for place in reversed(range(len(undo))):
+        size = undo[place].size_bytes
+        if size >= limit:  # this and the older files are of a higher tier
+            if end - place > at_least:
+                return range(place + 1, end)
+            end = place + 1
+            while size >= limit:
+                limit *= at_least
+    return range(end if end >= at_least else 0)
 
 
 def major(
@@ -159,10 +188,15 @@ def _merge_redo(
 
 
 def _merge_undo(
-    schema: TableSchema, rowset: DiskRowSet, environment: Environment, new: NewFiles, mark: int
+    schema: TableSchema,
+    rowset: DiskRowSet,
+    environment: Environment,
+    new: NewFiles,
+    undo: Sequence[DeltaFile],
+    mark: int,
 ) -> tuple[DeltaFile, ...]:
-    """Merge the UNDO files, as far back as the history; return the new file, or an empty result."""
-    merged = _merged(schema, rowset, rowset.deltas.stores.undo, ())
+    """Merge UNDO files, as far back as the history; return the new file, or an empty result."""
+    merged = _merged(schema, rowset, undo, ())
     columns = {column_id: (_after(run, mark) for run in runs) for column_id, runs in merged.items()}
     return _write_deltas(schema, rowset, environment, new, "undo", columns)
 

@@ -14,7 +14,7 @@ from ...schemas.errors import ConflictError, UnavailableError
 from ...schemas.service import MaintenanceKind
 from ...schemas.table import TableSchema
 from ..compaction.dead_rows import long_dead
-from ..compaction.delta_compaction import major, minor
+from ..compaction.delta_compaction import major, mergeable, minor
 from ..compaction.file_transaction import commit_together
 from ..compaction.flush import FlushReport, UncommittedFlush, flush_memrowset, prepare_flush
 from ..compaction.flush_deltas import flush_deltas, prepare_deltas
@@ -399,10 +399,9 @@ class TabletUpkeep:
         return share if share >= 1 else 0.0
 
     def minor_score(self) -> float:
-        """Return more than 0 if a DiskRowSet has many REDO or UNDO files."""
-        stores = [rowset.deltas.stores for rowset in self.tablet.version.disk]
-        most = max((len(files) for each in stores for files in (each.redo, each.undo)), default=0)
-        share = most / self.options.redo_files_count
+        """Return more than 0 if a DiskRowSet has many REDO files, or many UNDO files of about one size."""
+        stores, count = [rowset.deltas.stores for rowset in self.tablet.version.disk], self.options.redo_files_count
+        share = max((max(len(each.redo), len(mergeable(each.undo, count))) for each in stores), default=0) / count
         return share / 2 if share >= 1 else 0.0
 
     def major_score(self) -> float:

@@ -1,10 +1,14 @@
 """The manager compacts deltas and drops history when it pays, and then rests."""
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from nyala.clients.api.database import Database
+from nyala.engine.compaction import delta_compaction
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -67,6 +71,52 @@ def test_undo_files_do_not_pile_up() -> None:
     assert done == {"major delta compaction", "minor delta compaction"}
     assert most == 3, "the fourth is merged with the others at once"
     subject.close()
+
+
+def test_a_long_history_is_not_written_anew_with_each_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_compaction, "_SMALL_BYTES", 1)  # so that files differ by tiers
+    subject = Subject(redo_files_count=4, redo_share=1e-9)
+    subject.upsert(*range(100))
+    subject.flush()
+    updates, written = 64, 0
+    for value in range(updates):
+        subject.upsert(*range(50), v=value)
+        subject.flush_deltas()
+        before = {file.file_id for file in subject.tablet.version.disk[0].deltas.stores.undo}
+        while subject.store.run_maintenance_once():
+            after = subject.tablet.version.disk[0].deltas.stores.undo
+            written += sum(sum(file.metadata.deltas.values()) for file in after if file.file_id not in before)
+            before = {file.file_id for file in after}
+    undo = subject.tablet.version.disk[0].deltas.stores.undo
+    deltas = sum(sum(file.metadata.deltas.values()) for file in undo)
+    assert deltas == 100 + updates * 50 * 2, "all history is kept"
+    assert len(undo) <= 3 * 4 and written <= 5 * deltas, "written once, and once for each of three tiers or four"
+    subject.check()
+    subject.restart()
+    subject.check()
+    subject.close()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "merged"),
+    [
+        ([], []),
+        ([1, 1, 1], []),
+        ([1, 1, 1, 1], [0, 1, 2, 3]),
+        ([9, 1, 1, 1, 1], [1, 2, 3, 4]),
+        ([9, 9, 9, 9, 1], [0, 1, 2, 3]),
+        ([99, 9, 9, 9, 1, 1, 1], []),
+        ([9, 9, 1, 9, 9, 1, 1], [0, 1, 2, 3, 4]),
+        ([99, 9, 9, 9, 9, 1, 1, 1, 1], [5, 6, 7, 8]),
+    ],
+)
+def test_undo_files_of_one_tier_are_merged(
+    sizes: list[int], merged: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_compaction, "_SMALL_BYTES", 2)
+    undo: Any = [SimpleNamespace(size_bytes=size) for size in sizes]
+    assert list(delta_compaction.mergeable(undo, 4)) == merged
+    assert list(delta_compaction.mergeable(undo, 2)) == (list(range(len(sizes))) if len(sizes) > 1 else [])
 
 
 def test_merged_undo_files_hold_no_more_than_the_history() -> None:
