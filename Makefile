@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming stalled clean
+.PHONY: help demo demo-spark shim test lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -138,6 +138,11 @@ churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROW
 streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (RESTARTS=100 SEED=0)
 	@.ci/java.sh
 	@$(BIN)/python tests/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
+
+kills: SECONDS = 600
+kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0)
+	@.ci/java.sh javac
+	@$(BIN)/python tests/spark/kills.py --seconds $(SECONDS) --seed $(SEED)
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -66,7 +66,7 @@ class SurvivorCampaign(ABC):
                 self._one_store(Path(directory), min(self.cycles_a_store, cycles - self.cycles), random)
 
     def _one_store(self, directory: Path, cycles: int, random: Random) -> None:
-        server = Server(directory, _free_port(), **self.options)
+        server = Server(directory, free_port(), **self.options)
         location, port = server.location, int(server.location.rpartition(":")[2])
         stop = threading.Event()
         try:
@@ -109,6 +109,6 @@ def _raise_failures(clients: Sequence[Survivor]) -> None:
             raise each.failure
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]

@@ -41,7 +41,7 @@ KEYS = 400
 SLOW_SECONDS = 60
 """A query that makes no batch for so long is slow."""
 _PLANTED = "planted"
-_NO_PYTHON = "Python worker failed to connect back"
+NO_PYTHON = "Python worker failed to connect back"
 """What Spark says when the machine is too busy to start Python in time. Such starts prove nothing, so they are few."""
 
 
@@ -173,7 +173,7 @@ class Campaign:
     def _judge(self, what: str, query: StreamingQuery, has_moved: bool) -> None:
         """Count how a query has ended. Raises AssertionError if nobody planted that."""
         error = str(query.exception() or "")
-        if _NO_PYTHON in error:
+        if NO_PYTHON in error:
             self.done["failed starts"] += 1
         elif _PLANTED in error:
             self.done["ended as planted"] += 1
@@ -189,7 +189,7 @@ class Campaign:
         if rows_max:
             options["maxRowsPerTrigger"] = str(rows_max)
         changes = self.spark.readStream.format("nyala").options(**options).load("source")
-        rows, given = _written(name, changes)
+        rows, given = to_write(name, changes)
         written = rows.writeStream.format(sink).options(uri=self.uri, table=name, **given).outputMode("append")
         return written.option("checkpointLocation", str(self.folder / name)).trigger(**trigger).start()
 
@@ -228,7 +228,7 @@ class Campaign:
         )
 
 
-def _written(name: str, changes: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+def to_write(name: str, changes: DataFrame) -> tuple[DataFrame, dict[str, str]]:
     """Return what is written to a table, and the options."""
     if name == "copy":
         return changes.drop("_timestamp"), {"operationColumn": "_op"}
