@@ -181,18 +181,18 @@ class _Reached:
 
 def _handed_over(served: Served, table: Table, source: str, target: str) -> Rival:
     """Hand a tablet over that its target has only prepared. The first calls may find the former holder."""
-    reached = _Reached(Servers(served.placement, retries=False))
-    for attempt in range(_ATTEMPTS):
-        rival = Rival(reached, table, uuid.uuid4().hex, source, target)
-        try:
-            begun = rival.brought()
-            rival.target.tablets(ASKED)  # it discards what an attempt before has prepared
-            rival.target.move_prepare(begun)
-            rival.handed_over(begun)
-            return rival
-        except StoreError:
-            if attempt == _ATTEMPTS - 1:
-                raise
+    with closing(Servers(served.placement, retries=False)) as servers:
+        for attempt in range(_ATTEMPTS):
+            rival = Rival(_Reached(servers), table, uuid.uuid4().hex, source, target)
+            try:
+                begun = rival.brought()
+                rival.target.tablets(ASKED)  # it discards what an attempt before has prepared
+                rival.target.move_prepare(begun)
+                rival.handed_over(begun)
+                return rival
+            except StoreError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
     raise AssertionError("there are attempts")
 
 
