@@ -21,6 +21,7 @@ from .assign import convert
 from .functions import FUNCTIONS, NAMES
 from .numbers import Value, alike, arithmetic, as_decimal, is_number, mask, number_kind, spread, word
 from .parse import Expression
+from .sizes import check_size
 
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
 _COMPARISONS = {
@@ -175,6 +176,7 @@ def _united(parts: list[tuple[np.ndarray, Value]]) -> Value:
     """Return values of several sets of rows as one column, in row order."""
     values = common([value for _, value in parts])
     cells = [spread(value, len(rows)) for (rows, _), value in zip(parts, values, strict=True)]
+    check_size(sum(each.nbytes for each in cells))
     order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
     return pa.concat_arrays(cells).take(pa.array(order))
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from .numbers import Value, is_number, rounded, word
+from .sizes import check_filled, check_joined, check_replaced
 
 Of = Callable[[Any], Value]
 """Evaluates an argument."""
@@ -45,7 +46,9 @@ def _whole(node: Any, what: str) -> int:
 
 
 def _joined(parts: list[Value]) -> Value:
-    return pc.binary_join_element_wise(*(_text(part, "||") for part in parts), "")
+    texts = [_text(part, "||") for part in parts]
+    check_joined(texts)
+    return pc.binary_join_element_wise(*texts, "")
 
 
 def _trim(node: Any, of: Of) -> Value:
@@ -85,18 +88,23 @@ def _replace(node: Any, of: Of) -> Value:
         raise InvalidArgumentError("REPLACE takes what to replace, and what by, in quotes")
     if not pair[0].this:
         return _text(of(node.this), "REPLACE")
-    return pc.replace_substring(_text(of(node.this), "REPLACE"), pattern=pair[0].this, replacement=pair[1].this)
+    text, old, new = _text(of(node.this), "REPLACE"), pair[0].this, pair[1].this
+    check_replaced(text, old, new)
+    return pc.replace_substring(text, pattern=old, replacement=new)
 
 
 def _coalesce(node: Any, of: Of) -> Value:
     from .evaluate import common  # it needs these functions
 
-    return pc.coalesce(*common([of(node.this), *map(of, node.expressions)]))
+    values = common([of(node.this), *map(of, node.expressions)])
+    check_filled(values)
+    return pc.coalesce(*values)
 
 
 def _nullif(node: Any, of: Of) -> Value:
     value = of(node.this)
     same = of(exp.EQ(this=node.this, expression=node.expression))
+    check_joined([same, value])
     return pc.if_else(pc.fill_null(same, False), pa.scalar(None, value.type), value)
 
 
@@ -104,7 +112,9 @@ def _extreme(function: str) -> Callable[[Any, Of], Value]:
     def found(node: Any, of: Of) -> Value:
         from .evaluate import common
 
-        return getattr(pc, function)(*common([of(node.this), *map(of, node.expressions)]), skip_nulls=True)
+        values = common([of(node.this), *map(of, node.expressions)])
+        check_joined(values)
+        return getattr(pc, function)(*values, skip_nulls=True)
 
     return found
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
+from .sizes import bytes_of, check_size
 
 Value: TypeAlias = pa.Array | pa.Scalar
 """One value per row, or one for all rows."""
@@ -143,9 +144,10 @@ def word(kind: pa.DataType) -> str:
 
 
 def spread(value: Value, count: int) -> pa.Array:
-    """Return one value for each of ``count`` rows."""
+    """Return one value for each of ``count`` rows. Raises InvalidArgumentError: these are too large."""
     if not isinstance(value, pa.Scalar):
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+    check_size(bytes_of(value, count))
     return pa.repeat(value, count) if value.is_valid else pa.nulls(count, value.type)
 
 

@@ -1,0 +1,65 @@
+"""Sizes: what keeps the values of an expression from taking more memory than one commit may.
+
+A few nested functions make gigabytes of one letter, and a literal is repeated for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ...schemas import compute as pc
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits import Limits
+
+BYTES_MAX = Limits().batch_bytes
+"""Of one value for each row of a batch."""
+
+
+def check_size(size: int) -> None:
+    """Raise InvalidArgumentError if values of so many bytes are too large."""
+    if size > BYTES_MAX:
+        raise InvalidArgumentError(
+            f"values of {size:,} bytes would be made for one batch of rows; at most {BYTES_MAX:,} are allowed"
+        )
+
+
+def bytes_of(value: pa.Array | pa.ChunkedArray | pa.Scalar, rows: int) -> int:
+    """Return about how many bytes a value takes for ``rows`` rows."""
+    if not isinstance(value, pa.Scalar):
+        return value.nbytes
+    is_sized = value.is_valid and (pa.types.is_string(value.type) or pa.types.is_binary(value.type))
+    return value.as_buffer().size * rows if is_sized else 0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def rows_of(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> int:
+    """Return for how many rows there are values; 1 if all are the same for each row."""
+    return max((len(value) for value in values if not isinstance(value, pa.Scalar)), default=1)
+
+
+def check_joined(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> None:
+    """Raise InvalidArgumentError if a function of these values may return one that is too large: all of them joined,
+    or one of them for each row."""
+    rows = rows_of(values)
+    check_size(sum(bytes_of(value, rows) for value in values))
+
+
+def check_filled(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> None:
+    """Raise InvalidArgumentError if the first of the values, with its NULLs filled from the others, is too large."""
+    first, *others = values
+    empty = rows_of(values) if isinstance(first, pa.Scalar) else first.null_count
+    check_size(bytes_of(first, rows_of(values)) + sum(bytes_of(each, empty) for each in others))
+
+
+def check_replaced(text: pa.Array | pa.ChunkedArray | pa.Scalar, old: str, new: str) -> None:
+    """Raise InvalidArgumentError if text with ``old`` replaced by ``new`` is too large."""
+    growth = len(new.encode()) - len(old.encode())
+    if growth > 0:
+        count = pc.sum(pc.count_substring(spread_one(text), pattern=old)).as_py() or 0
+        check_size(bytes_of(text, 1) + count * growth)
+
+
+def spread_one(value: pa.Array | pa.ChunkedArray | pa.Scalar) -> pa.Array | pa.ChunkedArray:
+    """Return a value as an array; one that is the same for each row, once."""
+    return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
