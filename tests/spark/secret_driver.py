@@ -92,8 +92,40 @@ def in_sql(spark: SparkSession) -> None:
         joined = "SELECT * FROM nyala.default.homes a JOIN nyala.default.homes b USING (id) WHERE a.id < 5"
         assert show(spark.sql(joined)) == 5
         spark.sql("INSERT INTO nyala.default.homes VALUES (1000, 'new')")
-        for statement in ("SHOW TABLES IN nyala.default", "DESCRIBE EXTENDED nyala.default.homes"):
-            spark.sql(statement).show(1000, truncate=False)
+        by_catalog(spark)
+
+
+def by_catalog(spark: SparkSession) -> None:
+    """Statements that the catalog carries out, with their plans, and the errors of others."""
+    made, rows = "nyala.default.made", "SELECT id, city FROM nyala.default.homes WHERE id < 9"
+    for statement in (
+        "SHOW TABLES IN nyala.default", "DESCRIBE EXTENDED nyala.default.homes",
+        f"CREATE TABLE {made} TBLPROPERTIES (primary_key = 'id') AS {rows}",
+        f"ALTER TABLE {made} ADD COLUMN note STRING", f"DESCRIBE EXTENDED {made}",
+        f"SHOW CREATE TABLE {made}", f"SHOW TBLPROPERTIES {made}",
+        f"UPDATE {made} SET note = 'n' WHERE id = 1", f"DELETE FROM {made} WHERE id = 2",
+        f"MERGE INTO {made} m USING nyala.default.homes h ON m.id = h.id WHEN MATCHED THEN UPDATE SET note = h.city",
+        f"INSERT OVERWRITE {made} SELECT id, city, 'o' FROM nyala.default.homes WHERE id < 4",
+        f"SELECT city, count(*) FROM {made} GROUP BY city",
+        f"SELECT * FROM {made}.tablets", f"SELECT * FROM {made}.history",
+        "CALL nyala.system.compact('made')", f"TRUNCATE TABLE {made}",
+        f"DROP TABLE {made}",
+    ):  # fmt: skip
+        spark.sql(f"EXPLAIN EXTENDED {statement}").show(truncate=False)
+        done = spark.sql(statement)
+        done.show(1000, truncate=False)
+        print(executed(done))
+    for statement in (
+        "SELECT nothing FROM nyala.default.homes", "CREATE TABLE nyala.default.homes (id BIGINT)",
+        "REPLACE TABLE nyala.default.homes (id BIGINT) TBLPROPERTIES (primary_key = 'id')",
+        "CALL nyala.system.nothing()", "INSERT INTO nyala.default.homes VALUES (1, 2, 3)",
+    ):  # fmt: skip
+        try:
+            spark.sql(statement)
+        except PySparkException as error:
+            print(error)
+        else:
+            raise AssertionError(f"{statement} is not refused")
 
 
 def as_stream(spark: SparkSession) -> None:
