@@ -7,7 +7,7 @@ each rule is shown a planted violation, so that none can rot into always passing
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -396,6 +396,28 @@ def test_two_classes_of_one_name_are_seen() -> None:
         Source("clients/cli/run.py", "class Run: ...\n"),
     ]
     assert repeated_classes(tree) == ["engine: Run in engine/scan/runs.py and engine/wal/log.py"]
+
+
+def repeated_modules(folders: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the modules that several of the folders have, with these: whoever imports one gets any of them."""
+    places: dict[str, list[str]] = {}
+    for folder, modules in folders.items():
+        for module in modules:
+            places.setdefault(module, []).append(folder)
+    return [f"{module} in {' and '.join(found)}" for module, found in places.items() if len(found) > 1]
+
+
+def test_what_tests_import_from_beside_them_has_a_name_of_its_own() -> None:
+    searched = [file.parent for file in (ROOT / "tests").rglob("conftest.py") if "sys.path.insert" in file.read_text()]
+    assert len(searched) > 3
+    helpers = {
+        str(folder.relative_to(ROOT)): [
+            file.stem for file in folder.glob("*.py") if not file.name.startswith(("test_", "conftest"))
+        ]
+        for folder in searched
+    }
+    assert repeated_modules(helpers) == []
+    assert repeated_modules({"a": ["one", "two"], "b": ["two"]}) == ["two in a and b"]
 
 
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w")

@@ -10,6 +10,7 @@ import numpy as np
 from nyala.engine.codecs.frames import AlpCodec, FrameOfReferenceCodec
 from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.kernels import aggregate, merge_vectors
+from nyala.engine.kernels.frames import DICTIONARY
 from nyala.engine.kernels.simd import simd
 from nyala.engine.rowset.key_index import KeyIndex
 from nyala.engine.vectors.gather_many import take_from
@@ -29,6 +30,7 @@ def run_parts() -> None:
     _merged_words()
     _cells_of_large_dictionaries()
     _exceptions()
+    _few_numbers()
     _noise()
     _pages_of_strings()
     _sums_by_group()
@@ -127,6 +129,18 @@ def _exceptions() -> None:
     for wanted in (rows, rows + 1):
         found = codec.gather(payload, PhysicalType.INT64, len(cells), wanted)
         assert (found.values == cells[wanted]).all()
+
+
+def _few_numbers() -> None:
+    """A block with a dictionary, of cells of each width, read alone."""
+    for physical in (PhysicalType.INT16, PhysicalType.INT32, PhysicalType.INT64):
+        limits = np.iinfo(physical.dtype)
+        few = np.array([limits.min, 1, 2, 5, limits.max], physical.dtype)
+        cells = FixedVector(few[np.arange(1_100) ** 2 % 5])
+        payload = FrameOfReferenceCodec().encode(cells, physical)
+        assert payload[21] == DICTIONARY
+        rows = np.array([0, 7, 1_023, 1_099])
+        assert (FrameOfReferenceCodec().gather(payload, physical, 1_100, rows).values == cells.values[rows]).all()
 
 
 def _noise() -> None:

@@ -44,6 +44,7 @@ _KINDS: dict[str, tuple[pa.DataType, Any]] = {
     "u": (pa.string(), lambda n: f"unlike {n * 31}" * (n % 3)),
     "v": (pa.string(), lambda n: f"https://example.org/{n * 7919 % 1000}"),
     "far": (pa.int64(), lambda n: n << 50 if n % 97 == 0 else n),
+    "few": (pa.int64(), lambda n: n * n % 7 * 1_234_567_890_123_457),
 }
 _ENCODINGS = {
     "i16": "run_length",
@@ -53,6 +54,7 @@ _ENCODINGS = {
     "f": "plain",
     "v": "fsst",
     "far": "frame_of_reference",
+    "few": "frame_of_reference",
 }
 
 

@@ -13,7 +13,7 @@ from random import Random
 
 from move_faults import ASKED, FAULTS, Fault, check_asked, make_asked
 from moves_campaign import LOST, Campaign
-from served import STUCK_SECONDS, Served
+from served_names import STUCK_SECONDS, Served
 
 from nyala.clients.flight.store import FlightStore
 from tests.failover.places import ENVIRONMENT, PLACES, Place

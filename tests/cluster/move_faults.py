@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from rival import COUNT, SCHEMA, Rival, rows
-from served import Served
+from served_names import Served
 
 import nyala
 from nyala.clients.api.database import Database

@@ -39,7 +39,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "wide": (pa.decimal128(20, 2), [Decimal("0.00"), Decimal("0.01"), Decimal("1.00"), None]),
     "any": (pa.string(), [f"plain {number}" for number in range(50)]),
 }
-ENCODINGS = {"small": "run_length", "word": "frame_of_reference", "double": "alp", "any": "plain"}
+ENCODINGS = {"small": "run_length", "long": "bitshuffle", "word": "frame_of_reference", "double": "alp", "any": "plain"}
 LITERALS = {
     "tiny": ["-128", "0", "5", "2.5", "127", "1000"],
     "small": ["7", "8.5", "-32768"],
