@@ -53,7 +53,7 @@ def test_what_is_done_to_the_process(guarded: Guarded) -> None:
 
 def test_every_action_that_changes_something_is_audited_or_known_not_to_be() -> None:
     of_rows = {"execute", "commit_transaction", "abort_transaction"}
-    between_servers = {"moves", "move_round", "move_read", "move_fetch", "move_status"}
+    between_servers = {"move_read", "move_fetch"}
     keeping_on = {"renew_pin", "release_scan", "compaction_renew"}
     telling = {"health", "placement"}
     methods = {verb.method for verb in VERBS.values()}
