@@ -1,8 +1,8 @@
 """How soon an answer comes: import, open and get in a new process, a server, a new client, and a wheel's first start.
 
-Each sample is a process of its own. The wheel is the newest in ``dist/`` (``make wheel``; without one its line is left
-out), installed into an environment of its own, which knows the other packages by their folder, with a home that is new:
-nothing has been compiled or kept there.
+Each sample is a process of its own, and begins with its first line, before anything is imported. The wheel is the
+newest in ``dist/`` (``make wheel``; without one its line is left out), installed into an environment of its own, which
+knows the other packages by their folder, with a home that is new: nothing has been compiled or kept there.
 """
 
 import os
@@ -25,19 +25,30 @@ from bench.report import Suite
 PROCESSES = 5
 _ROOT = Path(__file__).parent.parent.parent
 _ROWS_MAX = 1_000_000
-_GET = "import sys, nyala\nwith nyala.open(sys.argv[1]) as db: assert db.table('t').get(7)['amount'] == 49"
+_GET = """
+import sys, time
+began = time.perf_counter()
+import nyala
+with nyala.open(sys.argv[1]) as db:
+    assert db.table("t").get(7)["amount"] == 49
+    print(time.perf_counter() - began)
+"""
 _FIRST_USE = """
-import sys, nyala
+import sys, time
+began = time.perf_counter()
+import nyala
 with nyala.open(sys.argv[1]) as db:
     table = db.create_table("t", {"id": "int64", "amount": "int64"}, primary_key=["id"])
     table.insert([{"id": 7, "amount": 49}])
     assert table.get(7)["amount"] == 49
+    print(time.perf_counter() - began)
 """
 _FIRST_BATCH = """
 import sys, time, nyala
-began = time.perf_counter()
 with nyala.connect(sys.argv[1]) as db:
-    assert next(iter(db.table("t").scan())).num_rows
+    table = db.table("t")
+    began = time.perf_counter()
+    assert next(iter(table.scan())).num_rows
     print(time.perf_counter() - began)
 """
 
@@ -52,7 +63,7 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     with nyala.open(str(store)) as database:
         fill(database, rows)
     measured: dict[str, Callable[[int], float]] = {
-        "import, open and first get": lambda _: _seconds([sys.executable, "-c", _GET, str(store)]),
+        "import, open and first get": lambda _: float(_output([sys.executable, "-c", _GET, str(store)])),
         "server ready": lambda _: _ready(store),
     }
     if wheels := sorted((_ROOT / "dist").glob("*.whl"), key=os.path.getmtime):
@@ -75,14 +86,8 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     return Suite("start", {"rows": rows, "processes": processes}, results.all)
 
 
-def _seconds(command: list[str], **options: Any) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=True, **options)
-    return time.perf_counter() - began
-
-
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def _output(command: list[str], **options: Any) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
 def _ready(store: Path) -> float:
@@ -111,6 +116,6 @@ def _first_use(python: Path, folder: Path) -> float:
     home = folder / "home"
     home.mkdir(parents=True)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
-    seconds = _seconds([str(python), "-c", _FIRST_USE, str(folder / "store")], env=environment, cwd=home)
+    seconds = float(_output([str(python), "-c", _FIRST_USE, str(folder / "store")], env=environment, cwd=home))
     shutil.rmtree(folder)
     return seconds
