@@ -37,8 +37,9 @@ _FIRST_USE = """
 import sys, time
 began = time.perf_counter()
 import nyala
+import pyarrow as pa
 with nyala.open(sys.argv[1]) as db:
-    table = db.create_table("t", {"id": "int64", "amount": "int64"}, primary_key=["id"])
+    table = db.create_table("t", pa.schema([("id", pa.int64()), ("amount", pa.int64())]), primary_key=["id"])
     table.insert([{"id": 7, "amount": 49}])
     assert table.get(7)["amount"] == 49
     print(time.perf_counter() - began)
