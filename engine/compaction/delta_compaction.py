@@ -43,10 +43,14 @@ _SMALL_BYTES = 256 << 10
 
 
 def minor(
-    tablet: Tablet, rowset: DiskRowSet, environment: Environment, ancient_history_mark: int = 0, at_least: int = 2
+    tablet: Tablet,
+    rowset: DiskRowSet,
+    environment: Environment,
+    ancient_history_mark: int = 0,
+    fan_in: int | None = None,
 ) -> FlushReport | None:
-    """Merge the REDO files of a rowset, and its UNDO files of about one size (`mergeable`), if it has ``at_least`` of
-    them; None if it has neither. Of two or more, all are merged.
+    """Merge the REDO files of a rowset, and its UNDO files of about one size (`mergeable`), if it has ``fan_in`` of
+    them; None if it has neither. Without ``fan_in``, merge all REDO files and all UNDO files.
 
     The caller holds the maintenance lock.
 
@@ -56,7 +60,8 @@ def minor(
     """
     mark, stores, schema = ancient_history_mark, rowset.deltas.stores, tablet.schema
     redo, undo = stores.redo, stores.undo
-    old_redo, run = redo if len(redo) >= at_least else (), mergeable(undo, at_least)
+    old_redo = redo if len(redo) >= (fan_in or 2) else ()
+    run = mergeable(undo, fan_in) if fan_in else range(len(undo) if len(undo) >= 2 else 0)
     old_undo = undo[run.start : run.stop]
     old = [*old_redo, *old_undo]
     if not old:
@@ -78,26 +83,24 @@ def minor(
     return FlushReport(_deltas_in(old), sum(file.size_bytes for file in written), freed)
 
 
-def mergeable(undo: Sequence[DeltaFile], at_least: int) -> range:
-    """Return the places of the UNDO files to merge: ``at_least`` neighbours or more of one tier, the newest first. Of
-    two or more, all; empty if there are none.
+def mergeable(undo: Sequence[DeltaFile], fan_in: int) -> range:
+    """Return the places of the UNDO files to merge: ``fan_in`` neighbours or more of one tier, the newest first; empty
+    if there are none.
 
     To merge all of them again and again would write the whole history each time. So files are put into tiers, each
-    ``at_least`` times as large as the one before; a file is at least in the tier of each newer one. (Tiering: Dayan,
+    ``fan_in`` times as large as the one before; a file is at least in the tier of each newer one. (Tiering: Dayan,
     Athanassoulis, Idreos, "Monkey", SIGMOD 2017.)
     """
-    if at_least == 2:
-        return range(len(undo) if len(undo) >= 2 else 0)
-    end, limit = len(undo), _SMALL_BYTES * at_least
+    end, limit = len(undo), _SMALL_BYTES * fan_in
     for place in reversed(range(len(undo))):
         size = undo[place].size_bytes
         if size >= limit:  # this and the older files are of a higher tier
-            if end - place > at_least:
+            if end - place > fan_in:
                 return range(place + 1, end)
             end = place + 1
             while size >= limit:
-                limit *= at_least
-    return range(end if end >= at_least else 0)
+                limit *= fan_in
+    return range(end if end >= fan_in else 0)
 
 
 def major(

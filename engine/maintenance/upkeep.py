@@ -46,10 +46,11 @@ def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> Flu
         return _sum(*left_over, flush_deltas(tablet, environment, mark))
 
 
-def minor_compact(tablet: Tablet, environment: Environment, mark: int, at_least: int = 2) -> FlushReport | None:
-    """Merge the REDO files, and the UNDO files, of each DiskRowSet with ``at_least`` of them; None if none has."""
+def minor_compact(tablet: Tablet, environment: Environment, mark: int, fan_in: int | None = None) -> FlushReport | None:
+    """Merge the REDO files, and the UNDO files of about one size, of each DiskRowSet with ``fan_in`` of them; without
+    ``fan_in``, all of each. None if there is nothing to merge."""
     with _rewriting(tablet, environment):
-        return _sum(*[minor(tablet, rowset, environment, mark, at_least) for rowset in _each(tablet)])
+        return _sum(*[minor(tablet, rowset, environment, mark, fan_in) for rowset in _each(tablet)])
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:

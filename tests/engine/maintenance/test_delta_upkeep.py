@@ -116,7 +116,6 @@ def test_undo_files_of_one_tier_are_merged(
     monkeypatch.setattr(delta_compaction, "_SMALL_BYTES", 2)
     undo: Any = [SimpleNamespace(size_bytes=size) for size in sizes]
     assert list(delta_compaction.mergeable(undo, 4)) == merged
-    assert list(delta_compaction.mergeable(undo, 2)) == (list(range(len(sizes))) if len(sizes) > 1 else [])
 
 
 def test_merged_undo_files_hold_no_more_than_the_history() -> None:
