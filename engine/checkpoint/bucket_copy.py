@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError, UnavailableError
+from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, UnavailableError
 from ..bucket import Bucket
 from ..cfile.reader import CFileReader
 from ..fs.failures import named
@@ -178,7 +178,7 @@ class BucketCopy:
         """Mark the target, and note what is there."""
         home, of_source = self._target, newest_slot(self._source.slots)
         if of_source is None:
-            raise NotFoundError(f"there is no store at {self._source.where}: check the URL and the name")
+            raise self._source.missing()
         source_uuid, newest = of_source.header.store_uuid, newest_slot(home.slots)
         if newest is not None and newest.header.holder != source_uuid:
             raise ConflictError(

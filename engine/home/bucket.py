@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from ...schemas.bucket_place import BucketPlace
-from ...schemas.errors import CorruptionError, InvalidArgumentError, UnavailableError
+from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError, UnavailableError
 from ...schemas.whereabouts import Holder, Whereabouts
 from ..bucket import Bucket, hurried
 from ..bucket.files import BucketFileSystem
@@ -93,6 +93,10 @@ class BucketHome(Home):
     @property
     def where(self) -> str:
         return f"{self.url} ({self.name})"
+
+    def missing(self) -> NotFoundError:
+        """Return the error that there is no store of this name."""
+        return NotFoundError(f"there is no store at {self.where}: check the URL and the name")
 
     def by(self, standby: Standby, locations: Sequence[str]) -> BucketHome:
         """Return this home for a process that stands by until it may take the store. Clients reach it at

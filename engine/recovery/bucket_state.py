@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...schemas.errors import CorruptionError, NotFoundError
+from ...schemas.errors import CorruptionError
 from ..bucket.at_once import at_once
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
@@ -71,7 +71,7 @@ def _at_newest(home: BucketHome, read: Callable[[Slot], T]) -> T:
     for attempt in range(_ATTEMPTS):
         newest = newest_slot(home.slots)
         if newest is None:
-            raise NotFoundError(f"there is no store at {home.where}: check the URL and the name")
+            raise home.missing()
         try:
             return read(newest)
         except CorruptionError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...schemas.errors import NotFoundError, UnavailableError
+from ...schemas.errors import UnavailableError
 from ..home.bucket import BucketHome
 from ..home.pinned import read_pinned
 from ..wal.slots import check_slots
@@ -24,7 +24,7 @@ def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyR
         UnavailableError: a process has it, or the bucket does not answer.
     """
     if newest_slot(home.slots) is None and not home.bucket.list(home.prefix):
-        raise NotFoundError(f"there is no store at {home.where}: check the URL and the name")
+        raise home.missing()
     report = VerifyReport()
     slots = check_slots(home.slots)
     report.problems += [f"{each.code}: {each.message}" for each in slots.problems]
