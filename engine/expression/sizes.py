@@ -21,7 +21,8 @@ def check_size(size: int) -> None:
     """Raise InvalidArgumentError if values of so many bytes are too large."""
     if size > BYTES_MAX:
         raise InvalidArgumentError(
-            f"values of {size:,} bytes would be made for one batch of rows; at most {BYTES_MAX:,} are allowed"
+            f"the expression would make {size:,} bytes of values for one batch of rows, and {BYTES_MAX:,} are allowed: "
+            "use shorter texts"
         )
 
 

@@ -60,7 +60,7 @@ SMALL = {
 
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
 def test_what_would_be_too_large_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="bytes would be made for one batch of rows; at most 100,000"):
+    with pytest.raises(InvalidArgumentError, match="bytes of values for one batch of rows, and 100,000 are allowed"):
         value(text)
 
 
