@@ -61,35 +61,32 @@ class Service:
 
     def __init__(self, server: NyalaServer, count: int, period: float, console: Console) -> None:
         self.server, self.count, self.period, self.console = server, count, period, console
-        self.pool = Pool("Nyala", server.address, READERS)
         self.tasks = 0
         self.results: list[Result] = []
 
     def run(self) -> list[Result]:
+        pool = Pool("Nyala", self.server.address, READERS)
         try:
-            self._gets("in peace")
+            self._gets(pool, "in peace")
             with Updates(self.server.address, self.count) as updates:
                 begun, updated = self._written(), updates.bytes()
-                self._gets("beside zipf updates, flushes and merges")
+                self._gets(pool, "beside zipf updates, flushes and merges")
                 self._follow("beside zipf updates")
                 self._amplification(begun, updated, updates)
             self._follow("in peace")
             return self.results
         finally:
-            self.pool.close()
+            pool.close()
 
     def amplify(self) -> None:
-        try:
-            with Updates(self.server.address, self.count) as updates:
-                begun, updated = self._written(), updates.bytes()
-                time.sleep(self.period)
-                self._amplification(begun, updated, updates)
-        finally:
-            self.pool.close()
+        with Updates(self.server.address, self.count) as updates:
+            begun, updated = self._written(), updates.bytes()
+            time.sleep(self.period)
+            self._amplification(begun, updated, updates)
 
-    def _gets(self, when: str) -> None:
+    def _gets(self, pool: Pool, when: str) -> None:
         self.tasks += 1
-        taken = self.pool.run(READERS, "C", "zipf", self.count, self.period, self.tasks)
+        taken = pool.run(READERS, "C", "zipf", self.count, self.period, self.tasks)
         self._add(f"gets by {READERS} clients {when}, rate", "per s", len(taken) / self.period)
         self._quantiles(f"get by one of {READERS} clients {when}", taken)
 
