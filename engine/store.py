@@ -266,7 +266,7 @@ class Store:
     @_verb
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
-        table = self._catalog.alter(alteration)
+        table = self._catalog.alter(alteration, self._clock.physical_microseconds(), self._forget)
         self._gate.freed()  # dropped tablets free memory
         self._maintenance.notify()  # rows in memory may have been set aside to be flushed
         return self._described(table)

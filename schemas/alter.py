@@ -120,10 +120,14 @@ class SplitPartition(Message, frozen=True, extra="forbid"):
 
 
 class RenameTable(Message, frozen=True, extra="forbid"):
-    """Rename the table."""
+    """Rename the table. With ``replaces`` it takes the place of the table of that id, which has the new name."""
 
     op: Literal["rename"] = "rename"
     to: str
+    replaces: PositiveInt | None = None
+    """The other table is dropped in the same step. Grants on it go over, those on columns by their names."""
+    keep_seconds: int = 0
+    """How long the other table can be recalled."""
 
 
 Step = Annotated[

@@ -31,6 +31,8 @@ class TableState:
     dropped: tuple[RangePartition, ...] = ()
     """Ranges whose rows are dropped. A range with the same ends may have been added since, without these rows."""
     split: RangeSplit | None = None
+    renamed: alter.RenameTable | None = None
+    """The step that gave it its name."""
 
 
 def altered(table: TableState, steps: Sequence[alter.Step], limits: Limits) -> TableState:
@@ -184,7 +186,9 @@ def _split_partition(state: TableState, step: alter.SplitPartition, limits: Limi
 
 def _rename_table(state: TableState, step: alter.RenameTable, limits: Limits) -> TableState:
     check_table_name(step.to, limits)
-    return replace(state, name=step.to)
+    if step.replaces is None and step.keep_seconds:
+        raise InvalidArgumentError("keep_seconds is for the table that a renamed one replaces: name its id in replaces")
+    return replace(state, name=step.to, renamed=step)
 
 
 def is_wider(old: LogicalType, new: LogicalType) -> bool:

@@ -129,9 +129,12 @@ class TableAlteration:
         rows of both sides. This step cannot be combined with others."""
         return self._add(alter.SplitPartition, at=range_bound((at, None)).lower)
 
-    def rename(self, new_name: str) -> Self:
-        """Rename the table."""
-        return self._add(alter.RenameTable, to=new_name)
+    def rename(self, new_name: str, replaces: int | None = None, keep_seconds: int = 0) -> Self:
+        """Rename the table. With ``replaces`` it takes the place of the table with the new name, in one step: whoever
+        looks for the name finds the one or the other. ``replaces`` is the ``table_id`` of that table, so that none is
+        replaced that came meanwhile. It is dropped, and can be recalled for ``keep_seconds``. Grants on it go over to
+        this one, those on columns by their names. Where several servers share the tables this is refused."""
+        return self._add(alter.RenameTable, to=new_name, replaces=replaces, keep_seconds=keep_seconds)
 
     def apply(self, if_version: int | None = None) -> dict[str, Any]:
         """Apply all steps as one change and return what ``describe`` returns then.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...schemas.alter import AddRangePartition, Alteration
+from ...schemas.alter import AddRangePartition, Alteration, RenameTable
 from ...schemas.description import TableDescription, TableStore, TabletMap
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.partition_schema import sum_of
@@ -50,9 +50,14 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
 
     Raises:
         ConflictError: the servers have more than two versions of the table, or different ones afterwards.
-        InvalidArgumentError: a new range might go to a server that does not have the table.
+        InvalidArgumentError: a new range might go to a server that does not have the table; or the table shall take
+            the place of another.
         StoreError: the error of the first server that fails; a note lists the servers altered before.
     """
+    if any(isinstance(step, RenameTable) and step.replaces is not None for step in alteration.steps):
+        raise InvalidArgumentError(
+            "one table takes the place of another only on a server that shares tables with no other"
+        )
     found = servers.outcomes(lambda store: store.describe_table(alteration.table))
     present = _present(found)
     if not present:

@@ -9,6 +9,9 @@ MemRowSet with the new columns. So a MemRowSet, like a file, has one set of colu
 that a rowset lacks shows its read default, narrower cells are widened, dropped columns are ignored. No data is
 rewritten, so the locks are held only while the manifest is written. Running scans keep their version and rowsets.
 
+A table that takes the place of another drops it by the same commit of the manifest, under the write locks of both. So
+whoever looks for the name finds the one or the other, whole.
+
 Added ranges become new tablets, whose directories are made first. Tablets of dropped ranges leave the version, and
 their files are deleted when nothing refers to them any more. Replay ignores their log records. A split (`splitting`)
 is a separate alteration.
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from ...schemas.altered import TableState
 from ...schemas.table import TableSchema
@@ -32,7 +36,18 @@ from ..tablet.directories import make_directories, retire
 from ..tablet.tablet import Tablet
 
 
-def put_in_place(table: Table, state: TableState, environment: Environment) -> list[Tablet]:
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A table whose place another takes."""
+
+    table: Table
+    until: int | None
+    """The end of its recall time, in microseconds since 1970; None: it is dropped for good."""
+
+
+def put_in_place(
+    table: Table, state: TableState, environment: Environment, replaced: Replaced | None = None
+) -> list[Tablet]:
     """Bring ``table`` durably to ``state``, and return the removed tablets. One caller at a time.
 
     Raises:
@@ -44,15 +59,17 @@ def put_in_place(table: Table, state: TableState, environment: Environment) -> l
     kept, gone = _divided(version, state)
     with (
         _new_tablets(state, kept, environment) as added,
-        write_locks(version.tablets),
+        write_locks((*version.tablets, *(replaced.table.tablets if replaced else ()))),
         _new_memrowsets(kept, state.schema) as successors,
     ):
-        environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added))
+        environment.manifest.commit(lambda manifest: _altered(manifest, table, state, kept, added, replaced))
         with environment.latch.on_failure("an altered table could not be installed"):
             for tablet, successor in zip(kept, successors, strict=True):
                 tablet.schema = state.schema
                 if successor is not None:
                     tablet.set_aside(successor)
+            if replaced:
+                replaced.table.dropped_until = replaced.until or 0
             table.name = state.name
             table.version = TableVersion(state.schema, state.options, (*kept, *added), state.partitions)
     return gone
@@ -91,7 +108,12 @@ def _new_tablets(state: TableState, kept: Sequence[Tablet], environment: Environ
 
 
 def _altered(
-    manifest: Manifest, table: Table, state: TableState, kept: Sequence[Tablet], added: Sequence[Tablet]
+    manifest: Manifest,
+    table: Table,
+    state: TableState,
+    kept: Sequence[Tablet],
+    added: Sequence[Tablet],
+    replaced: Replaced | None,
 ) -> Manifest:
     """Return the manifest with the table in ``state``. Notes what only the log of removed tablets says."""
     numbers = {tablet.tablet_id for tablet in kept}
@@ -111,7 +133,8 @@ def _altered(
 
     last_ids = {table.table_id: table.auto_increment.last}
     last_changes = {table.table_id: table.last_change}
-    return manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids).with_last_changes(last_changes)
+    new_one = manifest.with_altered(table.table_id, edited).with_auto_ids(last_ids).with_last_changes(last_changes)
+    return new_one.replaced(replaced.table.table_id, table.table_id, replaced.until) if replaced else new_one
 
 
 @contextmanager

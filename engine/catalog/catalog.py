@@ -24,7 +24,7 @@ from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.open import fetch_ends, open_sound
 from ..tablet.tablet import Tablet
-from .alteration import put_in_place
+from .alteration import Replaced, put_in_place
 from .splitting import split_in_place
 
 KEEP_SECONDS_MAX = 100 * 365 * 86_400
@@ -119,12 +119,15 @@ class Catalog:
             self.names_version += 1
             return table
 
-    def alter(self, alteration: Alteration) -> Table:
+    def alter(self, alteration: Alteration, now: int, removed: Callable[[int], object]) -> Table:
         """Change a table by all steps, or by none, and return it.
+
+        If it takes the place of another, that can be recalled for some time after ``now``, in microseconds since 1970,
+        or ``removed`` is called with its id.
 
         Raises:
             NotFoundError: there is no such table, or a step names a missing column.
-            ConflictError: the schema version is not ``if_version``.
+            ConflictError: the schema version is not ``if_version``, or the table to replace has its name no more.
             AlreadyPresentError: a table has the new name.
             InvalidArgumentError: a step breaks a rule.
             StorageFullError, UnavailableError: the manifest could not be written.
@@ -136,10 +139,14 @@ class Catalog:
                     if self._tables.get(alteration.table) is not table:
                         continue  # it was renamed or dropped during another alteration
                     state = self._altered(table, alteration)
-                    gone = [] if state.split else self._put_in_place(table, state)
+                    replaced = self._replaced(table, state, now)
+                    gone = [] if state.split else self._put_in_place(table, state, replaced)
                 if state.split:  # takes long for a large tablet; other tables can be created and dropped meanwhile
                     split_in_place(table, state, state.split, self._environment)
             retire(self._environment, gone, "the range of the tablet was dropped")
+            if replaced and replaced.until is None:
+                self._retire(replaced.table)
+                removed(replaced.table.table_id)
             return table
 
     def _altered(self, table: Table, alteration: Alteration) -> TableState:
@@ -152,9 +159,22 @@ class Catalog:
         before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
         self._check_room(0, state.partitions.tablet_count - len(version.tablets))
-        if state.name != table.name and state.name in self._tables:
-            raise AlreadyPresentError(f"table {state.name!r} already exists")
         return state
+
+    def _replaced(self, table: Table, state: TableState, now: int) -> Replaced | None:
+        """Return the table whose place a renamed one takes; None if there is none. Under the lock."""
+        found, step = self._tables.get(state.name), state.renamed
+        if step is None or step.replaces is None:
+            if found not in (None, table):
+                raise AlreadyPresentError(f"table {state.name!r} already exists")
+            return None
+        if found is None or found is table or found.table_id != step.replaces:
+            raise ConflictError(
+                f"table {state.name!r} is not the one with the id {step.replaces} that {table.name!r} was to replace: "
+                "it was renamed, dropped or replaced meanwhile; read its description again"
+            )
+        seconds = _checked_seconds(step.keep_seconds)
+        return Replaced(found, now + seconds * 1_000_000 if seconds else None)
 
     def _check_room(self, tables: int, tablets: int) -> None:
         """Check that the store may have so many more tables and tablets. Raises InvalidArgumentError if not."""
@@ -171,10 +191,12 @@ class Catalog:
                 f"{limits.store_tablets:,} are the most (limits: store_tablets): use fewer buckets or ranges"
             )
 
-    def _put_in_place(self, table: Table, state: TableState) -> list[Tablet]:
+    def _put_in_place(self, table: Table, state: TableState, replaced: Replaced | None) -> list[Tablet]:
         """Bring the table to ``state``, and return the removed tablets. Under the lock."""
         old_name = table.name
-        gone = put_in_place(table, state, self._environment)
+        gone = put_in_place(table, state, self._environment, replaced)
+        if replaced and replaced.until is not None:
+            self._dropped[replaced.table.table_id] = replaced.table
         self._tables[state.name] = table
         self.names_version += 1
         if state.name != old_name:
@@ -193,9 +215,12 @@ class Catalog:
                 table.dropped_until = 0
                 del self._tables[name]
                 self.names_version += 1
+        self._retire(table)
+        return table
+
+    def _retire(self, table: Table) -> None:
         retire(self._environment, table.tablets, "the table was dropped")
         table.version.forget_plans()
-        return table
 
     def set_aside(self, name: str, keep_seconds: int, now: int) -> None:
         """Drop a table that can be recalled for ``keep_seconds`` after ``now``, in microseconds since 1970.
@@ -267,8 +292,7 @@ class Catalog:
                 return False
             self._environment.manifest.commit(lambda manifest: manifest.without_table(table.table_id))
             del self._dropped[table.table_id]
-        retire(self._environment, table.tablets, "the table was dropped")
-        table.version.forget_plans()
+        self._retire(table)
         return True
 
     def _commit(self, table: Table, name: str, dropped_until: int | None) -> None:

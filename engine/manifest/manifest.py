@@ -216,6 +216,31 @@ class Manifest(Message, frozen=True, extra="forbid"):
     def without_table(self, table_id: int) -> Manifest:
         return self.model_copy(update={"tables": tuple(table for table in self.tables if table.id != table_id)})
 
+    def replaced(self, old: int, new: int, until: int | None) -> Manifest:
+        """Return the manifest without a table, or with it set aside until its recall time ends, whose place another
+        takes: it gets the grants on the old one, those on columns by the names of these."""
+        tables = {table.id: table.schema_ for table in self.tables}
+        names = {column.id: column.name for column in tables[old].columns}
+        places = {column.name: column.id for column in tables[new].columns}
+
+        def moved(entry: GrantEntry) -> GrantEntry:
+            found = {
+                each: None if ids is None else tuple(sorted(places[names[id]] for id in ids if names.get(id) in places))
+                for each, ids in entry.privileges.items()
+            }
+            kept = {each: ids for each, ids in found.items() if ids != ()}
+            return entry.model_copy(update={"table": new, "privileges": kept})
+
+        granted = (moved(entry) for entry in self.grants if entry.table == old)
+        grants = (
+            *(entry for entry in self.grants if entry.table != new),
+            *(each for each in granted if each.privileges),
+        )
+        left = self.model_copy(update={"grants": grants})
+        if until is None:
+            return left.without_table(old)
+        return left.with_altered(old, lambda entry: entry.model_copy(update={"dropped_until": until}))
+
     def with_pin(self, pin: PinEntry) -> Manifest:
         """Return the manifest with a pin, in place of the one of the same id."""
         ids = [each.id for each in self.pins]
