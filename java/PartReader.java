@@ -13,14 +13,13 @@ import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
-import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Reads one part of a scan in a task: the vectors that came are what Spark gets. */
 final class PartReader implements PartitionReader<ColumnarBatch> {
   private final ScanReader reader;
   private final BatchDecoder decoder;
+  private final ArrowCells[] columns;
   private final ColumnarBatch batch;
   private final List<TimeStampVector> clocks = new ArrayList<>();
   private final ZoneId zone;
@@ -30,19 +29,20 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     reader = new ScanReader(what.uri(), what.credentials(), what.planned(), part);
     decoder = new BatchDecoder(reader);
     try {
-      batch = new ColumnarBatch(columns(what));
+      columns = columns(what);
+      batch = new ColumnarBatch(columns);
     } catch (RuntimeException error) {
       decoder.close();
       throw error;
     }
   }
 
-  private ColumnVector[] columns(PartReaderFactory what) {
+  private ArrowCells[] columns(PartReaderFactory what) {
     StructField[] fields = what.schema().fields();
-    ColumnVector[] columns = new ColumnVector[fields.length];
+    ArrowCells[] columns = new ArrowCells[fields.length];
     for (int place = 0; place < fields.length; place++) {
       FieldVector cells = decoder.vectors().get(what.places()[place]);
-      columns[place] = new ArrowColumnVector(cells);
+      columns[place] = new ArrowCells(fields[place].dataType(), cells);
       if (fields[place].dataType() instanceof TimestampNTZType) {
         clocks.add((TimeStampVector) cells);
       }
@@ -53,9 +53,15 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
   @Override
   public boolean next() {
     int rows = decoder.next();
+    if (rows < 0) {
+      return false;
+    }
+    for (ArrowCells cells : columns) {
+      cells.take(rows);
+    }
     clocks.forEach(cells -> toClock(cells, rows));
-    batch.setNumRows(Math.max(rows, 0));
-    return rows >= 0;
+    batch.setNumRows(rows);
+    return true;
   }
 
   @Override

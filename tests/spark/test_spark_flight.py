@@ -136,6 +136,29 @@ def test_a_stream_that_breaks_goes_on_where_it_was(rows: pa.Table, load: Load, m
     assert len(broken) == 3
 
 
+@pytest.mark.parametrize("end", [0, 1 << 30])
+def test_text_that_ends_outside_its_buffer_is_refused(
+    rows: pa.Table, load: Load, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    """Spark reads cells where they lie: an end that is wrong would show it memory of others."""
+    sent = get._sent
+
+    def broken(batch: pa.RecordBatch) -> pa.RecordBatch:
+        validity, ends, text = batch["text"].buffers()
+        wrong = np.frombuffer(ends, np.int32)[: len(batch) + 1].copy()
+        wrong[7:8] = end
+        cells = pa.StringArray.from_buffers(len(batch), pa.py_buffer(wrong), text, validity)
+        return batch.set_column(batch.schema.get_field_index("text"), "text", cells)
+
+    def breaking(*given: Any) -> Iterator[Any]:
+        for message in sent(*given):
+            yield (broken(message[0]), message[1]) if isinstance(message, tuple) else broken(message)
+
+    monkeypatch.setattr(get, "_sent", breaking)
+    with pytest.raises(Exception, match="a batch whose column 'text' is not whole: read again"):
+        load("many").selectExpr("max(reverse(text))").collect()
+
+
 def test_a_stream_goes_on_with_the_columns_that_it_began_with(
     rows: pa.Table, load: Load, monkeypatch: pytest.MonkeyPatch, before_message: Callable[..., None]
 ) -> None:
