@@ -1,10 +1,8 @@
 package io.nyala.spark;
 
-import io.nyala.flight.Json;
 import io.nyala.flight.ScanParts;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
@@ -35,7 +33,6 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   private final NyalaTable table;
   private final StructType schema;
   private final StructType comparable;
-  private final CaseInsensitiveStringMap given;
   private final CaseInsensitiveStringMap options;
   private final Pushed pushed;
   private final QueryMoment moment;
@@ -44,14 +41,12 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   private Planned planned;
   private boolean isStream;
 
-  NyalaScan(NyalaTable table, StructType columns, CaseInsensitiveStringMap given, Pushed pushed) {
+  NyalaScan(NyalaTable table, StructType columns, CaseInsensitiveStringMap options, Pushed pushed) {
     this.table = table;
     this.comparable = HashKeys.comparable(table.schema());
     this.schema = pushed.measures() == null ? columns : pushed.measures().schema();
-    this.given = given;
     this.pushed = pushed;
-    this.options = pushed.measures() == null
-        ? given : PythonSource.with(given, Map.of("aggregate", Json.of(pushed.measures().byName())));
+    this.options = options;
     this.moment = TableOptions.isPinned(options) ? null : QueryMoment.current();
     this.filterText = joined(pushed.filters());
   }
@@ -98,7 +93,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   }
 
   private boolean isOfRows() {
-    return !TableOptions.isOfChanges(given) && !given.containsKey("aggregate");
+    return !TableOptions.isOfChanges(options) && !options.containsKey("aggregate");
   }
 
   /**
@@ -152,8 +147,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   /** Returns the store's estimate for these columns and filters, from its files and zone maps. */
   @Override
   public Statistics estimateStatistics() {
-    boolean isOfUser = pushed.measures() == null && options.containsKey("aggregate");
-    if (isOfUser || pushed.isOneRow()) {
+    if (options.containsKey("aggregate") || pushed.isOneRow()) {
       return new Estimate(OptionalLong.of(1), OptionalLong.of(schema.defaultSize()));
     }
     if (TableOptions.isOfChanges(options)) {

@@ -28,8 +28,12 @@ record Pushed(List<String> filters, Measures measures, FirstRows first) {
     }
   }
 
-  /** Asks for what options cannot say: groups, and the first rows. */
+  /** Asks for measures, by groups, or for the first rows. */
   void putInto(ObjectNode scan) {
+    if (measures != null) {
+      ObjectNode asked = scan.putObject("aggregate");
+      measures.byName().forEach((name, pair) -> pair.forEach(asked.putArray(name)::add));
+    }
     if (measures != null && !measures.groups().isEmpty()) {
       measures.groups().forEach(scan.putArray("group_by")::add);
       scan.put("partial", true);

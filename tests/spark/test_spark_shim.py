@@ -88,6 +88,12 @@ def test_only_columns_that_a_query_needs_are_asked_for(homes: Table, load: Load,
     assert len(load(columns=["city", "id"]).select("id").toArrow()) == ROWS and asked[-1].columns == ["id"]
 
 
+def test_aggregates_of_some_columns_go_to_the_store(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
+    frame = load(columns=["city", "rooms"], where="id < 100")
+    assert frame.count() == 100 and asked[-1].aggregate
+    assert len(frame.groupBy("city").agg(f.max("rooms")).collect()) > 1 and asked[-1].group_by == ["city"]
+
+
 def test_a_query_without_columns_reads_rows_without_cells(homes: Table, load: Load, asked: list[ScanSpec]) -> None:
     assert load().select(f.lit(1)).toArrow().num_rows == ROWS and asked[-1].columns == []
 
