@@ -105,10 +105,13 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
 
   private static Optional<Measure> bound(String name, String function, StructType schema) {
     DataType type = schema.apply(name).dataType();
-    boolean isOrdered = isSmall(type) || type instanceof LongType || type instanceof DateType
-        || type instanceof TimestampType || type instanceof DecimalType
-        || type instanceof StringType && type.equals(DataTypes.StringType);
-    return isOrdered ? Optional.of(new Measure(name, function, type)) : Optional.empty();
+    return isOrdered(type) ? Optional.of(new Measure(name, function, type)) : Optional.empty();
+  }
+
+  /** Whether the store orders all values of a type as Spark does. */
+  static boolean isOrdered(DataType type) {
+    return isSmall(type) || type instanceof LongType || type instanceof DateType || type instanceof TimestampType
+        || type instanceof DecimalType || type.equals(DataTypes.StringType);
   }
 
   private static Optional<Measure> sum(String name, DataType type) {

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -16,6 +17,7 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -39,6 +41,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   private final ThreadLocal<List<String>> ofJoin = new ThreadLocal<>();
   private String filterText;
   private Planned planned;
+  private Map<NamedReference, ColumnStatistics> facts;
   private boolean isStream;
 
   NyalaScan(NyalaTable table, StructType columns, CaseInsensitiveStringMap options, Pushed pushed) {
@@ -154,10 +157,45 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
       return new Estimate(OptionalLong.empty(), OptionalLong.empty()); // unknown for changes
     }
     ScanParts.Size size = pushed.limited(planned().parts.size());
-    return new Estimate(OptionalLong.of(size.rows()), OptionalLong.of(Math.max(size.bytes(), 1)));
+    return new Estimate(OptionalLong.of(size.rows()), OptionalLong.of(Math.max(size.bytes(), 1)), ofColumns());
   }
 
-  private record Estimate(OptionalLong numRows, OptionalLong sizeInBytes) implements Statistics {}
+  private record Estimate(
+      OptionalLong numRows, OptionalLong sizeInBytes, Map<NamedReference, ColumnStatistics> columnStats)
+      implements Statistics {
+    Estimate(OptionalLong numRows, OptionalLong sizeInBytes) {
+      this(numRows, sizeInBytes, Map.of());
+    }
+  }
+
+  /** Returns what the cost-based optimizer, if it is on, asks of columns; the store computes it once for each scan. */
+  private synchronized Map<NamedReference, ColumnStatistics> ofColumns() {
+    SQLConf conf = SQLConf.get();
+    boolean isAsked = conf.cboEnabled() || conf.planStatsEnabled();
+    if (!isAsked || !isOfRows() || pushed.measures() != null || schema.isEmpty()) {
+      return Map.of();
+    }
+    if (facts == null) {
+      Pushed whole = new Pushed(List.of(), ColumnFacts.measures(schema), null);
+      boolean isFiltered = options.containsKey("filter") || !pushed.filters().isEmpty();
+      facts = ColumnFacts.of(schema, table.about() == null ? List.of() : table.about().key(), one(whole), isFiltered);
+    }
+    return facts;
+  }
+
+  /** Returns the only row of a scan of measures. */
+  private InternalRow one(Pushed measured) {
+    CaseInsensitiveStringMap asked = PythonSource.with(
+        given, Map.of("aggregate", Json.of(measured.measures().byName())));
+    ReadRequest request = new ReadRequest(measured.measures().schema(), asked, measured);
+    ScanParts plan = request.plan(planned().parts.moment());
+    try (PartReader reader = new PartReader(request.readers(plan), plan.parts().get(0))) {
+      if (!reader.next()) {
+        throw new IllegalStateException("an aggregate without a row");
+      }
+      return reader.get().getRow(0).copy();
+    }
+  }
 
   /** Returns the parts without the conditions of joins. Each query has scans of its own, so it sees what is new. */
   private synchronized Planned planned() {

@@ -23,9 +23,7 @@ record TableDescription(JsonNode described) {
     if (found.getOrDefault(TableCatalog.PROP_COMMENT, "").isEmpty()) {
       found.remove(TableCatalog.PROP_COMMENT);
     }
-    List<String> key = new ArrayList<>();
-    described.path("primary_key").forEach(column -> key.add(column.asText()));
-    found.put(TableProperties.PRIMARY_KEY, TableProperties.text(key));
+    found.put(TableProperties.PRIMARY_KEY, TableProperties.text(key()));
     if (!described.path("unique_key").asBoolean(true)) {
       found.put(TableProperties.UNIQUE_KEY, "false");
     }
@@ -36,6 +34,13 @@ record TableDescription(JsonNode described) {
     });
     described.path("columns").forEach(column -> putColumn(column, found));
     return found;
+  }
+
+  /** Returns the columns of the primary key. */
+  List<String> key() {
+    List<String> key = new ArrayList<>();
+    described.path("primary_key").forEach(column -> key.add(column.asText()));
+    return key;
   }
 
   private static void putColumn(JsonNode column, Map<String, String> found) {
