@@ -33,7 +33,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>{@code spark.sql.catalog.nyala} names this class, {@code spark.sql.catalog.nyala.uri} the server, {@code .token},
  * {@code .tlsRoots} and so on what it is shown, {@code .operation} the operation of statements, by default {@code
- * insert}, and {@code .dropKeepSeconds} how long a table that is dropped can be recalled.
+ * insert}, and {@code .dropKeepSeconds} how long a table that is dropped or replaced can be recalled.
  */
 public final class NyalaCatalog
     implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, BucketFunctions {
@@ -151,7 +151,7 @@ public final class NyalaCatalog
   @Override
   public StagedTable stageCreate(Identifier table, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    return new StagedTables(tables(table.namespace()), this::created).create(table, info);
+    return staged(table).create(table, info);
   }
 
   /** Spark looks itself whether there is something to replace. */
@@ -162,7 +162,11 @@ public final class NyalaCatalog
 
   @Override
   public StagedTable stageCreateOrReplace(Identifier table, TableInfo info) throws NoSuchNamespaceException {
-    return new StagedTables(tables(table.namespace()), this::created).createOrReplace(table, info);
+    return staged(table).createOrReplace(table, info);
+  }
+
+  private StagedTables staged(Identifier table) throws NoSuchNamespaceException {
+    return new StagedTables(tables(table.namespace()), this::created, keepSeconds);
   }
 
   @Override
@@ -244,13 +248,13 @@ public final class NyalaCatalog
       throw PlanError.invalid(
           "there is no procedure " + procedure + ": they are in " + name + "." + Procedures.NAMESPACE);
     }
-    return new Procedures(store()).named(procedure.name());
+    return new Procedures(store(), ofServer()).named(procedure.name());
   }
 
   @Override
   public Identifier[] listProcedures(String[] namespace) {
     boolean isThere = namespace.length == 1 && namespace[0].equals(Procedures.NAMESPACE);
-    List<String> names = isThere ? new Procedures(store()).names() : List.of();
+    List<String> names = isThere ? new Procedures(store(), ofServer()).names() : List.of();
     return names.stream().map(each -> Identifier.of(namespace, each)).toArray(Identifier[]::new);
   }
 

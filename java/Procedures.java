@@ -21,10 +21,13 @@ final class Procedures {
   private static final String DROP_RANGE = "drop_range_partition";
 
   private final FlightStore store;
+  private final Map<String, String> server;
   private final Map<String, StoreProcedure> all = new LinkedHashMap<>();
 
-  Procedures(FlightStore store) {
+  /** {@code server} are the options of the catalog that say where the store is, and what it is shown. */
+  Procedures(FlightStore store, Map<String, String> server) {
     this.store = store;
+    this.server = server;
     ProcedureParameter table = StoreProcedure.needed("table");
     put("compact", "Merge the files of a table", "op STRING, rows BIGINT, bytes_written BIGINT, bytes_freed BIGINT",
         of -> maintained(of.get(0), of.get(1)), table, StoreProcedure.optional("op", "'compact'"));
@@ -35,6 +38,11 @@ final class Procedures {
     put("checkpoint", "Copy the store into a directory of its machine",
         "directory STRING, timestamp BIGINT, files BIGINT, bytes BIGINT", of -> copied(of.get(0)),
         StoreProcedure.needed("directory"));
+    put("backup", "Back up a table: in full the first time, then what has changed",
+        "kind STRING, folder STRING, until BIGINT, rows BIGINT, bytes BIGINT", of -> backedUp(of),
+        table, StoreProcedure.needed("directory"), StoreProcedure.optional("force_full", "'false'"));
+    put("restore_backup", "Make a table of its newest backup", "table STRING, until BIGINT, rows BIGINT",
+        of -> madeOfBackup(of), table, StoreProcedure.needed("directory"), StoreProcedure.optional("new_name", "NULL"));
     ProcedureParameter lower = StoreProcedure.optional("lower", "NULL");
     ProcedureParameter upper = StoreProcedure.optional("upper", "NULL");
     put("add_range_partition", "Add a range to a table", "range STRING",
@@ -110,6 +118,27 @@ final class Procedures {
     return List.of(LocalRows.row(
         said.path("directory").asText(), said.path("timestamp").asLong(), said.path("files").asLong(),
         said.path("bytes").asLong()));
+  }
+
+  private List<InternalRow> backedUp(List<String> given) {
+    List<String> arguments = new ArrayList<>(given.subList(0, 2));
+    if (Boolean.parseBoolean(given.get(2))) {
+      arguments.add("--force-full");
+    }
+    JsonNode said = PythonJob.run(server, "backup", arguments);
+    return List.of(LocalRows.row(
+        said.path("kind").asText(), said.path("folder").asText(), said.path("until").asLong(),
+        said.path("rows").asLong(), said.path("bytes").asLong()));
+  }
+
+  private List<InternalRow> madeOfBackup(List<String> given) {
+    List<String> arguments = new ArrayList<>(given.subList(0, 2));
+    if (given.get(2) != null) {
+      arguments.addAll(List.of("--as", given.get(2)));
+    }
+    JsonNode said = PythonJob.run(server, "restore", arguments);
+    return List.of(LocalRows.row(
+        said.path("table").asText(), said.path("until").asLong(), said.path("rows_written").asLong()));
   }
 
   /** Rejects to drop the range of all rows, which a table has that was not divided, by leaving out its ends. */

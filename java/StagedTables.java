@@ -14,36 +14,41 @@ import org.apache.spark.sql.connector.catalog.TableInfo;
 /**
  * {@code CREATE TABLE ... AS SELECT} and {@code REPLACE TABLE}, each of which is seen whole or not at all.
  *
- * <p>A table is created under another name, filled, and renamed. The store cannot exchange one table for another in one
- * step: so a table is only replaced by one of the same definition, and then its rows are replaced, by the one commit
- * that writes the new ones.
+ * <p>A table is created under another name, filled, and renamed; if it takes the place of another, that is dropped in the
+ * same step, and can be recalled for {@code keepSeconds}. Where the definition stays, the table stays too, with its
+ * history, and its rows are replaced by the one commit that writes the new ones.
  */
-record StagedTables(StoreTables store, Function<Identifier, NyalaTable> load) {
+record StagedTables(StoreTables store, Function<Identifier, NyalaTable> load, long keepSeconds) {
   private static final int NAME_SHOWN = 40;
 
   StagedTable create(Identifier table, TableInfo info) throws TableAlreadyExistsException {
     if (store.describe(table.name()).isPresent()) {
       throw new TableAlreadyExistsException(table);
     }
-    return created(table, info);
+    return created(table, info, null);
   }
 
   StagedTable createOrReplace(Identifier table, TableInfo info) {
     JsonNode old = store.describe(table.name()).orElse(null);
-    StagedRows made = created(table, info);
+    StagedRows made = created(table, info, old);
     if (old == null) {
       return made;
     }
     JsonNode asked = orDropped(made::abortStagedChanges, () -> store.describe(made.stored()).orElseThrow());
+    boolean isSame = definition(asked).equals(definition(old));
+    if (!isSame && store.isAlone()) {
+      return made;
+    }
     made.abortStagedChanges();
-    if (!definition(asked).equals(definition(old))) {
-      throw PlanError.invalid("table " + table.name() + " has another definition, and the store cannot exchange "
-          + "tables in one step: use ALTER TABLE, or DROP TABLE and CREATE TABLE; INSERT OVERWRITE replaces all rows");
+    if (!isSame) {
+      throw PlanError.invalid("table " + table.name() + " has another definition, and several servers or processes "
+          + "cannot exchange tables in one step: use ALTER TABLE, or DROP TABLE and CREATE TABLE");
     }
     return new StagedRows(load.apply(table).filledIn(info.columns()), table.name(), () -> {}, () -> {}, store);
   }
 
-  private StagedRows created(Identifier table, TableInfo info) {
+  /** Creates a table that takes the place of {@code old}, unless that is null. */
+  private StagedRows created(Identifier table, TableInfo info, JsonNode old) {
     String name = table.name();
     String shown = name.substring(0, Math.min(name.length(), NAME_SHOWN));
     String other = "_creating_" + shown + "_" + UUID.randomUUID().toString().substring(0, 8);
@@ -55,7 +60,11 @@ record StagedTables(StoreTables store, Function<Identifier, NyalaTable> load) {
     }
     Runnable keep = () -> {
       try {
-        store.rename(staged, name);
+        if (old == null) {
+          store.rename(staged, name);
+        } else {
+          store.replace(staged, name, old.path("table_id").asLong(), keepSeconds);
+        }
       } catch (Exception error) { // as checked exceptions of Spark
         throw PlanError.<RuntimeException>undeclared(error);
       }

@@ -43,7 +43,18 @@ record StoreTables(FlightStore store) {
   }
 
   void rename(Identifier from, String to) throws NoSuchTableException, TableAlreadyExistsException {
-    JsonNode steps = Json.tree(List.of(Map.of("op", "rename", "to", to)));
+    rename(from, to, Map.of("op", "rename", "to", to));
+  }
+
+  /** Lets a table take the place of the one with an id, which can be recalled for some seconds. */
+  void replace(Identifier from, String to, long id, long keepSeconds)
+      throws NoSuchTableException, TableAlreadyExistsException {
+    rename(from, to, Map.of("op", "rename", "to", to, "replaces", id, "keep_seconds", keepSeconds));
+  }
+
+  private void rename(Identifier from, String to, Map<String, Object> step)
+      throws NoSuchTableException, TableAlreadyExistsException {
+    JsonNode steps = Json.tree(List.of(step));
     try {
       TableServers.of(store).alter(from.name(), steps);
     } catch (StoreException error) {
@@ -51,6 +62,15 @@ record StoreTables(FlightStore store) {
         throw new TableAlreadyExistsException(Identifier.of(from.namespace(), to));
       }
       throw missing(from, error);
+    }
+  }
+
+  /** Whether this is one process that shares its tables with no other. */
+  boolean isAlone() {
+    try {
+      return WrittenTable.isAlone(store);
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
     }
   }
 

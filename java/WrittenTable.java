@@ -64,7 +64,8 @@ record WrittenTable(
     }
   }
 
-  private static boolean isAlone(FlightStore store) {
+  /** Whether a server is one process, and shares its tables with no other. */
+  static boolean isAlone(FlightStore store) {
     JsonNode health = store.ask("health", null);
     boolean isShared = health.hasNonNull("server") && store.ask("placement", null).path("servers").size() > 1;
     return !isShared && health.path("processes").isEmpty();

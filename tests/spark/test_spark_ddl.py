@@ -13,6 +13,7 @@ from sessions import Sql, refused
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
@@ -311,13 +312,7 @@ def test_a_statement_that_cannot_go_on_leaves_no_table_behind(
         assert len(asked) == last and db.tables() == ["homes"]
 
 
-def test_rows_are_replaced_by_one_commit_and_definitions_are_not(sql: Sql, homes: None, db: Database) -> None:
-    table = db.table("homes")
-    same = "CREATE OR REPLACE TABLE homes TBLPROPERTIES (primary_key = 'id') AS SELECT "
-    why = "table homes has another definition, and the store cannot exchange tables in one step"
-    assert why in refused(sql, f"{same} note, id FROM homes")
-    assert why in refused(sql, "REPLACE TABLE homes (id INT PRIMARY KEY)")
-    assert table.count() == 1
+def test_rows_of_the_same_definition_are_replaced_by_one_commit(sql: Sql, homes: None, db: Database) -> None:
     sql("CREATE OR REPLACE TABLE copy TBLPROPERTIES (primary_key = 'id') AS SELECT note, id FROM homes")
     copy, first = db.table("copy"), db.now()
     again = "CREATE OR REPLACE TABLE copy TBLPROPERTIES (primary_key = 'id') AS"
@@ -328,6 +323,67 @@ def test_rows_are_replaced_by_one_commit_and_definitions_are_not(sql: Sql, homes
     assert len({change["_timestamp"] for change in copy.changes(since=first).to_arrow().to_pylist()}) == 1
     sql("REPLACE TABLE copy (note STRING, id INT) TBLPROPERTIES (primary_key = 'id')")
     assert copy.count() == 0 and db.tables() == ["copy", "homes"]
+
+
+def test_a_table_is_replaced_by_one_of_another_definition(sql: Sql, spark: SparkSession, tmp_path: Path) -> None:
+    """It may be made of itself. Its readers find the old one until it is whole; a server that is restarted, the new."""
+    store = Store.open(LocalFileSystem(tmp_path / "store"), StoreOptions(maintenance="off"))
+    server = FlightServer(store, "grpc://127.0.0.1:0")
+    address, seen = f"grpc://127.0.0.1:{server.port}", []
+    spark.conf.set("spark.sql.catalog.replaced", "io.nyala.spark.NyalaCatalog")
+    spark.conf.set("spark.sql.catalog.replaced.uri", address)
+    spark.conf.set("spark.sql.catalog.replaced.dropKeepSeconds", "100")
+    homes = "replaced.default.homes"
+    made = f"CREATE OR REPLACE TABLE {homes} PARTITIONED BY (bucket(2, city)) TBLPROPERTIES (primary_key = 'city, id')"
+    try:
+        sql(f"CREATE TABLE {homes} (id INT PRIMARY KEY, note STRING)")
+        sql(f"INSERT INTO {homes} VALUES (1, 'a'), (2, 'b')")
+        assert "ALREADY_PRESENT" in refused(sql, f"{made} AS SELECT 'x' AS city, 1 AS id FROM {homes}")
+        assert sql(f"SELECT * FROM {homes} ORDER BY id") == [(1, "a"), (2, "b")]
+        with pytest.MonkeyPatch.context() as patched:
+            commit = Store.commit_transaction
+
+            def looked(self: Store, *given: Any) -> Any:
+                seen.append(Database(self).table("homes").scan(ordered=True).to_arrow().to_pylist())
+                return commit(self, *given)
+
+            patched.setattr(Store, "commit_transaction", looked)
+            sql(f"{made} AS SELECT upper(note) AS city, id, id * 1.5D AS price FROM {homes}")
+        assert seen == [[{"id": 1, "note": "a"}, {"id": 2, "note": "b"}]]
+        server.shutdown()
+        store.close()
+        store = Store.open(LocalFileSystem(tmp_path / "store"), StoreOptions(maintenance="off"))
+        server = FlightServer(store, address)
+        assert sql(f"SELECT * FROM {homes} ORDER BY id") == [("A", 1, 1.5), ("B", 2, 3.0)]
+        told = about(address, "homes")
+        assert told["primary_key"] == ["city", "id"]
+        assert told["partitions"] == [{"hash": ["city"], "buckets": 2, "seed": 0}]
+        sql(f"REPLACE TABLE {homes} (day DATE PRIMARY KEY, n INT DEFAULT 3 COMMENT 'of rooms')")
+        sql(f"INSERT INTO {homes} (day) VALUES (DATE'2025-01-01')")
+        assert [row[1] for row in sql(f"SELECT * FROM {homes}")] == [3] and store.tables() == ["homes"]
+        assert [each.name for each in store.dropped_tables()] == ["homes", "homes"]
+        oldest = min(each.table_id for each in store.dropped_tables())
+        store.recall_table(oldest, "first")
+        assert sql("SELECT * FROM replaced.default.first ORDER BY id") == [(1, "a"), (2, "b")]
+    finally:
+        server.shutdown()
+        store.close()
+
+
+def test_a_table_that_was_replaced_meanwhile_is_not(
+    sql: Sql, homes: None, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = Store.commit_transaction
+
+    def overtaken(self: Store, *given: Any) -> Any:
+        db.drop_table("homes")
+        db.create_table("homes", pa.schema({"k": pa.int64()}), ["k"])
+        return commit(self, *given)
+
+    monkeypatch.setattr(Store, "commit_transaction", overtaken)
+    other = "REPLACE TABLE homes TBLPROPERTIES (primary_key = 'note') AS SELECT 'x' AS note"
+    assert refused(sql, other).startswith("CONFLICT: table 'homes' is not the one with the id")
+    assert db.tables() == ["homes"] and db.table("homes").schema.names == ["k"]
 
 
 def test_what_the_store_denies_is_said_as_it_is(sql: Sql, spark: SparkSession, tmp_path: Path) -> None:

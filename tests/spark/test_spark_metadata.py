@@ -112,8 +112,24 @@ def test_procedures(sql: Sql, sales: Table, db: Database) -> None:
     assert sql("CALL nyala.system.recall_table('sales', 'again')") == [("again",)] and db.tables() == ["again"]
 
 
+def test_a_table_is_backed_up_and_made_of_its_backup(sql: Sql, sales: Table, db: Database, tmp_path: Path) -> None:
+    folder = str(tmp_path / "backups")
+    assert [row[0] for row in sql(f"CALL nyala.system.backup('sales', '{folder}')")] == ["full"]
+    sql("INSERT INTO sales VALUES (9, DATE'2020-09-09', 'z')")
+    [(kind, place, until, rows, size)] = sql(f"CALL nyala.system.backup(table => 'sales', directory => '{folder}')")
+    assert (kind, rows) == ("increment", 1) and Path(place).is_dir() and until <= db.now() and size > 0
+    made = sql(f"CALL nyala.system.restore_backup('sales', '{folder}', new_name => 'again')")
+    assert made == [("again", until, sales.count())]
+    assert db.table("again").scan(ordered=True).to_arrow().equals(sales.scan(ordered=True).to_arrow())
+    assert sql(f"CALL nyala.system.backup('sales', '{folder}', force_full => 'true')")[0][0] == "full"
+    again = refused(sql, f"CALL nyala.system.restore_backup('sales', '{folder}')")
+    assert again.startswith("ALREADY_PRESENT: table 'sales' already exists"), again
+    assert "NOT_FOUND" in refused(sql, f"CALL nyala.system.backup('nothing', '{folder}')")
+
+
 def test_what_procedures_refuse(sql: Sql, sales: Table, tmp_path: Path) -> None:
-    names = "compact restore recall_table checkpoint add_range_partition drop_range_partition split_partition"
+    names = "compact restore recall_table checkpoint backup restore_backup "
+    names += "add_range_partition drop_range_partition split_partition"
     assert [row[-1] for row in sql("SHOW PROCEDURES IN nyala.system")] == names.split()
     for call, why in {
         "compat('sales')": "there is no procedure system.compat, did you mean compact?",

@@ -191,6 +191,9 @@ def test_tables_of_both_are_created_and_altered_in_sql(
         "REPLACE TABLE both.default.v (id BIGINT) PARTITIONED BY (bucket(4, id)) TBLPROPERTIES (primary_key = 'id')"
     )
     assert db.table("v").count() == 0
+    with pytest.raises(PySparkException, match="several servers or processes cannot exchange tables in one step"):
+        spark.sql("REPLACE TABLE both.default.v (other BIGINT) TBLPROPERTIES (primary_key = 'other')")
+    assert db.tables() == ["u", "v"]
     with pytest.raises(PySparkException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
         spark.sql("CREATE TABLE both.default.u (id BIGINT PRIMARY KEY)")
     stores[1].drop_table("u")  # an attempt that did not reach all
