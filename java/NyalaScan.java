@@ -3,6 +3,7 @@ package io.nyala.spark;
 import io.nyala.flight.ScanParts;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
@@ -185,9 +186,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
 
   /** Returns the only row of a scan of measures. */
   private InternalRow one(Pushed measured) {
-    CaseInsensitiveStringMap asked = PythonSource.with(
-        given, Map.of("aggregate", Json.of(measured.measures().byName())));
-    ReadRequest request = new ReadRequest(measured.measures().schema(), asked, measured);
+    ReadRequest request = new ReadRequest(measured.measures().schema(), options, measured);
     ScanParts plan = request.plan(planned().parts.moment());
     try (PartReader reader = new PartReader(request.readers(plan), plan.parts().get(0))) {
       if (!reader.next()) {
