@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate
 
 import pyarrow as pa
 
 from ..schemas.alter import Alteration
 from ..schemas.description import Health, TableDescription, TableStats, TabletMap
-from ..schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ..schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ..schemas.moving import MoveProgress
 from ..schemas.placement import Placement
 from ..schemas.table import TableDefinition
@@ -39,6 +39,7 @@ from .manifest.manifest import CleanStopEntry
 from .monitoring.store_metrics import StoreMetrics
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
+from .mvcc.holding import Answer, Asked, Holding, held_verb, verb
 from .offload.bulk.commit import Importer
 from .offload.bulk.imports import Imports, Storage
 from .offload.direct import pins
@@ -60,25 +61,6 @@ from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
 from .vectors.reused import keep, release_all, release_unused
 
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
-
-
-def _verb(method: Callable[Concatenate[Store, Asked], Answer]) -> Callable[Concatenate[Store, Asked], Answer]:
-    """Run a method only while the store is open, and note the damage that it meets. Not for generators."""
-
-    @wraps(method)
-    def checked(self: Store, *args: Asked.args, **named: Asked.kwargs) -> Answer:
-        if self._closed:
-            raise UnavailableError("the store is closed")
-        try:
-            return method(self, *args, **named)
-        except StoreError as error:
-            self.damage.note(error)
-            raise
-
-    return checked
-
 
 def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenate[Store, Asked], Answer]:
     """Return a verb that delegates to a part of the store."""
@@ -86,7 +68,7 @@ def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenat
     def delegated(self: Store, *args: Asked.args, **named: Asked.kwargs) -> Answer:
         return part(self)(*args, **named)
 
-    return _verb(delegated)
+    return verb(delegated)
 
 
 class Store:
@@ -96,7 +78,6 @@ class Store:
         """Use ``Store.open``."""
         self.options = options
         self._where = home.where
-        self._closed = False
         self.damage = DamageRegistry()
         """The damaged files found since the store opened."""
         self._home = home.take(Opening(options, self.damage.note, uuid.uuid4, clock))
@@ -137,6 +118,7 @@ class Store:
         found = recovered(self._home, manifest_file, self.options, self.damage)
         self._environment, self._catalog = found.environment, found.catalog
         self._wal, self._mvcc = found.environment.wal, found.environment.mvcc
+        self.holding = Holding(self._mvcc.check_now, self._home.place is not None, self.damage.note)
         self._writers, self._transaction_memory = found.writers, found.transaction_memory
         self._make_parts()
         self._make_row_parts()
@@ -258,12 +240,12 @@ class Store:
 
     # Tables
 
-    @_verb
+    @held_verb
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """See StoreService."""
         return self._described(self._catalog.create(definition))
 
-    @_verb
+    @held_verb
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """See StoreService."""
         table = self._catalog.alter(alteration, self._clock.physical_microseconds(), self._forget)
@@ -271,7 +253,7 @@ class Store:
         self._maintenance.notify()  # rows in memory may have been set aside to be flushed
         return self._described(table)
 
-    @_verb
+    @held_verb
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """See StoreService."""
         if keep_seconds == 0:
@@ -284,31 +266,31 @@ class Store:
         with suppress(StoreError):  # the next flush frees the log, too
             self._after_flush()
 
-    @_verb
+    @held_verb
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """See StoreService."""
         return self._described(self._catalog.recall(table, new_name))
 
-    dropped_tables = _of(lambda store: store._catalog.dropped)
+    dropped_tables = held_verb(_of(lambda store: store._catalog.dropped))
     tables = _of(lambda store: store._catalog.names)
 
-    @_verb
+    @verb
     def describe_table(self, name: str) -> TableDescription:
         """See StoreService."""
         return self._described(self._catalog.table(name))
 
-    @_verb
+    @verb
     def tablets(self, name: str) -> TabletMap:
         """See StoreService."""
         return tablet_map(self._catalog.table(name))
 
-    @_verb
+    @verb
     def table_stats(self, name: str) -> TableStats:
         """See StoreService."""
         return table_stats(self._catalog.table(name)).model_copy(update={"memory": self._gate.state()})
 
-    grant = _of(lambda store: store._grants.grant)
-    revoke = _of(lambda store: store._grants.revoke)
+    grant = held_verb(_of(lambda store: store._grants.grant))
+    revoke = held_verb(_of(lambda store: store._grants.revoke))
     grants = _of(lambda store: store._grants.listed)
     grants_version = _of(lambda store: store._grants.version)
 
@@ -322,7 +304,7 @@ class Store:
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
-        with self.damage.noticing():
+        with self.holding.judging():
             yield from self._all_written(command, batches)
 
     _all_written = _of(lambda store: store._writes.write_all)
@@ -330,11 +312,11 @@ class Store:
     last_change = _of(lambda store: store._reads.last_change)
     stage = _of(lambda store: store._transactions.stage)
     commit_transaction = _of(lambda store: store._transactions.commit)
-    staged_parts = _of(lambda store: store._transactions.staged_parts)
+    staged_parts = held_verb(_of(lambda store: store._transactions.staged_parts))
     abort_transaction = _of(lambda store: store._transactions.abort)
     execute = _of(lambda store: store._statements.execute)
 
-    @_verb
+    @verb
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService."""
         found = self._catalog.table(table)
@@ -348,17 +330,17 @@ class Store:
 
     # Work that other processes do, and moves of tablets
 
-    import_begin = _of(lambda store: store._imports.begin)
+    import_begin = held_verb(_of(lambda store: store._imports.begin))
     import_commit = _of(lambda store: store._imports.commit)
     import_abort = _of(lambda store: store._imports.abort)
-    pin_snapshot = _of(lambda store: store._pins.pin)
+    pin_snapshot = held_verb(_of(lambda store: store._pins.pin))
     renew_pin = _of(lambda store: store._pins.renew)
     release_pin = _of(lambda store: store._pins.release)
-    create_pin = _of(lambda store: store._pins.create)
-    pins = _of(lambda store: store._pins.kept)
+    create_pin = held_verb(_of(lambda store: store._pins.create))
+    pins = held_verb(_of(lambda store: store._pins.kept))
     open_pin = _of(lambda store: store._pins.open)
-    drop_pin = _of(lambda store: store._pins.drop)
-    compaction_begin = _of(lambda store: store._compactions.begin)
+    drop_pin = held_verb(_of(lambda store: store._pins.drop))
+    compaction_begin = held_verb(_of(lambda store: store._compactions.begin))
     compaction_commit = _of(lambda store: store._compactions.commit)
     compaction_renew = _of(lambda store: store._compactions.renew)
     compaction_abort = _of(lambda store: store._compactions.abort)
@@ -378,7 +360,7 @@ class Store:
     move_status = _of(lambda store: store._mover.departures.status)
     move_abort = _of(lambda store: store._mover.abort)
 
-    @_verb
+    @verb
     def placement(self) -> Placement:
         """See StoreService."""
         if self.options.here is None:
@@ -398,7 +380,7 @@ class Store:
         """The store's directory, for those in this process that build files for it or read them."""
         return self._fs
 
-    @_verb
+    @held_verb
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """See StoreService."""
         kind, found = kind_of(op), self._catalog.table(table)
@@ -416,7 +398,7 @@ class Store:
     checkpoint = _of(lambda store: store._in_directory("a checkpoint")._checkpoints.make)
     now = _of(lambda store: store._snapshots.now)
 
-    @_verb
+    @verb
     def health(self) -> Health:
         """See StoreService."""
         damaged = damaged_files(self.damage.found(), self._environment.manifest.current, self._catalog.tablets())
@@ -432,9 +414,8 @@ class Store:
 
     def close(self) -> None:
         """See StoreService."""
-        if self._closed:
+        if not self.holding.close():
             return
-        self._closed = True
         self._wal.hurry()
         self._maintenance.stop()
         for pool in (self._pool, self._load_pool):

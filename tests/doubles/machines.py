@@ -20,7 +20,7 @@ class BootTime:
     """Time since the machines started. It goes by itself, and leaps while somebody waits for a silent holder."""
 
     def __init__(self, leap_seconds: float = 5.0) -> None:
-        self._leap_seconds = leap_seconds
+        self.leap_seconds = leap_seconds
         self._ahead_seconds = 0.0
 
     def now(self) -> float:
@@ -29,7 +29,7 @@ class BootTime:
     def pause(self, seconds: float) -> None:
         """Let others run, and time pass."""
         threading.Event().wait(min(seconds, 0.01))
-        self.pass_by(self._leap_seconds)
+        self.pass_by(self.leap_seconds)
 
     def pass_by(self, seconds: float) -> None:
         self._ahead_seconds += seconds
