@@ -139,8 +139,9 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         yield from _chunks_of(rowset, found[(found >= first) & (found < last)])
         return
     count.rowsets_read += 1
-    most = PAGE_ROWS if request.limit is None or request.where else request.limit
-    ranges = list(_ranges(first, last, _chunk_rows(_decoded(rowset, request), request.chunk_bytes, most)))
+    size = _chunk_rows(_decoded(rowset, request), request.chunk_bytes, PAGE_ROWS)
+    begin = size if request.limit is None else min(size, _chunk_rows(0.0, request.chunk_bytes, request.limit))
+    ranges = list(_ranges(first, last, begin, size))
     known = verdicts(rowset, ranges, request.where, request.inverse, request.filter_columns)
     for (chunk_first, chunk_last), (base_may_match, all_match) in zip(ranges, known, strict=True):
         is_touched = base_may_match == all_match and _is_touched(rowset, chunk_first, chunk_last, request)
@@ -273,9 +274,14 @@ def _chunk_rows(row_bytes: float, chunk_bytes: int, most: int) -> int:
     return rows
 
 
-def _ranges(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
-    for start in range(first - first % size, last, size):
+def _ranges(first: int, last: int, size: int, largest: int = 0) -> Iterator[tuple[int, int]]:
+    """Cut rows into ranges of ``size``, which doubles up to ``largest``; each ends at a multiple of its size."""
+    start = first - first % size
+    while start < last:
         yield max(start, first), min(start + size, last)
+        start += size
+        if size < largest and start % (2 * size) == 0:
+            size *= 2
 
 
 def _looked_up(rowset: RowSet, request: ScanRequest) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from ..rowset.read_rows import make_batch
@@ -36,12 +37,15 @@ class Cells:
 
 
 def read_cells(chunk: Chunk, request: ScanRequest) -> Cells | None:
-    """Return the selected rows of a chunk, in row order; None if there are none."""
+    """Return the selected rows of a chunk, in row order, up to the limit of the scan; None if there are none."""
     cells = ChunkCells(chunk, request)
     rows = wanted_rows(chunk, request, cells)
     row_count = chunk.last - chunk.first if rows is None else len(rows)
     if not row_count:
         return None
+    if request.limit is not None and row_count > request.limit:
+        row_count = request.limit
+        rows = np.arange(row_count) if rows is None else rows[:row_count]
     column_ids = [column.id for column in request.columns]
     cells.read(column_ids, rows, as_strings=True)
     return Cells(row_count, [cells.at(column_id, rows) for column_id in column_ids])

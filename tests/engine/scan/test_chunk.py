@@ -20,6 +20,18 @@ def test_cuts_cover_each_row_once_and_end_where_blocks_do(first: int, last: int,
     assert all(end % size == 0 for _, end in cuts[:-1])
 
 
+@pytest.mark.parametrize("first", [0, 1, 1023, 5 * BLOCK_ROWS, 65_530, 3 * PAGE_ROWS + 77])
+def test_cuts_of_a_scan_with_a_limit_begin_small_and_grow(first: int) -> None:
+    """A few rows are found at once, and a filter that finds none soon reads whole pages."""
+    last = first + 5 * PAGE_ROWS
+    cuts = list(_ranges(first, last, BLOCK_ROWS, PAGE_ROWS))
+    assert list(itertools.chain(*(range(*cut) for cut in cuts))) == list(range(first, last))
+    assert cuts[0][1] - first <= BLOCK_ROWS
+    assert all(end % BLOCK_ROWS == 0 for _, end in cuts[:-1])
+    assert not any(start // PAGE_ROWS < (end - 1) // PAGE_ROWS for start, end in cuts), "a chunk of two pages"
+    assert sum(end - start == PAGE_ROWS for start, end in cuts) > 0 and len(cuts) <= 5 + 2 * 7
+
+
 @pytest.mark.parametrize(
     ("row_bytes", "chunk_bytes", "most", "rows"),
     [

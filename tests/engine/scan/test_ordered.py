@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from nyala.engine.codecs.codec import BLOCK_ROWS
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.scan import runs
 from nyala.engine.store import Store
@@ -98,6 +99,34 @@ def test_a_limit_takes_the_first(store: Store, limit: int) -> None:
     assert store.scan(ScanSpec(table="t", limit=limit, columns=[])).to_reader().read_all().num_rows == min(
         limit, len(ALL_KEYS)
     )
+
+
+@pytest.mark.parametrize("first", [0, 1, 65_535, 65_536 * 3 - 1, 209_999, FAR - 1, FAR + 65_530])
+@pytest.mark.parametrize("limit", [1, 50, 2_000])
+def test_a_limit_takes_the_first_of_a_range(store: Store, first: int, limit: int) -> None:
+    expected = ALL_KEYS[first <= ALL_KEYS][:limit]
+    assert scan(store, where=f"k >= {first}", limit=limit)["v"].to_pylist() == (expected % 1000).tolist()
+    some = ALL_KEYS[(first <= ALL_KEYS) & (ALL_KEYS % 1000 == 7)][:limit].tolist()
+    assert keys_of(scan(store, where=f"k >= {first} AND v = 7", limit=limit)) == some
+    spec = ScanSpec(table="t", where=f"k >= {first} AND v = 7", limit=limit)
+    assert store.scan(spec).to_reader().read_all().num_rows == len(some)
+
+
+def test_a_few_rows_from_a_key_on_decode_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Subject(wal_segment_bytes=1 << 22).store
+    load(store, np.arange(ROWS))
+    store.maintain("t", "flush")
+    read: list[int] = []
+    read_many = DiskRowSet.read_many
+
+    def counted(self: DiskRowSet, columns: Any, first: int, last: int, *more: Any) -> Any:
+        read.append(last - first)
+        return read_many(self, columns, first, last, *more)
+
+    monkeypatch.setattr(DiskRowSet, "read_many", counted)
+    assert keys_of(scan(store, where="k >= 30000", limit=500)) == list(range(30_000, 30_500))
+    assert read and sum(read) <= 4 * BLOCK_ROWS, read
+    store.close()
 
 
 def test_no_columns_still_count(store: Store) -> None:
