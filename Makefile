@@ -142,7 +142,7 @@ streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (
 kills: SECONDS = 600
 kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0)
 	@.ci/java.sh javac
-	@$(BIN)/python tests/spark/kills.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(PLANTED),--planted $(PLANTED))
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

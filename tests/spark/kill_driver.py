@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext, TaskContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from kill_faults import ShakyExecutor, shaky, source_in
 from sessions import SETTINGS
 from streaming import to_write
 
 import nyala
-from nyala.clients.spark.source import NyalaDataSource
-from nyala.jobs import SparkExecutor, backup, copy_table, export, load, restore
+from nyala.jobs import backup, copy_table, export, load, restore
 from nyala.spark import configure
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-FAILED = 0.1
-"""So many attempts of tasks fail by themselves."""
-NAP_SECONDS = 0.4
 _EXECUTOR_MB = 512
 _SETTINGS = SETTINGS | {
     "spark.executor.memory": f"{_EXECUTOR_MB}m",
@@ -89,24 +83,6 @@ def open_session(folder: Path, jar: str | None, uri: str) -> SparkSession:
     return session
 
 
-def shaky(fails: float, nap_seconds: float) -> Callable[[int], int]:
-    """Return a function that returns what it is given, and lets some attempts of tasks fail, and all of them last."""
-    of_attempt: list[int] = []
-
-    def passed(value: int) -> int:
-        context = TaskContext.get()
-        attempt = context.taskAttemptId() if context else 0
-        if attempt not in of_attempt:
-            of_attempt.append(attempt)
-            dice = random.SystemRandom()  # forks have the same state of chance
-            time.sleep(dice.uniform(0.0, nap_seconds))
-            if dice.random() < fails:
-                raise RuntimeError("planted")
-        return value
-
-    return passed
-
-
 class Driver:
     """The steps, by name; each returns what JSON can say."""
 
@@ -116,15 +92,13 @@ class Driver:
         self._store = store
         self._uri = uri
         self._speculated = 0
-        self._executor = SparkExecutor(spark, tasks_at_once=3)
-        spark.udf.register("shaky", shaky(FAILED, NAP_SECONDS), LongType())
+        self._executor = ShakyExecutor(spark, tasks_at_once=3)
+        spark.udf.register("shaky", shaky(), LongType())
+        self.plant(None)
 
-        class PlainNyala(NyalaDataSource):
-            @classmethod
-            def name(cls) -> str:
-                return "nyala_plain"
-
-        spark.dataSource.register(PlainNyala)
+    def plant(self, mistake: str | None) -> None:
+        """Let the data source without the shim make a mistake from now on; None for none."""
+        self._spark.dataSource.register(source_in(self._folder, mistake))
 
     def speculated(self) -> int:
         """Return how many tasks Spark has started a second time since this was last asked."""
@@ -147,9 +121,9 @@ class Driver:
         return self._spark.range(0, count, 1, 3).selectExpr(
             f"shaky({first} + id * {step}) AS id", f"({first} + id * {step}) * 7 + {version} AS v")  # fmt: skip
 
-    def write(self, source: list[int]) -> None:
+    def write(self, source: list[int], table: str = "t", operation: str = "upsert") -> None:
         rows = self._rows(*source)
-        rows.write.format("nyala_plain").options(uri=self._uri, operation="upsert").mode("append").save("t")
+        rows.write.format("nyala_plain").options(uri=self._uri, operation=operation).mode("append").save(table)
 
     def read(self, form: str) -> list[tuple[int, int]]:
         if form == "direct":
@@ -180,12 +154,12 @@ class Driver:
     def export(self, name: str) -> None:
         export(self._uri, "t", self._folder / name, executor=self._executor)
 
-    def stream(self, name: str, since: int) -> None:
+    def stream(self, name: str, form: str, since: int) -> None:
         """Bring ``copy`` or ``journal`` up to date, in several micro-batches."""
         options = {"readChangeFeed": "true", "startingTimestamp": str(since), "maxRowsPerTrigger": "300"}
-        changes = self._spark.readStream.format("nyala").options(uri=self._uri, **options).load("t")
+        changes = self._spark.readStream.format(form).options(uri=self._uri, **options).load("t")
         rows, given = to_write(name, changes.selectExpr("shaky(id) AS id", "v", "_op", "_timestamp"))
-        sink = rows.writeStream.format("nyala").options(uri=self._uri, table=name, **given).outputMode("append")
+        sink = rows.writeStream.format(form).options(uri=self._uri, table=name, **given).outputMode("append")
         query = sink.option("checkpointLocation", str(self._folder / name)).trigger(availableNow=True).start()
         query.awaitTermination()
 

@@ -21,15 +21,19 @@ Rows = dict[int, int]
 
 @dataclass
 class Step:
-    """What a driver is asked to do with the table ``t``."""
+    """What a driver is asked to do with a table."""
 
     name: str
     order: dict[str, Any]
     """For the driver: the name of a method, and its arguments."""
     after: Rows
-    """What is in the table when it is done."""
+    """What is in ``table`` when it is done."""
     check: Callable[[Any], None] = lambda result: None
     """Compare what it did beside that."""
+    table: str = "t"
+    """The one that it changes or reads."""
+    commits_to: str | None = None
+    """The one whose commits show that it has nearly ended; None if there are none."""
     ends_with_server: bool = False
     """The server forgets it, by its promise, when it is restarted: the step fails, and is made again."""
 
@@ -59,9 +63,13 @@ class Steps:
     folder: Path
     since: int
     """Before the first row."""
-    rows: Rows = field(default_factory=dict)
-    """What is in the table now."""
+    tables: dict[str, Rows] = field(default_factory=lambda: {"t": {}, "log": {}})
+    """What is in the tables now."""
     number: int = 0
+
+    @property
+    def rows(self) -> Rows:
+        return self.tables["t"]
 
     @property
     def names(self) -> list[str]:
@@ -97,42 +105,56 @@ class Steps:
         merged = {key: self.rows[key] + v if key in self.rows else v for key, v in rows.items()}
         kept = {key: v for key, v in merged.items() if key not in self.rows or rows[key] % 5}
         after = {key: v for key, v in self.rows.items() if key not in rows} | kept
-        return Step("MERGE", {"do": "sql", "text": sql, "source": source}, after)
+        return Step("MERGE", {"do": "sql", "text": sql, "source": source}, after, commits_to="t")
 
     def _make_update(self) -> Step:
         part = self.random.randrange(3)
         sql = f"UPDATE {TABLE} SET v = v + 1 WHERE shaky(id) % 3 = {part}"
-        return Step("UPDATE", {"do": "sql", "text": sql}, {k: v + (k % 3 == part) for k, v in self.rows.items()})
+        after = {key: v + (key % 3 == part) for key, v in self.rows.items()}
+        return Step("UPDATE", {"do": "sql", "text": sql}, after, commits_to="t")
 
     def _make_delete(self) -> Step:
         part = self.random.randrange(7)
         sql = f"DELETE FROM {TABLE} WHERE shaky(id) % 7 = {part}"
-        return Step("DELETE", {"do": "sql", "text": sql}, {k: v for k, v in self.rows.items() if k % 7 != part})
+        after = {key: v for key, v in self.rows.items() if key % 7 != part}
+        return Step("DELETE", {"do": "sql", "text": sql}, after, commits_to="t")
 
     def _make_insert(self) -> Step:
         source, rows = self._source(is_new=True)
         sql = f"INSERT INTO {TABLE} SELECT id, v FROM source"
-        return Step("INSERT", {"do": "sql", "text": sql, "source": source}, self.rows | rows)
+        return Step("INSERT", {"do": "sql", "text": sql, "source": source}, self.rows | rows, commits_to="t")
+
+    def _make_append(self) -> Step:
+        source, rows = self._appended()
+        order = {"do": "write", "source": source, "table": "log", "operation": "insert"}
+        return Step("df.write of rows without a key", order, self.tables["log"] | rows, table="log", commits_to="log")
+
+    def _appended(self) -> tuple[list[int], Rows]:
+        """Return new rows of ``log``, whose keys need not be unique: one that is staged twice is there twice."""
+        first, count = max(self.tables["log"], default=0) + 1, self.random.randint(50, 200)
+        return [first, 1, count, self.number], {key: key * 7 + self.number for key in range(first, first + count)}
 
     def _make_write(self) -> Step:
         source, rows = self._source()
-        return Step("df.write", {"do": "write", "source": source}, self.rows | rows)
+        return Step("df.write", {"do": "write", "source": source}, self.rows | rows, commits_to="t")
 
     def _make_load(self) -> Step:
         _, rows = self._source()
-        return Step("load", {"do": "load", "path": self._file(rows)}, self.rows | rows)
+        return Step("load", {"do": "load", "path": self._file(rows)}, self.rows | rows, commits_to="t")
 
     def _make_bulk_import(self) -> Step:
         _, rows = self._source(is_new=True)
         order = {"do": "bulk_import", "path": self._file(rows)}
-        return Step("bulk import", order, self.rows | rows, ends_with_server=True)
+        return Step("bulk import", order, self.rows | rows, commits_to="t", ends_with_server=True)
 
     def _make_bulk_compact(self) -> Step:
         return Step("bulk compaction", {"do": "bulk_compact"}, self.rows, ends_with_server=True)
 
     def _make_read(self) -> Step:
-        form = self.random.choice(["nyala", "nyala_plain"])
-        return Step(f"read {form}", {"do": "read", "form": form}, self.rows, self._is_all)
+        return Step("read", {"do": "read", "form": "nyala"}, self.rows, self._is_all)
+
+    def _make_plain_read(self) -> Step:
+        return Step("read without the shim", {"do": "read", "form": "nyala_plain"}, self.rows, self._is_all)
 
     def _make_direct_read(self) -> Step:
         return Step("direct read", {"do": "read", "form": "direct"}, self.rows, self._is_all, ends_with_server=True)
@@ -162,14 +184,24 @@ class Steps:
         found = pq.read_table(self.folder / name)
         compare(name, as_rows(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)), self.rows)
 
-    def _make_stream(self) -> Step:
-        return self.stream(self.random.choice(["copy", "journal"]))
+    def _make_stream_copy(self) -> Step:
+        return self.stream("copy", "nyala")
 
-    def stream(self, name: str) -> Step:
+    def _make_stream_journal(self) -> Step:
+        return self.stream("journal", "nyala")
+
+    def _make_plain_stream_copy(self) -> Step:
+        return self.stream("copy", "nyala_plain")
+
+    def _make_plain_stream_journal(self) -> Step:
+        return self.stream("journal", "nyala_plain")
+
+    def stream(self, name: str, form: str) -> Step:
         """A query that ends with all that has changed."""
         check = self._copy_is_equal if name == "copy" else self._journal_is_whole
-        return Step(f"stream of {name}", {"do": "stream", "name": name, "since": self.since}, self.rows,
-                    lambda _: check())  # fmt: skip
+        told = f"stream of {name}" if form == "nyala" else f"stream of {name} without the shim"
+        order = {"do": "stream", "name": name, "form": form, "since": self.since}
+        return Step(told, order, self.rows, lambda _: check(), commits_to=name)
 
     def _copy_is_equal(self) -> None:
         compare("the copy", self.table_rows("copy"), self.rows)

@@ -1,9 +1,10 @@
-"""The campaign of kills is worth what it notices: faults are planted, without Spark, and each must be caught."""
+"""The campaign of kills is worth what it notices: faults are planted, mostly without Spark, and each must be caught."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import Mock
@@ -86,7 +87,7 @@ def test_a_planted_fault_is_noticed(campaign: Planted, name: str) -> None:
     campaign.act, campaign.reply, told = FAULTS[name]
     with pytest.raises(AssertionError, match=told):
         campaign.step("merge")
-    campaign.steps.rows = campaign.steps.table_rows()
+    campaign.steps.tables["t"] = campaign.steps.table_rows()
 
 
 @pytest.mark.parametrize("act", [change, lambda db, a, b: None], ids=["done", "not done"])
@@ -100,15 +101,15 @@ def test_streams_that_lose_or_add_changes_are_noticed(campaign: Planted) -> None
     campaign.act, campaign.reply = change, {"result": None}
     for name in ("copy", "journal"):
         with pytest.raises(AssertionError, match=f"the {name}: [1-9][0-9]* (rows|changes) lost, 0"):
-            campaign.steps.stream(name).check(None)
+            campaign.steps.stream(name, "nyala").check(None)
     db = campaign.steps.db
     changes = db.table("t").changes(campaign.steps.since, every=True).to_arrow()
     journal = changes.rename_columns({"_timestamp": "at", "_op": "op"}).select(["at", "id", "op", "v"])
     db.table("journal").insert(journal)
-    campaign.steps.stream("journal").check(None)
+    campaign.steps.stream("journal", "nyala").check(None)
     db.table("journal").insert({"at": [1], "id": [1], "op": ["insert"], "v": [1]})
     with pytest.raises(AssertionError, match="0 changes lost, 1 nobody made"):
-        campaign.steps.stream("journal").check(None)
+        campaign.steps.stream("journal", "nyala").check(None)
 
 
 def test_what_stays_staged_is_noticed(campaign: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,3 +122,36 @@ def test_what_stays_staged_is_noticed(campaign: Planted, monkeypatch: pytest.Mon
     campaign.expire()
     assert campaign.left_over == 1
     assert campaign.steps.table_rows() == campaign.steps.rows
+
+
+KILLS = {
+    "merge": "server at staging",
+    "write": "executor at staging",
+    "bulk_import": "executor",
+    "direct_read": "worker",
+    "plain_stream_copy": "server",
+    "stream_journal": "driver at commit",
+    "append": "executor",
+}
+"""Steps on Spark, with what is killed in each."""
+
+
+@pytest.mark.spark
+def test_a_few_kills_on_spark(tmp_path: Path, shim: Path | None) -> None:
+    """Most of its time is the start of two drivers. What is killed when depends on the machine, as do slow tasks."""
+    if shim is None:
+        pytest.skip("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
+    with Campaign(tmp_path, Random(1), shim) as campaign:
+        for name, fault in KILLS.items():
+            campaign.step(name, fault)
+        for _ in range(8):
+            if campaign.speculated:
+                break
+            campaign.step("append")
+        campaign.finish()
+        assert campaign.steps_done.total() + campaign.ended.total() >= len(KILLS)
+        assert campaign.killed["stream of journal", "driver at commit"] == 1
+        assert campaign.killed.total() >= 4, campaign.report()
+        assert campaign.speculated, campaign.report()
+        with pytest.raises(AssertionError, match=r"[1-9][0-9]* rows doubled"):
+            campaign.plant("doubled")
