@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
 
 _PART_BYTES = 8 << 20
+_PARTS_MAX = 10_000
+"""How many parts an object of S3 may have."""
 _SINGLE_BYTES_MAX = 64 << 20
 """Larger contents are put in parts."""
+_COPY_BYTES_MAX = 5 << 30
+"""S3 copies no larger object by one request."""
 _UNKNOWN_BYTES = 64 << 20
 _SECONDS = 5.0
 """How long one request may take: a small one that hangs is worth giving up soon. Each MiB may take some more."""
@@ -80,7 +84,7 @@ class ObstoreObjects:
                 self._obstore.put(self._client(size), name, whole, use_multipart=False)
             else:
                 parts = (view for piece in pieces_of(content) for view in views_of([piece]))
-                self._obstore.put(self._client(size), name, parts, chunk_size=_PART_BYTES)
+                self._obstore.put(self._client(size), name, parts, chunk_size=_part_bytes(size))
 
     def get(self, name: str) -> bytes:
         with self._errors(name):
@@ -120,8 +124,25 @@ class ObstoreObjects:
                     self._obstore.delete(self._client(), name)
 
     def copy(self, source: str, target: str) -> None:
-        with self._errors(source):
-            self._obstore.copy(self._client(_UNKNOWN_BYTES), source, target)
+        try:
+            with self._errors(source):
+                self._obstore.copy(self._client(_UNKNOWN_BYTES), source, target)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            size = self.size(source)
+            if size <= _COPY_BYTES_MAX:
+                raise
+            self._carry(source, target, size)
+
+    def _carry(self, source: str, target: str, size: int) -> None:
+        """Copy an object that is too large for the store to do so: read it and put it, part by part."""
+        with (
+            self._errors(source),
+            self._obstore.open_writer(self._client(_UNKNOWN_BYTES), target, buffer_size=_part_bytes(size)) as writer,
+        ):
+            for offset in range(0, size, _PART_BYTES):
+                writer.write(*self.get_ranges(source, [(offset, _PART_BYTES)]))
 
     def _clipped(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return what there is of ranges of which some lie past the object's end."""
@@ -177,6 +198,11 @@ class ObstoreBucket(PatientBucket):
 
     def __init__(self, url: str, config: Mapping[str, str] | None = None, patience: Patience | None = None) -> None:
         super().__init__(ObstoreObjects(url, config), patience)
+
+
+def _part_bytes(size: int) -> int:
+    """Return how large the parts of an object are, so that they are not too many."""
+    return max(_PART_BYTES, -(-size // _PARTS_MAX))
 
 
 def _check_threads() -> None:
