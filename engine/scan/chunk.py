@@ -19,6 +19,7 @@ from ..filter.prune import KeyRange
 from ..rowset.absent import absent_bytes
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.memrowset import MemRowSet
+from ..rowset.row_columns import RowColumns
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector, hash_keys, keys_at_least, lower_bound
 from .zones import verdicts
@@ -77,6 +78,8 @@ class ScanRequest:
     """Whether ``keys`` separate it from other scans: then rows outside are always skipped, not only where cheap."""
     is_far: bool = False
     """Whether files are far away, so that it helps to fetch what is read next."""
+    row_columns: RowColumns | None = None
+    """The key and ``columns`` as reads of single rows take them; None if these are read column by column."""
     counts: PruneCount = field(default_factory=PruneCount)
     """Adds up what it reads and skips."""
 

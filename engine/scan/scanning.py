@@ -75,8 +75,9 @@ def resolve(
     bound = where.bound
     plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
     part = _part(spec)
+    columns = _columns(spec, schema) if plan is None else plan.columns
     return ScanRequest(
-        columns=_columns(spec, schema) if plan is None else plan.columns,
+        columns=columns,
         where=None if bound.is_trivially_true else bound,
         filter_columns=tuple(schema.by_id[column_id] for column_id in bound.column_ids),
         keys=where.keys if part is None else where.keys.intersection(part),
@@ -90,6 +91,7 @@ def resolve(
         aggregate=plan,
         is_split=part is not None,
         is_far=is_far,
+        row_columns=version.point_plan.columns_of(columns) if plan is None and columns else None,
     )
 
 

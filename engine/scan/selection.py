@@ -45,7 +45,7 @@ class ChunkCells(Mapping[int, Vector]):
         """Decode several columns at once, if ``rows`` (as in ``at``) are not few; with ``as_strings`` without their
         dictionaries, if that saves time."""
         unknown = [column_id for column_id in dict.fromkeys(column_ids) if column_id not in self._known]
-        if unknown and not self._are_few(rows):
+        if unknown and not self.are_few(rows):
             chunk = self._chunk
             columns = [self._columns[column_id] for column_id in unknown]
             is_whole = as_strings and rows is None
@@ -57,11 +57,12 @@ class ChunkCells(Mapping[int, Vector]):
         if rows is None:
             return self[column_id]
         chunk = self._chunk
-        if column_id not in self._known and self._are_few(rows):
+        if column_id not in self._known and self.are_few(rows):
             return chunk.rowset.gather(self._columns[column_id], rows + chunk.first, self._snapshot)
         return self[column_id].take(rows)
 
-    def _are_few(self, rows: np.ndarray | None) -> bool:
+    def are_few(self, rows: np.ndarray | None) -> bool:
+        """Whether ``rows``, as in ``at``, are fetched one by one."""
         return rows is not None and len(rows) < (self._chunk.last - self._chunk.first) * GATHER_BELOW
 
     def forget(self, column_ids: Iterable[int]) -> None:
