@@ -34,7 +34,8 @@ public final class FlightStore {
     store = known.store;
     given = Location.all(uri);
     here = Connection.to(given.get(0), credentials);
-    this.isOne = isOne || given.size() > 1 || !store.equals(StoreIdentity.UNKNOWN);
+    wasReached = !store.equals(StoreIdentity.UNKNOWN); // by who planned, maybe in another process
+    this.isOne = isOne || given.size() > 1 || wasReached;
   }
 
   /**

@@ -26,9 +26,14 @@ from pyspark.sql.types import LongType
 from streaming import JOURNAL
 
 import nyala
+from nyala.clients.api.database import Database
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.engine.home.opening import home_at
 from nyala.engine.recovery.verify_bucket import verify_bucket
+from nyala.engine.store import Store
+from nyala.flight_server.server import FlightServer
+from tests.crash.survivors import free_port
+from tests.doubles.cut_off import cut_off
 from tests.doubles.waiting import until
 from tests.failover.name_process import NameProcess
 
@@ -303,15 +308,56 @@ def test_statements_whose_holder_is_killed_are_one_commit(
     processes.wait_until_clean()
 
 
+def test_a_driver_that_has_only_planned_waits_for_the_store(
+    needs_shim: None, spark: SparkSession, store: Store
+) -> None:
+    """Its tasks have staged, in other processes, and its commit is the first that it asks the store of the plan."""
+    jvm: Any = spark._jvm  # pyright: ignore[reportAttributeAccessIssue]
+    uri, started = f"grpc://127.0.0.1:{free_port()}", []
+    identity = jvm.io.nyala.flight.StoreIdentity("", store.health().store_uuid)
+    planned = jvm.io.nyala.flight.FlightStore.at(
+        uri, jvm.io.nyala.flight.Credentials.of(jvm.java.util.HashMap()), identity
+    )
+    starting = threading.Timer(1.0, lambda: started.append(FlightServer(store, uri)))
+    starting.start()
+    assert planned.ask("now", None).path("timestamp").asLong() > 0
+    starting.join()
+    started[0].shutdown()
+
+
+def test_statements_go_on_at_the_next_holder_where_the_former_one_answers(
+    needs_shim: None, spark: SparkSession
+) -> None:
+    """It is cut off from the bucket, and knows the tables of before."""
+    statements = (
+        "DROP TABLE {}.dropped",
+        "ALTER TABLE {}.altered ADD COLUMN w INT",
+        "CREATE TABLE {}.made (id BIGINT NOT NULL) TBLPROPERTIES (primary_key = 'id')",
+        "INSERT INTO {}.new VALUES (1, 2)",
+    )
+    names = "dropped", "altered"
+    with cut_off(lambda db: [db.create_table(name, SCHEMA, ["id"]) for name in names]) as (pair, following):
+        Database(following).create_table("new", SCHEMA, ["id"])
+        for number, statement in enumerate(
+            statements, 1
+        ):  # each with a connection of its own, at first to the former one
+            spark.conf.set(f"spark.sql.catalog.cut{number}", "io.nyala.spark.NyalaCatalog")
+            spark.conf.set(
+                f"spark.sql.catalog.cut{number}.uri", ",".join([pair.first.url, *[pair.second.url] * number])
+            )
+            spark.sql(statement.format(f"cut{number}.default"))
+        assert following.tables() == ["altered", "made", "new"]
+        assert [column.name for column in following.describe_table("altered").columns] == ["id", "v", "w"]
+        assert Database(following).table("new").get(1) == {"id": 1, "v": 2}
+
+
 def test_streams_go_on_when_a_holder_is_killed_and_a_store_handed_over(
     processes: Processes, db: nyala.Database, spark: SparkSession, forms: tuple[str, str], gate: Gate, tmp_path: Path
 ) -> None:
-    """Rows are inserted by streams, and other streams insert what they read of the change feed: a row or change that
-    comes twice would be refused, and end the query."""
+    """A stream inserts rows, and others insert what they read of its changes: what comes twice would be refused."""
+    db.create_table("rows", SCHEMA, ["id"], [nyala.hash("id", buckets=2)])
     for form in forms:
-        db.create_table(f"{form}_rows", SCHEMA, ["id"], [nyala.hash("id", buckets=2)])
         db.create_table(f"{form}_journal", JOURNAL, ["at", "id"], [nyala.hash("id", buckets=2)])
-    rates = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=800, numPartitions=2).load()
 
     def start(rows: DataFrame, form: str, name: str) -> StreamingQuery:
         rows = rows.withColumn("id", expr(f"{gate.function(name, 0)}(id)"))
@@ -319,11 +365,13 @@ def test_streams_go_on_when_a_holder_is_killed_and_a_store_handed_over(
         return sink.option("checkpointLocation", str(tmp_path / name)).start(name)
 
     def feed(form: str) -> DataFrame:
-        changes = spark.readStream.format(form).options(uri=processes.uri, readChangeFeed="true").load(f"{form}_rows")
+        changes = spark.readStream.format(form).options(uri=processes.uri, readChangeFeed="true").load("rows")
         return changes.withColumnsRenamed({"_timestamp": "at", "_op": "op"})
 
-    inserting = [start(rates.selectExpr("value AS id", "-value AS v"), form, f"{form}_rows") for form in forms]
-    queries = [*inserting, *(start(feed(form), form, f"{form}_journal") for form in forms)]
+    rates = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=800, numPartitions=2).load()
+    inserting = start(rates.selectExpr("value AS id", "-value AS v"), forms[0], "rows")
+    following = [start(feed(form), sink, f"{form}_journal") for form, sink in zip(forms, reversed(forms), strict=True)]
+    queries = [inserting, *following]
 
     def advance() -> None:
         before = [batches(query) for query in queries]
@@ -339,18 +387,17 @@ def test_streams_go_on_when_a_holder_is_killed_and_a_store_handed_over(
             jobs.end()
             advance()
             processes.wait()
-        for query in inserting:
-            query.stop()
-        for query in queries[2:]:
+        inserting.stop()
+        for query in following:
             query.processAllAvailable()
     finally:
         for query in queries:
             query.stop()
+    found = sorted(row["id"] for row in db.table("rows").scan().to_arrow().to_pylist())
+    assert found == list(range(len(found))) and len(found) % 800 == 0
     for form in forms:
-        rows, journal = db.table(f"{form}_rows"), db.table(f"{form}_journal")
-        found = sorted(row["id"] for row in rows.scan().to_arrow().to_pylist())
-        assert found == list(range(len(found))) and len(found) % 800 == 0
-        assert sorted(row["id"] for row in journal.scan().to_arrow().to_pylist()) == found
+        journal = db.table(f"{form}_journal").scan().to_arrow()
+        assert sorted(journal["id"].to_pylist()) == found and set(journal["op"].to_pylist()) == {"insert"}
 
 
 def batches(query: StreamingQuery) -> int:

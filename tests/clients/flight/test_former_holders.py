@@ -7,7 +7,6 @@ carry out a change, only the next holder knows, and clients go there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,12 +17,13 @@ from nyala.clients.api.database import Database
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.store import Store
 from nyala.schemas.bulk import ImportBegin
-from nyala.schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError
+from nyala.schemas.errors import ConflictError, InvalidArgumentError, UnavailableError
 from nyala.schemas.moving import MoveState
 from nyala.schemas.operation import Operation
 from nyala.schemas.statement import Statement, StatementKind
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
+from tests.doubles.cut_off import cut_off
 from tests.doubles.machines import OPTIONS, Machine
 from tests.doubles.pair import Pair
 
@@ -79,37 +79,25 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Any]:
     """Two holders, the former of which is cut off; clients that are connected to it, and the next one."""
-    first = Machine()
-    former = Store.open(first.home(), OPTIONS)
-    database = Database(former)
-    for name in ("rows", "gone", "altered", "dropped", "kept"):
-        database.create_table(name, SCHEMA, ["id"])
-    pair = Pair(former)
-    clients = {call: FlightStore(pair.url) for call in CALLS}
-    for client in clients.values():
-        assert client.tables()
-    first.objects.is_away = True
-    following = Store.open(first.other().home(), OPTIONS)
-    first.boot.leap_seconds = 0.0  # the next holder keeps its lease
-    database = Database(following)
-    for name in ("new", "new and dropped"):
-        database.create_table(name, SCHEMA, ["id"])
-    database.drop_table("gone")
-    following.drop_table("kept", keep_seconds=1_000)
-    database.create_pin("of-the-next-one")
-    following.stage(writing("rows", "p"), [StagedBatch(ROW, None)])
-    other = Stage(transaction="other", part="p")
-    following.stage(WriteCommand(table="rows", op=Operation.INSERT, stage=other), [StagedBatch(ROW, None)])
-    pair.second.become(following)
-    pair.give_to(pair.second)
-    pair.first.is_holder = True
-    yield SimpleNamespace(pair=pair, clients=clients, former=former, following=following)
+    clients: dict[str, FlightStore] = {}
+
+    def connect(pair: Pair) -> None:
+        clients.update({call: FlightStore(pair.url) for call in CALLS})
+
+    names = ("rows", "gone", "altered", "dropped", "kept")
+    with cut_off(lambda db: [db.create_table(name, SCHEMA, ["id"]) for name in names], connect) as (pair, following):
+        database = Database(following)
+        for name in ("new", "new and dropped"):
+            database.create_table(name, SCHEMA, ["id"])
+        database.drop_table("gone")
+        following.drop_table("kept", keep_seconds=1_000)
+        database.create_pin("of-the-next-one")
+        following.stage(writing("rows", "p"), [StagedBatch(ROW, None)])
+        other = Stage(transaction="other", part="p")
+        following.stage(WriteCommand(table="rows", op=Operation.INSERT, stage=other), [StagedBatch(ROW, None)])
+        yield SimpleNamespace(pair=pair, clients=clients, former=pair.store)
     for client in clients.values():
         client.close()
-    pair.close()
-    following.close()
-    with suppress(StoreError):
-        former.close()
 
 
 @pytest.mark.parametrize("call", CALLS)
