@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ...schemas.errors import StoreError
 from .options import BatchReadOptions, StreamReadOptions, StreamWriteOptions, WriteOptions, parse
 from .plain_errors import plain_errors
 
@@ -44,10 +45,13 @@ class NyalaDataSource(DataSource):
 
     @plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
-        """See StreamReader."""
-        from .stream_read import StreamReader
+        """See StreamReader. Spark 4.3 would hide an error that is raised here behind one of its own."""
+        from .stream_read import FailedReader, StreamReader
 
-        return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
+        try:
+            return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
+        except StoreError as error:
+            return FailedReader(error)
 
     @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

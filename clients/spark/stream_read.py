@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ...schemas.changes import BEFORE, OPS, ChangeSpec
-from ...schemas.errors import SnapshotTooOldError
+from ...schemas.errors import SnapshotTooOldError, StoreError
 from ...schemas.scan import ScanSpec
 from ...schemas.timestamp import last_of, microseconds_of
 from ..flight.scan_parts import ScanPart
@@ -199,6 +199,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         oldest = _oldest(self._options.server(), self._options.table)
         _log.warning("changes of table %s after %d and up to %d are lost", self._options.table, since, oldest)
         return nothing if oldest >= until else plan(oldest)
+
+
+class FailedReader(StreamReader):
+    """Raises why there is no reader, whatever Spark asks first."""
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return any: Spark may ask before it listens to errors."""
+        return ReadAllAvailable()
+
+    @plain_errors
+    def initialOffset(self) -> Offset:
+        """Raise the error."""
+        raise self._error
+
+    @plain_errors
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Raise the error."""
+        raise self._error
+
+    @plain_errors
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Raise the error."""
+        raise self._error
+
+    @plain_errors
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Raise the error."""
+        raise self._error
 
 
 def _offset(timestamp: int, below: str | None = None) -> Offset:

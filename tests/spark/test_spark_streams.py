@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streaming import Campaign
 
 import nyala
@@ -18,7 +20,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.spark import merge_changes
+from nyala.spark import merge_changes, write_table
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +109,80 @@ def test_complete_mode(spark: SparkSession, db: Database, uri: str, homes: Table
     homes.insert({"id": [4], "v": [8]})
     run()
     assert {row["v"]: row["n"] for row in sums.scan().to_arrow().to_pylist()} == {7: 2, 8: 2}
+
+
+@pytest.fixture(params=["nyala", "nyala_plain"], ids=["with the shim", "without it"])
+def form(request: pytest.FixtureRequest, shim: Path | None, plain: object) -> str:
+    """Both sources, under the names that they have in one session."""
+    if request.param == "nyala" and shim is None:
+        pytest.skip("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
+    return request.param
+
+
+def run_once(sink: DataStreamWriter, checkpoint: Path) -> None:
+    """Bring a query up to date. Raises StreamingQueryException."""
+    sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(120)
+
+
+def test_update_mode_upserts_what_a_batch_has_changed(
+    spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path, form: str
+) -> None:
+    """Without the shim Spark refuses it before the first batch; ``foreachBatch`` does the same there."""
+    counts = db.create_table("counts", pa.schema([("v", pa.int64()), ("n", pa.int64())]), ["v"])
+    feed = spark.readStream.format(form).options(uri=uri, readChangeFeed="true").load("homes")
+    grouped = feed.where("_op = 'insert'").groupBy("v").agg(functions.count("*").alias("n")).where("v IS NOT NULL")
+    writer = grouped.writeStream.outputMode("update")
+    if form == "nyala":
+        sink = writer.format(form).options(uri=uri, table="counts")
+    else:
+        with pytest.raises(StreamingQueryException, match="nyala_plain does not support Update mode"):
+            run_once(writer.format(form).options(uri=uri, table="counts"), tmp_path / "refused")
+        sink = writer.foreachBatch(lambda rows, number: write_table(rows, "counts", uri))
+    homes.insert({"id": range(20), "v": [number % 3 for number in range(20)]})
+    run_once(sink, tmp_path / "counts")
+    assert {row["v"]: row["n"] for row in counts.scan().to_arrow().to_pylist()} == {0: 7, 1: 7, 2: 6}
+    before = db.now()
+    homes.insert({"id": [20, 21], "v": [1, 5]})
+    run_once(sink, tmp_path / "counts")
+    assert {row["v"]: row["n"] for row in counts.scan().to_arrow().to_pylist()} == {0: 7, 1: 8, 2: 6, 5: 1}
+    changed = counts.changes(since=before, every=True).to_arrow().to_pylist()
+    assert sorted((row["_op"], row["v"], row["n"]) for row in changed) == [("insert", 5, 1), ("update", 1, 8)]
+
+
+def test_a_copy_follows_a_table_that_is_altered(
+    spark: SparkSession, db: Database, uri: str, tmp_path: Path, form: str
+) -> None:
+    """The query stops before the change, and goes on there when it is loaded again; the sink gets the columns."""
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int32())])
+    source, copy = (db.create_table(name, schema, ["id"], [nyala.hash("id", buckets=2)]) for name in ("homes", "copy"))
+
+    def sink() -> DataStreamWriter:
+        feed = spark.readStream.format(form).options(uri=uri, readChangeFeed="true", maxRowsPerTrigger="10")
+        rows = feed.load("homes").drop("_timestamp").writeStream.format(form)
+        return rows.options(uri=uri, table="copy", operationColumn="_op", mergeSchema="true")
+
+    source.insert({"id": range(25), "v": range(25)})
+    run_once(sink(), tmp_path / "copy")
+    loaded = sink()
+    running = sink().option("checkpointLocation", str(tmp_path / "copy")).trigger(processingTime="0 seconds").start()
+    while not running.lastProgress and running.isActive:  # it has begun with the columns of now
+        time.sleep(0.1)
+    source.upsert({"id": [1, 30], "v": [-1, 30]})
+    source.alter().add_column("price", "double").widen_column("v", "int64").add_column("city", "string").apply()
+    source.upsert({"id": [2, 31], "v": [1 << 40, 31], "price": [2.5, None], "city": [None, "Oslo"]})
+    source.delete({"id": [3]})
+    with pytest.raises(StreamingQueryException, match=r"have changed since the query began: .*price is new"):
+        running.awaitTermination(120)
+    with pytest.raises(StreamingQueryException, match="column 'v' is bigint, not int"):
+        run_once(loaded, tmp_path / "copy")
+    run_once(sink(), tmp_path / "copy")
+    assert copy.scan(ordered=True).to_arrow().equals(source.scan(ordered=True).to_arrow())
+    assert copy.describe()["schema_version"] == 2, "one change"
+    source.alter().drop_column("price").apply()
+    source.insert({"id": [40], "v": [40], "city": ["Bonn"]})
+    run_once(sink(), tmp_path / "copy")
+    rows = copy.scan(columns=["id", "v", "city"], ordered=True).to_arrow()
+    assert rows.equals(source.scan(ordered=True).to_arrow())
 
 
 def test_restarts_at_random(spark: SparkSession, db: Database, uri: str, tmp_path: Path) -> None:
