@@ -1,4 +1,7 @@
-"""Explore larger sizes of the models, to the end: ``campaign.py --sizes study``. Exit code 1 after a violation."""
+"""Explore larger sizes of the models, to the end: ``campaign.py --sizes study``. Exit code 1 after a violation.
+
+At the sizes of moves each mistake of ``moves.py`` is planted, too: exit code 1 if one is not found.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.model_slots.explore import explore
-from tests.model_slots.moves import Moves, MoveSize
+from tests.model_slots.moves import MoveBug, Moves, MoveSize
 from tests.model_slots.protocol import Protocol
 from tests.model_slots.sizes import SIZES
 
@@ -36,6 +39,10 @@ def main() -> int:
         )
         print("".join(f"  {step}\n" for step in result.path), end="")
         has_failed |= bool(result.violation)
+        if isinstance(size, MoveSize):
+            missed = [bug.value for bug in MoveBug if not explore(Moves(size, bug), options.states).violation]
+            print(f"  planted mistakes that are not found: {', '.join(missed) or 'none'}", flush=True)
+            has_failed |= bool(missed)
     return int(has_failed)
 
 

@@ -72,8 +72,12 @@ STUDY_MOVES = {
     "there and back with two writes": MoveSize(((0, 1), (1, 0)), writes=2),
     "two moves at once": MoveSize(((0, 1), (0, 1))),
 }
+LARGER_MOVES = {
+    "two moves at once under three reigns": MoveSize(((0, 1), (0, 1)), reigns=(3, 3)),
+    "there and back under three reigns": MoveSize(((0, 1), (1, 0)), reigns=(3, 3)),
+}
 SIZES: dict[str, dict[str, Size | MoveSize]] = {
     "small": {**SMALL, **SMALL_MOVES},
     "study": {**STUDY, **STUDY_MOVES},
-    "larger": {**LARGER},
+    "larger": {**LARGER, **LARGER_MOVES},
 }
