@@ -1,6 +1,7 @@
 package io.nyala.flight;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -74,7 +75,9 @@ final class HolderSearch {
     }
     StringJoiner why = new StringJoiner("; ");
     errors.values().forEach(error -> why.add(error.said()));
-    return StoreException.away("no process has the store at " + uri + ": " + why, refusal);
+    told.keySet().forEach(location -> why.add(location + ": it stands by"));
+    ArrayList<String> awaited = told.isEmpty() ? null : new ArrayList<>();
+    return StoreException.away("no process has the store at " + uri + ": " + why, refusal, awaited);
   }
 
   private void where(String location, Map<String, JsonNode> told, Map<String, StoreException> errors) {

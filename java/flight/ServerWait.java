@@ -38,7 +38,7 @@ final class ServerWait {
   void after(StoreException error) {
     throwUnlessAway(error);
     began = began == 0 ? System.nanoTime() : began;
-    boolean isElsewhere = error.locations() != null; // said by a process that does not have the store
+    boolean isElsewhere = isAwaited(error); // said by a process that does not have the store
     if (error.retryAfterSeconds() > 0 && !isElsewhere && toldSeconds < PATIENCE_SECONDS) {
       toldSeconds += error.retryAfterSeconds();
       Waits.sleep(error.retryAfterSeconds());
@@ -67,7 +67,7 @@ final class ServerWait {
   /** Goes to that one of several processes that has the store. */
   private void look(StoreException error) {
     StoreException last = error;
-    while (isPatient ? secondsWaited() < FOLLOW_SECONDS : looks++ == 0) {
+    while (isPatient || isAwaited(last) ? secondsWaited() < FOLLOW_SECONDS : looks++ == 0) {
       Waits.sleep(pause);
       pause = Math.min(Math.max(2 * pause, PAUSES[0]), FOLLOW_PAUSE_MAX);
       try {
@@ -79,6 +79,11 @@ final class ServerWait {
       }
     }
     throw gaveUp(last);
+  }
+
+  /** Returns whether a process stands by for the store, or has just lost it: then somebody will have it. */
+  private static boolean isAwaited(StoreException error) {
+    return error.locations() != null;
   }
 
   private static void throwUnlessAway(StoreException error) {

@@ -45,7 +45,12 @@ public final class StoreException extends RuntimeException {
 
   /** Returns an error that waiting may mend; if it does not, {@code refusal} is the error, unless it is null. */
   static StoreException away(String said, StoreException refusal) {
-    StoreException away = new StoreException(UNAVAILABLE, said);
+    return away(said, refusal, null);
+  }
+
+  /** Returns the error where nobody has a store. {@code locations}: as {@code locations()} of the result. */
+  static StoreException away(String said, StoreException refusal, ArrayList<String> locations) {
+    StoreException away = new StoreException(UNAVAILABLE, said, 0, locations);
     away.initCause(refusal);
     return away;
   }

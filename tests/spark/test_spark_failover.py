@@ -34,6 +34,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from tests.crash.survivors import free_port
 from tests.doubles.cut_off import cut_off
+from tests.doubles.pair import Pair
 from tests.doubles.waiting import until
 from tests.failover.name_process import NameProcess
 
@@ -323,6 +324,22 @@ def test_a_driver_that_has_only_planned_waits_for_the_store(
     assert planned.ask("now", None).path("timestamp").asLong() > 0
     starting.join()
     started[0].shutdown()
+
+
+def test_a_driver_that_begins_waits_for_the_next_holder(needs_shim: None, spark: SparkSession, store: Store) -> None:
+    """A process stands by: so somebody will have the store, though this driver has not reached it before."""
+    jvm: Any = spark._jvm  # pyright: ignore[reportAttributeAccessIssue]
+    pair = Pair(store)
+    pair.first.die()
+    pair.give_to(None)
+    taking = threading.Timer(1.0, pair.give_to, (pair.second,))
+    taking.start()
+    beginning = jvm.io.nyala.flight.FlightStore.at(
+        pair.url, jvm.io.nyala.flight.Credentials.of(jvm.java.util.HashMap())
+    )
+    assert beginning.ask("now", None).path("timestamp").asLong() > 0
+    taking.join()
+    pair.close()
 
 
 def test_statements_go_on_at_the_next_holder_where_the_former_one_answers(
