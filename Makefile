@@ -140,9 +140,9 @@ streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (
 	@$(BIN)/python tests/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
 
 kills: SECONDS = 600
-kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0)
+kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0 BUCKET=1)
 	@.ci/java.sh javac
-	@$(BIN)/python tests/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(PLANTED),--planted $(PLANTED))
+	@$(BIN)/python tests/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(BUCKET),--bucket) $(if $(PLANTED),--planted $(PLANTED))
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -22,9 +22,9 @@ LEASE_SECONDS = 3.0
 class NameProcess:
     """A process that serves the store ``a`` of a bucket, or stands by for it."""
 
-    def __init__(self, bucket: Path, cache: Path, *flags: str) -> None:
+    def __init__(self, bucket: Path, cache: Path, *flags: str, listen: str = "grpc://127.0.0.1:0") -> None:
         command = [sys.executable, "-m", "nyala.flight_server", "--data", f"file://{bucket}", "--name", "a"]
-        options = [f"--set=bucket_cache={cache}", f"--set=lease_seconds={LEASE_SECONDS}", "--listen=grpc://127.0.0.1:0"]
+        options = [f"--set=bucket_cache={cache}", f"--set=lease_seconds={LEASE_SECONDS}", f"--listen={listen}"]
         self.log = (cache.parent / f"{cache.name}.log").open("w")
         self.process = subprocess.Popen(
             [*command, *options, "--json", *flags], stdout=subprocess.PIPE, stderr=self.log, text=True

@@ -86,7 +86,7 @@ def open_session(folder: Path, jar: str | None, uri: str) -> SparkSession:
 class Driver:
     """The steps, by name; each returns what JSON can say."""
 
-    def __init__(self, spark: SparkSession, folder: Path, store: Path, uri: str) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, store: str | None, uri: str) -> None:
         self._spark = spark
         self._folder = folder
         self._store = store
@@ -170,7 +170,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no reply
     spark = open_session(Path(given["scratch"]), given["jar"], given["uri"])
-    driver = Driver(spark, Path(given["folder"]), Path(given["store"]), given["uri"])
+    driver = Driver(spark, Path(given["folder"]), given["store"], given["uri"])
     gateway: Any = SparkContext._gateway
     print(json.dumps({"java": gateway.proc.pid}), file=replies, flush=True)
     for line in sys.stdin:

@@ -2,13 +2,15 @@
 
     python tests/spark/kills.py --seconds 300 --seed 0
     python tests/spark/kills.py --steps merge,stream_copy,stream_journal --faults server,driver
+    python tests/spark/kills.py --bucket
     python tests/spark/kills.py --planted doubled
 
 A driver (`kill_driver.py`) with two executors changes, reads, copies and streams one table, step by step
 (`kill_steps.py`); some of its tasks fail by themselves, and slow ones run twice (`kill_faults.py`). Each kind of step
 comes once in a round, and meets each fault once in as many rounds as there are faults. Whatever is killed meanwhile,
 each step is done once or, if it was the driver, perhaps not at all. In the end two streams have told of every change
-once, and nothing that was staged is left. With a planted mistake it ends well if the mistake is noticed.
+once, and nothing that was staged is left. With a planted mistake it ends well if the mistake is noticed. With
+``--bucket`` two processes share the store: one takes it over when the other is killed, or hands it over.
 """
 
 from __future__ import annotations
@@ -35,18 +37,18 @@ from typing import Any, Self
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from kill_servers import BucketServer, DirectoryServer
 from kill_steps import SCHEMA, Step, Steps, compare
 from streaming import JOURNAL, NO_PYTHON
 
 import nyala
-from tests.crash.kill9 import Server
-from tests.crash.survivors import free_port
 
 FAULTS = (
     "executor", "worker", "server", "driver",
     "executor at staging", "server at staging", "driver at staging", "driver at commit", "nothing",
 )  # fmt: skip
 """What is killed in a step, and when: at a random moment, as soon as something new is staged or committed."""
+FAULTS_IN_BUCKET = (*FAULTS, "server at commit", "release", "release at staging")
 PLANTED = {
     "doubled": [("append",)],
     "renumbered": [("plain_stream_journal", "driver at commit"), ("plain_stream_journal",)],
@@ -164,6 +166,7 @@ class Campaign:
     folder: Path
     random: Random
     jar: Path | None = None
+    in_bucket: bool = False
     steps_done: Counter[str] = field(default_factory=Counter)
     killed: Counter[tuple[str, str]] = field(default_factory=Counter)
     """What was killed in which step, before it was done."""
@@ -184,9 +187,13 @@ class Campaign:
     """The moment when the step began."""
     _noted_before: int = -1
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """What may be killed."""
+        return FAULTS_IN_BUCKET if self.in_bucket else FAULTS
+
     def __enter__(self) -> Self:
-        self._port = free_port()
-        self._server = Server(self.folder / "store", self._port, **STAGING)
+        self._server = (BucketServer if self.in_bucket else DirectoryServer)(self.folder, STAGING)
         self._db = nyala.connect(self._server.location)
         table = self._db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=3)])
         self._db.create_table("log", SCHEMA, ["id"], unique_key=False, partition_by=[nyala.hash("id", buckets=2)])
@@ -202,9 +209,9 @@ class Campaign:
     def __exit__(self, *_: object) -> None:
         self._driver.close()
         self._db.close()
-        self._server.__exit__()
+        self._server.close()
 
-    def run(self, seconds: float, only: Sequence[str] = (), faults: Sequence[str] = FAULTS) -> None:
+    def run(self, seconds: float, only: Sequence[str] = (), faults: Sequence[str] = ()) -> None:
         """Make rounds of all steps, or ``only`` of these, each in an order of its own, and kill in each."""
         end = time.monotonic() + seconds
         names = [name for name in only or self.steps.names if self.jar or name not in _OF_SHIM]
@@ -213,7 +220,7 @@ class Campaign:
             for name in names:
                 if time.monotonic() > end:
                     return
-                self.step(name, *(self.deal(name, faults) for _ in range(self.random.choice((1, 1, 2)))))
+                self.step(name, *(self.deal(name, faults or self.faults) for _ in range(self.random.choice((1, 1, 2)))))
 
     def deal(self, name: str, faults: Sequence[str] = FAULTS) -> str:
         """Return a fault: each comes once before one comes again in the same step."""
@@ -231,7 +238,7 @@ class Campaign:
         step = self.steps.make(name)
         rows_before = self.steps.tables[step.table]
         self._before = self._db.now()
-        restarts, began = self.count("server"), time.monotonic()
+        holders, began = self._holders(), time.monotonic()
         print(f"{step.name} {faults}", end=": ", flush=True)
         reply = self.carry_out(step, faults)
         found = self.steps.table_rows(step.table)
@@ -240,7 +247,7 @@ class Campaign:
             self.ended["done" if is_done else "not done"] += 1
             compare(f"{step.name}, whose driver was killed", found, step.after if is_done else rows_before)
         elif "error" in reply:
-            why = self._excuse(step, reply["error"], self.count("server") > restarts)
+            why = self._excuse(step, reply["error"], self._holders() > holders)
             assert why, f"{step.name} {faults}: {reply['error']}"
             self.ended[why] += 1
             compare(f"{step.name}, which failed", found, rows_before)
@@ -282,6 +289,10 @@ class Campaign:
         self._driver.ask(order)
         assert "result" in self._driver.reply(_STUCK_SECONDS)
 
+    def _holders(self) -> int:
+        """Return how often another process has had the store."""
+        return self.count("server") + self.count("release")
+
     def count(self, killed: str) -> int:
         """Return how often one was killed."""
         return sum(count for (_, fault), count in self.killed.items() if fault.split()[0] == killed)
@@ -304,21 +315,21 @@ class Campaign:
     def expire(self) -> None:
         """Restart the server with a short life of what is staged. Raises AssertionError if any is left."""
         self.left_over = len(self._staged())
-        self._server.kill()
-        self._server = Server(self.folder / "store", self._port, **EXPIRING)
+        self._server.close()
+        self._server.start(EXPIRING)
         end = time.monotonic() + EXPIRY_SECONDS
         while (left := self._staged()) and time.monotonic() < end:
             time.sleep(0.2)
         assert not left, f"staged files are left: {left}"
-        self._server.kill()
-        self._server = Server(self.folder / "store", self._port, **STAGING)
+        self._server.close()
+        self._server.start(STAGING)
 
     def _staged(self) -> list[str]:
-        files = (path for name in _STAGED_IN for path in (self.folder / "store" / name).rglob("*"))
+        files = (path for name in _STAGED_IN for path in (self._server.store / name).rglob("*"))
         return [str(path) for path in files if path.is_file()]
 
     def report(self) -> str:
-        faults = [fault for fault in FAULTS if fault != "nothing"]
+        faults = [fault for fault in self.faults if fault != "nothing"]
         names = sorted({*self.steps_done, *(step for step, _ in self.killed)})
         table = [("step", "done", *faults)] + [
             (name, str(self.steps_done[name]), *(str(self.killed[name, fault] or "") for fault in faults))
@@ -342,7 +353,7 @@ class Campaign:
         scratch = self.folder / f"driver-{self._drivers}"
         scratch.mkdir()
         settings = {"uri": self._server.location, "folder": str(self.folder), "scratch": str(scratch),
-                    "store": str(self.folder / "store"), "jar": self.jar and str(self.jar)}  # fmt: skip
+                    "store": self._server.directory, "jar": self.jar and str(self.jar)}  # fmt: skip
         return DriverProcess(settings, self.folder / "log")
 
     def carry_out(self, step: Step, faults: Sequence[str]) -> dict[str, Any] | None:
@@ -387,7 +398,10 @@ class Campaign:
         if killed == "server":
             self._server.kill()
             time.sleep(self.random.uniform(0.0, 1.0))
-            self._server = Server(self.folder / "store", self._port, **STAGING)
+            self._server.start(STAGING)
+        elif killed == "release":
+            assert isinstance(self._server, BucketServer)
+            self._server.release()
         elif killed == "driver":
             self._driver.kill()
             if step.order["do"] == "stream":
@@ -412,12 +426,15 @@ def main() -> None:
     parser.add_argument("--shim", type=Path, help="a jar; without one it is built")
     parser.add_argument("--steps", default="", help="names of steps between commas, such as merge,stream_copy")
     parser.add_argument("--faults", default="", help="what is killed, between commas, such as server,driver at commit")
+    parser.add_argument(
+        "--bucket", action="store_true", help="of a store in a bucket, which another process takes over"
+    )
     parser.add_argument("--planted", choices=PLANTED, help="make a mistake, which must be noticed")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="nyala-kills-"))
     jar = asked.shim or nyala.spark.build_shim(folder)
     print(f"seed {asked.seed}, in {folder}", flush=True)
-    with Campaign(folder, Random(asked.seed), jar) as campaign:
+    with Campaign(folder, Random(asked.seed), jar, asked.bucket) as campaign:
         if asked.planted:
             try:
                 campaign.plant(asked.planted)
@@ -427,7 +444,7 @@ def main() -> None:
                 sys.exit(f"the planted mistake {asked.planted} has not been noticed")
         else:
             steps, faults = ([name for name in each.split(",") if name] for each in (asked.steps, asked.faults))
-            campaign.run(asked.seconds, steps, faults or FAULTS)
+            campaign.run(asked.seconds, steps, faults)
             campaign.finish()
             print(f"seed {asked.seed}: {campaign.report()}")
     shutil.rmtree(folder)
