@@ -82,7 +82,8 @@ final class TableColumns {
   private StructType ofRows() {
     List<JsonNode> columns = described();
     boolean isWritable = ReadOptions.isOfWholeTable(options);
-    boolean hasDefaults = columns.stream().anyMatch(column -> column.hasNonNull("write_default"));
+    boolean hasDefaults = columns.stream().anyMatch(column -> column.hasNonNull("write_default"))
+        || !description.path("unique_key").asBoolean(true); // then the store numbers the rows
     if (isWritable && (hasDefaults || TableOptions.isOfWrites(options))) {
       return PythonSource.schema(options);
     }

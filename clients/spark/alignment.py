@@ -14,6 +14,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ..convert.casting import Caster
 from .options import StreamWriteOptions, WriteOptions
+from .statement import UNNUMBERED
 from .types import arrow_schema, becomes_moment, check_case, same_name
 from .zone import moments, session_zone
 
@@ -31,6 +32,8 @@ class Alignment:
     """Maps the columns to write to their names in the table."""
     _walls: set[str]
     """Those that are dates or timestamps without a zone, to be converted to moments."""
+    _number: str | None = None
+    """The column of the numbers that the store gives to the rows; None if it gives none."""
     _casters: dict[pa.Schema, Caster] = field(default_factory=dict)
 
     @classmethod
@@ -49,11 +52,11 @@ class Alignment:
         walls = {each.name for each, is_one in zip(rows, is_wall, strict=True) if is_one}
         Caster(_named(arrow_schema(rows), list(names.values())), table.columns)
         numbered = not table.unique_key and options.operation.base is Operation.INSERT
-        needed = table.primary_key[:-1] if numbered else table.primary_key
-        if absent := [name for name in needed if name not in names.values()]:
+        key, number = (table.primary_key[:-1], table.primary_key[-1]) if numbered else (table.primary_key, None)
+        if absent := [name for name in key if name not in names.values()]:
             raise InvalidArgumentError(f"the rows have no column {absent[0]!r}, a key column of table {table.name!r}")
-        key, only_keys = table.primary_key, options.ignore_null
-        return cls(key, options.operation, operations, only_keys, table.columns, names, walls)
+        only_keys = options.ignore_null
+        return cls(table.primary_key, options.operation, operations, only_keys, table.columns, names, walls, number)
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
         """Return the rows of a batch as the table takes them, and their operations if there is an operation column.
@@ -68,6 +71,8 @@ class Alignment:
             meant: moments(batch.column(name), zone) if name in self._walls else batch.column(name)
             for name, meant in self._names.items()
         }
+        if self._number in cells and not pc.any(pc.not_equal(cells[self._number], UNNUMBERED)).as_py():
+            del cells[self._number]
         batch = pa.record_batch(cells) if cells else batch.select([])
         caster = self._casters.get(batch.schema)
         if caster is None:

@@ -101,7 +101,7 @@ def schema_in(table: TableDescription, options: BatchReadOptions | StreamReadOpt
     if not isinstance(options, BatchReadOptions) or options.start_timestamp is not None:
         return changes_schema(columns, options.before_values)
     rows = table_schema(columns)
-    return insertable(rows, columns, options) if options.is_writable else rows
+    return insertable(rows, columns, options, not table.unique_key) if options.is_writable else rows
 
 
 def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:

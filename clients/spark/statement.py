@@ -22,6 +22,7 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
 from ...schemas.literal import from_json
 from ...schemas.operation import Operation
+from ...schemas.table import AUTO_INCREMENTING
 from .options import BatchReadOptions, Place, WriteOptions
 from .types import microseconds, spark_type
 
@@ -29,6 +30,8 @@ _MARK = "nyala"
 """The metadata key of the mark; the shim looks for it too."""
 _DEFAULT, _DEFAULT_BEFORE = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
 """The metadata keys of Spark's defaults. Spark requires the second too, though it is not used here."""
+UNNUMBERED = 0
+"""What statements have in the place of the number that the store gives to a row: it counts from 1."""
 _CHANGES_CELLS = (Operation.UPSERT, Operation.UPDATE)
 _WORKS = (
     "name all columns, set the option ignoreNull so that NULLs leave cells unchanged, use the Java shim with its "
@@ -40,10 +43,20 @@ _REFUSAL = (
 """Not a constant: so Spark rejects a statement that needs it, and quotes it."""
 
 
-def insertable(schema: StructType, columns: Sequence[ColumnSchema], options: BatchReadOptions) -> StructType:
-    """Return the schema of a whole table with Spark's defaults for columns that a statement leaves out."""
-    fields = zip(schema, columns, strict=True)
-    return StructType([_with_metadata(field, _metadata(column, options)) for field, column in fields])
+def insertable(
+    schema: StructType, columns: Sequence[ColumnSchema], options: BatchReadOptions, is_numbered: bool
+) -> StructType:
+    """Return the schema of a whole table with Spark's defaults for columns that a statement leaves out, among them the
+    number of the rows where the store gives it."""
+    found = []
+    for field, column in zip(schema, columns, strict=True):
+        own = (
+            column.model_copy(update={"write_default": UNNUMBERED})
+            if is_numbered and column.name == AUTO_INCREMENTING
+            else column
+        )
+        found.append(_with_metadata(field, _metadata(own, options)))
+    return StructType(found)
 
 
 def as_meant(

@@ -124,6 +124,15 @@ class Steps:
         sql = f"INSERT INTO {TABLE} SELECT id, v FROM source"
         return Step("INSERT", {"do": "sql", "text": sql, "source": source}, self.rows | rows, commits_to="t")
 
+    def _make_append_sql(self) -> Step:
+        source, rows = self._appended()
+        order = {
+            "do": "sql",
+            "text": "INSERT INTO nyala.default.log (id, v) SELECT id, v FROM source",
+            "source": source,
+        }
+        return Step("INSERT of rows without a key", order, self.tables["log"] | rows, table="log", commits_to="log")
+
     def _make_append(self) -> Step:
         source, rows = self._appended()
         order = {"do": "write", "source": source, "table": "log", "operation": "insert"}

@@ -55,10 +55,10 @@ PLANTED = {
 }
 """Mistakes (`kill_faults.py`) with the steps in which they show, and what is killed in these."""
 _EXECUTOR, _WORKER = b"CoarseGrainedExecutorBackend", b"pyspark.daemon"
-NO_SERVER = "the server cannot be reached: connection refused"
-"""What planning a query says at once, while tasks and commits wait for the server."""
+NO_SERVER = "cannot be reached"
+"""What planning a query says at once, before anything is staged, while tasks and commits wait for the server."""
 _STUCK_SECONDS = 400
-_OF_SHIM = ("merge", "update", "delete", "insert", "read", "stream_copy", "stream_journal")
+_OF_SHIM = ("merge", "update", "delete", "insert", "append_sql", "read", "stream_copy", "stream_journal")
 """Steps that need the shim, or are about it."""
 _STAGED_IN = ("staging", "imports", "compactions", "pins")
 """Folders of a store where tasks leave files."""
@@ -186,6 +186,7 @@ class Campaign:
     _before: int = 0
     """The moment when the step began."""
     _noted_before: int = -1
+    _staged_before: set[str] = field(default_factory=set)
 
     @property
     def faults(self) -> Sequence[str]:
@@ -237,7 +238,7 @@ class Campaign:
         """
         step = self.steps.make(name)
         rows_before = self.steps.tables[step.table]
-        self._before = self._db.now()
+        self._before, self._staged_before = self._db.now(), set(self._staged())
         holders, began = self._holders(), time.monotonic()
         print(f"{step.name} {faults}", end=": ", flush=True)
         reply = self.carry_out(step, faults)
@@ -266,12 +267,11 @@ class Campaign:
             self._db.drop_table(table)
         print(f"{time.monotonic() - began:.1f} s, {len(found)} rows", flush=True)
 
-    @staticmethod
-    def _excuse(step: Step, error: str, is_restarted: bool) -> str:
+    def _excuse(self, step: Step, error: str, is_restarted: bool) -> str:
         """Return why a step may have failed; nothing if it may not."""
         if NO_PYTHON in error:
             return "for want of Python"
-        if is_restarted and NO_SERVER in error:
+        if is_restarted and NO_SERVER in error and not set(self._staged()) - self._staged_before:
             return "planned without a server"
         return "forgotten by the server" if is_restarted and step.ends_with_server else ""
 

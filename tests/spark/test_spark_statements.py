@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -62,6 +63,28 @@ def view(spark: SparkSession, uri: str, plain: Callable[..., DataFrame]) -> Call
         return "v"
 
     return make
+
+
+@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+def test_the_store_numbers_the_rows_of_a_table_without_a_unique_key(
+    spark: SparkSession, db: Database, view: Callable[..., str], shim: Path | None, way: str
+) -> None:
+    if way != "plain" and shim is None:
+        pytest.skip("there is no shim")
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string())])
+    table = db.create_table("homes", schema, ["id"], unique_key=False)
+    name = "nyala.default.homes" if way == "catalog" else view(way)
+    spark.sql(f"INSERT INTO {name} (id, city) VALUES (1, 'a'), (1, 'b')")
+    spark.sql(f"INSERT INTO {name} (city, id) SELECT 'c', id FROM range(1, 3)")
+    expected = [(1, "a"), (1, "b"), (1, "c"), (2, "c")]
+    if way == "catalog":
+        spark.createDataFrame([(4, "e")], "id long, city string").writeTo(name).append()
+        expected += [(4, "e")]
+        with pytest.raises(Py4JJavaError, match="the store assigns 'auto_incrementing_id'"):
+            spark.sql(f"MERGE INTO {name} USING (SELECT 5L s) ON id = s WHEN NOT MATCHED THEN INSERT (id) VALUES (s)")
+    rows = table.scan(ordered=True).to_arrow().to_pylist()
+    assert sorted((row["id"], row["city"]) for row in rows) == expected
+    assert sorted(row["auto_incrementing_id"] for row in rows) == list(range(1, len(rows) + 1))
 
 
 @pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
