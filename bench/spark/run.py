@@ -35,24 +35,21 @@ Action = Callable[[int], Any]
 class Comparison:
     """One table and one directory of Parquet files with the same rows, and what was measured so far."""
 
-    def __init__(self, spark: SparkSession, pool: ProcessPoolExecutor, work: Path, console: Console) -> None:
-        self.spark, self.pool, self.work, self.console = spark, pool, work, console
-        self.server = Server(work / "store")
-        self.database: Any = nyala.connect(self.server.url)
-        self.results: list[Result] = []
+    def __init__(
+        self, spark: SparkSession, server: Server, database: nyala.Database, pool: ProcessPoolExecutor, work: Path
+    ) -> None:
+        self.spark, self.server, self.database = spark, server, database
+        self.pool, self.work = pool, work
 
-    def run(self, rows: int, rounds: int) -> list[Result]:
+    def run(self, rows: int, rounds: int, console: Console) -> list[Result]:
         """Measure all cases."""
-        self.rows, self.rounds = rows, rounds
+        self.rows, self.rounds, self.console = rows, rounds, console
+        self.results: list[Result] = []
         self._write_once()
         self._reads()
         self._pairs()
         self._writes()
         return self.results
-
-    def close(self) -> None:
-        self.database.close()
-        self.server.close()
 
     def _write_once(self) -> None:
         """Make what is read: written before anything is measured, and in files."""
@@ -114,9 +111,13 @@ class Comparison:
         """Return what loads tables, by subject."""
         files = [self.spark.read.parquet(self._files(name)) for name in tables]
         loads = {PLAIN: lambda: [self._load(PLAIN_FORMAT, name) for name in tables], PARQUET: lambda: files}
-        if self.spark.conf.get("spark.jars", ""):
+        if self._has_shim:
             loads[SHIM] = lambda: [self._load("nyala", name) for name in tables]
         return loads
+
+    @property
+    def _has_shim(self) -> bool:
+        return bool(self.spark.conf.get("spark.jars", ""))
 
     def _load(self, form: str, table: str, **options: str) -> DataFrame:
         return self.spark.read.format(form).options(uri=self.server.url, table=table, **options).load()
@@ -139,11 +140,15 @@ class Comparison:
     def _writes(self) -> None:
         made = generated(self.spark, self.rows)
         read = self.spark.read.parquet(self._files("rows"))
-        self._loads("write of generated rows", {PLAIN: self._into_table(made), PARQUET: self._into_files(made)})
-        self._loads(
-            "load of Parquet files",
-            {PLAIN: self._into_table(read), PAST: self._import, PARQUET: self._into_files(read)},
-        )
+        self._loads("write of generated rows", self._ways(made))
+        self._loads("load of Parquet files", self._ways(read) | {PAST: self._import})
+
+    def _ways(self, frame: DataFrame) -> dict[str, Callable[[str], None]]:
+        """Return what writes a DataFrame, by subject."""
+        ways = {PLAIN: self._into_table(frame), PARQUET: self._into_files(frame)}
+        if self._has_shim:
+            ways[SHIM] = self._through_catalog(frame)
+        return ways
 
     def _loads(self, case: str, actions: Mapping[str, Callable[[str], None]]) -> None:
         """Measure what makes tables and directories, each under a name of its own; they are removed afterwards."""
@@ -165,6 +170,13 @@ class Comparison:
         def write(name: str) -> None:
             self._table(name)
             nyala.spark.write_table(frame, name, self.server.url)
+
+        return write
+
+    def _through_catalog(self, frame: DataFrame) -> Callable[[str], None]:
+        def write(name: str) -> None:
+            self._table(name)
+            frame.writeTo(f"nyala.default.{name}").append()
 
         return write
 
@@ -209,15 +221,15 @@ def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Compare on ``rows`` rows, after two rehearsals: Java compiles while it runs, what it runs often above all."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    with session(work) as spark, pair() as pool:
-        comparison = Comparison(spark, pool, work, Console(quiet=True))
-        try:
-            comparison.run(min(rows, REHEARSAL_ROWS), 2)
-            comparison.run(rows // 5, 1)
-            comparison.results, comparison.console = [], console
-            results = comparison.run(rows, rounds)
-        finally:
-            comparison.close()
-            shutil.rmtree(work, ignore_errors=True)
+    server = Server(work / "store")
+    try:
+        with session(work, server.url) as spark, pair() as pool, nyala.connect(server.url) as database:
+            comparison = Comparison(spark, server, database, pool, work)
+            comparison.run(min(rows, REHEARSAL_ROWS), 2, Console(quiet=True))
+            comparison.run(rows // 5, 1, Console(quiet=True))
+            results = comparison.run(rows, rounds, console)
+    finally:
+        server.close()
+        shutil.rmtree(work, ignore_errors=True)
     results.sort(key=lambda result: SUBJECTS.index(result.subject))
     return Suite("spark", {"rows": rows, "rounds": rounds}, results)
