@@ -109,7 +109,7 @@ def by_catalog(spark: SparkSession) -> None:
         f"SELECT city, count(*) FROM {made} GROUP BY city",
         f"SELECT * FROM {made}.tablets", f"SELECT * FROM {made}.history",
         "CALL nyala.system.compact('made')", f"TRUNCATE TABLE {made}",
-        f"DROP TABLE {made}",
+        f"REPLACE TABLE {made} (town STRING) TBLPROPERTIES (primary_key = 'town')", f"DROP TABLE {made}",
     ):  # fmt: skip
         spark.sql(f"EXPLAIN EXTENDED {statement}").show(truncate=False)
         done = spark.sql(statement)
@@ -117,7 +117,7 @@ def by_catalog(spark: SparkSession) -> None:
         print(executed(done))
     for statement in (
         "SELECT nothing FROM nyala.default.homes", "CREATE TABLE nyala.default.homes (id BIGINT)",
-        "REPLACE TABLE nyala.default.homes (id BIGINT) TBLPROPERTIES (primary_key = 'id')",
+        "REPLACE TABLE nyala.default.nowhere (id BIGINT) TBLPROPERTIES (primary_key = 'id')",
         "CALL nyala.system.nothing()", "INSERT INTO nyala.default.homes VALUES (1, 2, 3)",
     ):  # fmt: skip
         try:
