@@ -56,7 +56,8 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
     """
     if any(isinstance(step, RenameTable) and step.replaces is not None for step in alteration.steps):
         raise InvalidArgumentError(
-            "one table takes the place of another only on a server that shares tables with no other"
+            f"table {alteration.table!r} cannot take the place of another where servers share tables: drop the other, "
+            "then rename this one"
         )
     found = servers.outcomes(lambda store: store.describe_table(alteration.table))
     present = _present(found)
