@@ -24,7 +24,7 @@ from itertools import chain
 from ..home.bucket import REIGN_BITS, BucketHome
 from ..home.manifests import DIRECTORY, file_paths, reign_of
 from ..manifest import files
-from ..wal.slots import check_slots
+from ..wal.slots.check import leftovers_before
 from ..wal.slots.reader import newest_slot
 from ..wal.slots.slot import NO_EPOCH, Slot, SlotKind
 from .bucket_state import state_with_pins_of
@@ -53,7 +53,7 @@ def leftovers(home: BucketHome) -> list[Leftover]:
     header = state.newest.header
     named = set(chain(file_paths(state.manifest), *map(file_paths, pinned)))
     manifests = {header.manifest, *(pin.manifest for pin in state.manifest.pins)}
-    freed = {home.slots.name(number) for number in check_slots(home.slots).leftovers if number < header.needed_slot}
+    freed = set(map(home.slots.name, leftovers_before(home.slots, header.needed_slot)))
     found: list[Leftover] = []
     objects = list(home.bucket.list(home.prefix))
     is_copy = header.epoch == NO_EPOCH

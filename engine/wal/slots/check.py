@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ....schemas.errors import CorruptionError
+from ...bucket.at_once import at_once
 from .chain import Chain
 from .slot import Slot, SlotKind, decode_slot, path_of
 from .slot_store import SlotStore
+
+_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -35,32 +38,39 @@ def check_slots(slots: SlotStore, store_uuid: bytes | None = None) -> SlotReport
         return report
     report.end = numbers[-1]
     try:
-        newest = _read(slots, report.end)
+        newest = _decoded(report.end, slots.read(report.end))
     except CorruptionError as error:
         report.problems.append(error)
         return report
     report.needed_slot = newest.header.needed_slot
-    for number in numbers:
-        if number < report.needed_slot:
-            _note_earlier(slots, number, report)
+    _note_earlier(slots, numbers, report)
     _follow(slots, Chain(store_uuid or newest.header.store_uuid), report)
     return report
 
 
-def _note_earlier(slots: SlotStore, number: int, report: SlotReport) -> None:
-    try:
-        is_claim = _read(slots, number).header.kind is SlotKind.CLAIM
-    except CorruptionError as error:
-        report.problems.append(error)
-    else:
-        (report.claims if is_claim else report.leftovers).append(number)
+def leftovers_before(slots: SlotStore, needed_slot: int) -> list[int]:
+    """Return the ``leftovers`` before a slot that is or was needed, of a log that somebody may be writing to.
+    What cannot be decoded is none. Raises UnavailableError."""
+    report = SlotReport(needed_slot=needed_slot)
+    _note_earlier(slots, slots.numbers(), report)
+    return report.leftovers
+
+
+def _note_earlier(slots: SlotStore, numbers: Sequence[int], report: SlotReport) -> None:
+    for number, content in _contents(slots, [each for each in numbers if each < report.needed_slot]):
+        try:
+            is_claim = _decoded(number, content).header.kind is SlotKind.CLAIM
+        except CorruptionError as error:
+            report.problems.append(error)
+        else:
+            (report.claims if is_claim else report.leftovers).append(number)
 
 
 def _follow(slots: SlotStore, chain: Chain, report: SlotReport) -> None:
-    for number in range(report.needed_slot, report.end + 1):
+    for number, content in _contents(slots, range(report.needed_slot, report.end + 1)):
         last = chain.last
         try:
-            slot = _read(slots, number)
+            slot = _decoded(number, content)
             chain.follow(slot)
             report.problems += _time_faults(last, slot)
         except CorruptionError as error:
@@ -86,8 +96,13 @@ def _time_faults(last: Slot | None, slot: Slot) -> Iterator[CorruptionError]:
         yield CorruptionError(path_of(slot.header.number), 0, why)
 
 
-def _read(slots: SlotStore, number: int) -> Slot:
-    content = slots.read(number)
+def _contents(slots: SlotStore, numbers: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
+    for first in range(0, len(numbers), _AT_ONCE):
+        some = numbers[first : first + _AT_ONCE]
+        yield from zip(some, at_once(slots.read, some), strict=True)
+
+
+def _decoded(number: int, content: bytes | None) -> Slot:
     if content is None:
         raise CorruptionError(path_of(number), 0, "this slot of the log is missing")
     return decode_slot(number, content)
