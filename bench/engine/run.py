@@ -22,6 +22,8 @@ CALLS_A_ROUND_MAX = 500
 OPTIONS: dict[str, Any] = {"maintenance": "off"}  # every flush is a step of the measurement
 UNFLUSHED_ROWS = 500_000
 REHEARSAL_ROWS = 20_000
+ROWS_MAX = 1_000_000
+"""More would not fit into the memory of a store that is never flushed by itself."""
 
 
 class EngineBench:
@@ -116,7 +118,8 @@ class EngineBench:
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
-    """Measure the embedded store on ``rows`` orders, after a short rehearsal that compiles what has to be compiled."""
+    """Measure the embedded store on ``rows`` orders, ``ROWS_MAX`` at most, after a rehearsal that compiles kernels."""
+    rows = min(rows, ROWS_MAX)
     EngineBench(REHEARSAL_ROWS, 1, work, Console(quiet=True)).run()
     results = EngineBench(rows, rounds, work, console).run()
     results += density.skew(rows, rounds, work, console)
