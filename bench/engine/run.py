@@ -21,6 +21,7 @@ ROWS_A_ROUND_MAX = 200_000
 CALLS_A_ROUND_MAX = 500
 OPTIONS: dict[str, Any] = {"maintenance": "off"}  # every flush is a step of the measurement
 UNFLUSHED_ROWS = 500_000
+GETS, KEYS_A_CALL = 20_000, 1_000
 REHEARSAL_ROWS = 20_000
 ROWS_MAX = 1_000_000
 """More would not fit into the memory of a store that is never flushed by itself."""
@@ -47,6 +48,7 @@ class EngineBench:
             self._add("flush", "s", [seconds(lambda: self.table.maintain("flush"))])
             loaded = self.database.now()
             self._scans("clean")
+            self._gets()
             self._scans_after_opening()
             for batch_rows in BATCH_ROWS:
                 self._upserts(batch_rows)
@@ -65,6 +67,16 @@ class EngineBench:
         self._repeat(f"two columns, {state}", lambda: self.table.scan(columns=["status", "price"]).to_arrow())
         self._repeat(f"1 % by price, {state}", lambda: self.table.scan(where="price > 330").to_arrow())
         self._repeat(f"count, {state}", lambda: self.table.scan().count())
+
+    def _gets(self) -> None:
+        """Get rows by keys in random order: one a call, and many."""
+        keys: list[int] = np.random.default_rng(1).choice(self.data["key"].to_numpy(), GETS).tolist()
+        calls = [keys[first : first + KEYS_A_CALL] for first in range(0, len(keys), KEYS_A_CALL)]
+        for case, get, asked in (
+            ("get of one row", self.table.get, keys),
+            (f"get of {KEYS_A_CALL:,} rows", self.table.get_many, calls),
+        ):
+            self._add(case, "s", [_seconds_each(get, asked) for _ in range(self.rounds)])
 
     def _scans_after_opening(self) -> None:
         self.database.close()
@@ -115,6 +127,10 @@ class EngineBench:
         result = Result(case, SUBJECT, unit, samples)
         self.console.print(f"  {case}: {result.median:,.4g} {unit}")
         self.results.append(result)
+
+
+def _seconds_each(get: Callable[[Any], Any], asked: list[Any]) -> float:
+    return seconds(lambda: [get(each) for each in asked]) / len(asked)
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
