@@ -467,11 +467,17 @@ class Store:
         parts = self._environment, self.options, self._gate.is_pressed
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
-            for tablet in (each for each in table.tablets if not each.is_empty):
+            tablets = [each for each in table.tablets if not each.is_empty]
+            for tablet in tablets:
                 work = upkeep.TabletUpkeep(tablet, *parts, mark, table.name)
                 operations.append(work.index())
                 if table.is_maintained:
                     operations += work.operations(self._after_flush)
+            if table.is_maintained and len(tablets) > 1:
+                of_all = upkeep.FlushTogether(
+                    partial(getattr, table, "tablets"), self._environment, self._gate.is_pressed, mark, table.name
+                )
+                operations += of_all.operations(self._after_flush)
         return operations
 
     def _after_flush(self) -> None:

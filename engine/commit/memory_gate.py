@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -87,7 +87,7 @@ class MemoryGate:
 
     def is_relieved(self) -> bool:
         """Whether flushes will free memory by themselves, so that a retry makes sense."""
-        return self._is_on and any(map(_freed, self._maintained()))
+        return self._is_on and any(_use(tablet).freed for tablet in self._maintained())
 
     def state(self) -> MemoryStats:
         """Return the present use of memory, and how often writers waited or were rejected."""
@@ -206,9 +206,11 @@ class MemoryGate:
 
     def _fullness(self) -> Fullness:
         """Measure memory."""
-        every, maintained = self._tablets(), self._maintained()
-        held, freed = sum(map(_held, every)), sum(map(_freed, maintained))
-        left = max(held - sum(map(_held, maintained)), 0)  # a tablet may have grown between the two counts
+        uses = {id(tablet): _use(tablet) for tablet in self._tablets()}
+        every = uses.values()
+        maintained = [uses[id(tablet)] for tablet in self._maintained() if id(tablet) in uses]
+        held, freed = sum(use.held for use in every), sum(use.freed for use in maintained)
+        left = held - sum(use.held for use in maintained)
         room = max(self._hard - left, 0)
         relieved = max(
             _share(freed + self._in_flight, int(room * self._soft_share), room),
@@ -228,16 +230,25 @@ class MemoryGate:
         self._is_over_soft, self._is_pressed = is_over_soft, is_pressed
 
 
-def _held(tablet: Tablet) -> int:
-    return tablet.memory_bytes + tablet.flushing_bytes
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a tablet takes of memory, measured once: there may be thousands of tablets."""
+
+    stores: int
+    """Bytes of its memory stores."""
+    held: int
+    """Those, and what running flushes take."""
+    freed: int
+    """As many of these as flushes free."""
 
 
-def _freed(tablet: Tablet) -> int:
-    return tablet.unflushed_bytes + tablet.flushing_bytes
+def _use(tablet: Tablet) -> _Use:
+    stores, flushing = tablet.memory_bytes, tablet.flushing_bytes
+    return _Use(stores, stores + flushing, tablet.unflushed_bytes + flushing)
 
 
-def _largest(tablets: list[Tablet]) -> int:
-    return max((tablet.memory_bytes for tablet in tablets), default=0)
+def _largest(uses: Iterable[_Use]) -> int:
+    return max((use.stores for use in uses), default=0)
 
 
 class LargePlace:

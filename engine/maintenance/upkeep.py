@@ -1,6 +1,7 @@
 """The maintenance of a store's tables: its kinds of work, when each is due, and how to do it.
 
-One flush or compaction works on a tablet at a time. Flushes on request cover many tablets at once.
+One compaction works on a tablet at a time. Flushes on request, and those for which writers wait, cover many tablets at
+once.
 """
 
 from __future__ import annotations
@@ -383,13 +384,13 @@ class TabletUpkeep:
     def flush_score(self) -> float:
         """Return more than 0 if the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
         version = self.tablet.version
-        held = sum(memrowset.nbytes for memrowset in version.in_memory if len(memrowset))
+        share = version.active.nbytes / self.options.flush_bytes
         at_least = 2.0 if version.frozen else 0.0
-        return max(self._memory_score(held, version.active.nbytes / self.options.flush_bytes), at_least)
+        return max(self._memory_score(_held_rows(self.tablet), share), at_least)
 
     def flush_deltas_score(self) -> float:
         """Return more than 0 if the DeltaMemStores are large, or writers wait for memory."""
-        held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
+        held = _held_deltas(self.tablet)
         return self._memory_score(held, held / self.options.flush_deltas_bytes)
 
     def _memory_score(self, held_bytes: int, share: float) -> float:
@@ -443,8 +444,7 @@ class TabletUpkeep:
 
     def _flush_many_deltas(self) -> None:
         """Flush large DeltaMemStores before a merge: it reads files by pages, but memory stores as a whole."""
-        held = sum(rowset.deltas.memory_bytes for rowset in self.tablet.version.disk)
-        if held >= self.options.flush_deltas_bytes // 4:
+        if _held_deltas(self.tablet) >= self.options.flush_deltas_bytes // 4:
             flush_deltas(self.tablet, self.environment, self.mark())
 
     def _redo_share(self, rowset: DiskRowSet) -> float:
@@ -462,6 +462,69 @@ class TabletUpkeep:
         schema = self.tablet.schema
         candidates = tuple(candidate(rowset, mark, schema) for rowset in self.tablet.version.disk)
         return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTogether:
+    """Flushes the largest of many small tablets of a table at once, while writers wait for memory.
+
+    A commit of the manifest takes longer the more tablets and files there are: with one for each of a thousand tablets,
+    commits would take most of the time.
+    """
+
+    tablets: Callable[[], Sequence[Tablet]]
+    """The tablets that the table has now."""
+    environment: Environment
+    pressed: Callable[[], bool]
+    """Whether writers wait for memory."""
+    mark: Callable[[], int]
+    """The ancient history mark of the table."""
+    table: str
+    """Its name."""
+
+    def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
+        """Return the work on rows and that on deltas; ``flushed`` is called after a flush."""
+        kinds = (
+            (MaintenanceKind.FLUSH, "flush", _held_rows),
+            (MaintenanceKind.FLUSH_DELTAS, "flush deltas", _held_deltas),
+        )
+        return [
+            TabletOp(
+                f"{what} of the largest tablets of {self.table}",
+                partial(self._score, held),
+                partial(self._flush, kind, held, flushed),
+                kind,
+                self.table,
+            )
+            for kind, what, held in kinds
+        ]
+
+    def _score(self, held: Callable[[Tablet], int]) -> float:
+        """Return the score of work that frees as much memory, if it is that of several tablets."""
+        if not self.pressed():
+            return 0.0
+        largest = self._largest(held)
+        return URGENT_SCORE + sum(map(held, largest)) / MIB if len(largest) > 1 else 0.0
+
+    def _flush(self, kind: MaintenanceKind, held: Callable[[Tablet], int], flushed: Callable[[], None]) -> None:
+        largest, is_gone = self._largest(held), lambda tablet: tablet not in self.tablets()
+        for _ in perform_on_all(kind, largest, self.environment, self.mark(), is_gone):
+            flushed()
+
+    def _largest(self, held: Callable[[Tablet], int]) -> list[Tablet]:
+        """Return as many as are flushed by one commit, the largest first."""
+        found = sorted(((held(tablet), tablet.tablet_id, tablet) for tablet in self.tablets()), reverse=True)
+        return next(_batches(tablet for held_bytes, _, tablet in found if held_bytes), [])
+
+
+def _held_rows(tablet: Tablet) -> int:
+    """Return the bytes of rows in memory, which a flush frees."""
+    return sum(memrowset.nbytes for memrowset in tablet.version.in_memory if len(memrowset))
+
+
+def _held_deltas(tablet: Tablet) -> int:
+    """Return the bytes of deltas in memory, which a flush of them frees."""
+    return sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk)
 
 
 _COMPACTION_SCORE = 0.9

@@ -61,6 +61,8 @@ class MemRowSet(RowSet):
         self._timestamps = GrowableColumn(PhysicalType.INT64)
         self._index = KeyIndex()
         self._row_count = 0
+        self._measured = -1, 0
+        """A number of rows, and the bytes reserved for as many."""
         self._order: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -73,8 +75,13 @@ class MemRowSet(RowSet):
     @property
     def nbytes(self) -> int:
         """Bytes reserved for rows, their index and deltas."""
-        columns = [*self._columns.values(), self._keys, self._timestamps]
-        return sum(column.nbytes for column in columns) + self._index.nbytes + self.deltas.memory_bytes
+        count = self._row_count  # what an insert under way adds is measured once it has ended
+        measured, nbytes = self._measured
+        if measured != count:
+            columns = [*self._columns.values(), self._keys, self._timestamps]
+            nbytes = sum(column.nbytes for column in columns) + self._index.nbytes
+            self._measured = count, nbytes
+        return nbytes + self.deltas.memory_bytes
 
     def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int | np.ndarray, lsn: int) -> np.ndarray:
         """Append rows, inserted at one timestamp or each at its own, ascending; return their numbers (int64).

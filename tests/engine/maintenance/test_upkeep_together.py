@@ -12,7 +12,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.maintenance.op import MaintenanceOp
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.options import StoreOptions
+from nyala.engine.options import MIB, StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.transaction.stage import ExpiryOp
@@ -29,13 +29,13 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
 BUCKETS = 8
 
 
-def opened(fs: FileSystem) -> Store:
-    return Store.open(fs, OPTIONS)
+def opened(fs: FileSystem, options: StoreOptions = OPTIONS) -> Store:
+    return Store.open(fs, options)
 
 
-def filled(fs: FileSystem) -> Store:
+def filled(fs: FileSystem, options: StoreOptions = OPTIONS) -> Store:
     """A store with a table of several tablets, all of which have rows in memory."""
-    store = opened(fs)
+    store = opened(fs, options)
     levels = [HashLevel(hash=["id"], buckets=BUCKETS)]
     store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["id"], partition_by=levels))
     write(store, range(100), 0)
@@ -146,6 +146,29 @@ def test_a_failure_between_two_tablets_halts_the_store(monkeypatch: pytest.Monke
     with opened(fs) as store:
         assert values(store) == dict.fromkeys(range(100), 0)
         assert all(len(tablet.version.disk) == 1 for tablet in tablets(store))
+
+
+def test_the_largest_tablets_are_flushed_by_one_commit_while_writers_wait(commits: list[Any]) -> None:
+    options = StoreOptions(maintenance="off", memory_bytes=32 * MIB, memory_soft_share=1e-6)
+    with filled(MemoryFileSystem(), options) as store:
+        write(store, range(100, 300_000), 0)  # so many that memory is measured
+        assert store._gate.is_pressed()
+        commits.clear()
+        assert store.run_maintenance_once() == "flush of the largest tablets of t"
+        assert len(commits) == 1
+        assert all(len(tablet.version.disk) == 1 and not len(tablet.version.active) for tablet in tablets(store))
+        for value in (2, 1):  # memory is measured before a batch
+            write(store, range(0, 300_000, 2), value)
+        assert "flush deltas of the largest tablets of t" in [store.run_maintenance_once() for _ in range(4)]
+        assert not any(rowset.deltas.memory_bytes for tablet in tablets(store) for rowset in tablet.version.disk)
+        assert values(store) == {key: 1 - key % 2 for key in range(300_000)}
+
+
+def test_without_need_tablets_are_flushed_one_by_one(commits: list[Any]) -> None:
+    with filled(MemoryFileSystem(), OPTIONS.model_copy(update={"flush_bytes": 1})) as store:
+        commits.clear()
+        assert "largest" not in (store.run_maintenance_once() or "")
+        assert sum(bool(tablet.version.disk) for tablet in tablets(store)) == 1
 
 
 def of_tablets(store: Store) -> list[MaintenanceOp]:
