@@ -33,6 +33,7 @@ from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp, TabletOp, kind_of
+from .maintenance.together import FlushTogether, perform_on_all
 from .manifest import pin_note
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry
@@ -385,7 +386,7 @@ class Store:
         """See StoreService."""
         kind, found = kind_of(op), self._catalog.table(table)
         mark, environment = self._snapshots.ancient_history_mark(found), self._environment
-        work = upkeep.perform_on_all(kind, found.tablets, environment, mark, lambda each: each not in found.tablets)
+        work = perform_on_all(kind, found.tablets, environment, mark, lambda each: each not in found.tablets)
         with self._maintenance.noted(f"{op} table {table}", op, table):
             done = list(work)
         self._after_flush()
@@ -474,7 +475,7 @@ class Store:
                 if table.is_maintained:
                     operations += work.operations(self._after_flush)
             if table.is_maintained and len(tablets) > 1:
-                of_all = upkeep.FlushTogether(
+                of_all = FlushTogether(
                     partial(getattr, table, "tablets"), self._environment, self._gate.is_pressed, mark, table.name
                 )
                 operations += of_all.operations(self._after_flush)

@@ -22,7 +22,7 @@ from ..table.table import Table
 from ..tablet.tablet import Tablet
 from ..wal.store_log import StoreLog
 from .op import MaintenanceOp, TabletOp
-from .upkeep import perform_on_all
+from .together import perform_on_all
 
 
 class LogFreeing:

@@ -1,30 +1,25 @@
 """The maintenance of a store's tables: its kinds of work, when each is due, and how to do it.
 
-One compaction works on a tablet at a time. Flushes on request, and those for which writers wait, cover many tablets at
-once.
+One flush or compaction works on a tablet at a time; ``together`` flushes many at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ...schemas.errors import ConflictError, UnavailableError
 from ...schemas.service import MaintenanceKind
 from ...schemas.table import TableSchema
 from ..compaction.dead_rows import long_dead
 from ..compaction.delta_compaction import major, mergeable, minor
-from ..compaction.file_transaction import commit_together
-from ..compaction.flush import FlushReport, UncommittedFlush, flush_memrowset, prepare_flush
-from ..compaction.flush_deltas import flush_deltas, prepare_deltas
+from ..compaction.flush import FlushReport, flush_memrowset
+from ..compaction.flush_deltas import flush_deltas
 from ..compaction.history_gc import gain, gc
 from ..compaction.merge import compact
 from ..compaction.policy import Candidate, Pick, pick
-from ..fs.together import SyncTogether
 from ..manifest.environment import Environment
-from ..mvcc.clock import elapsed_seconds
 from ..options import MIB, StoreOptions
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.attach import name_attached
@@ -36,14 +31,14 @@ from .op import URGENT_SCORE, MaintenanceOp, TabletOp
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None if there are none."""
     with work_on(tablet, environment):
-        left_over = _left_over_rows(tablet, environment, 0)
+        left_over = left_over_rows(tablet, environment, 0)
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None if there are none. ``mark`` is the ancient history mark."""
     with work_on(tablet, environment):
-        left_over = _left_over_deltas(tablet, environment, mark)
+        left_over = left_over_deltas(tablet, environment, mark)
         return _sum(*left_over, flush_deltas(tablet, environment, mark))
 
 
@@ -82,9 +77,9 @@ def index_keys(tablet: Tablet, environment: Environment) -> int:
 def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Flush everything in memory and keep all history; while the body runs, the tablet's files do not change."""
     with work_on(tablet, environment):
-        _left_over_rows(tablet, environment, 0)
+        left_over_rows(tablet, environment, 0)
         flush_memrowset(tablet, environment)
-        _left_over_deltas(tablet, environment, 0)
+        left_over_deltas(tablet, environment, 0)
         flush_deltas(tablet, environment)
         yield
 
@@ -109,132 +104,18 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
     return work[kind](tablet, environment, mark)
 
 
-def perform_on_all(
-    kind: MaintenanceKind,
-    tablets: Iterable[Tablet],
-    environment: Environment,
-    mark: int,
-    is_gone: Callable[[Tablet], bool],
-) -> Iterator[FlushReport]:
-    """Do one kind of work on tablets and yield the reports. ``mark`` is the ancient history mark.
-
-    Flushes cover a batch of tablets at a time, with one manifest commit for the batch. Tablets for which ``is_gone`` is
-    true by then are skipped.
-
-    Raises:
-        StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; yielded work is done.
-    """
-    environment.latch.check()
-    wanted = (tablet for tablet in tablets if _has_any(kind, tablet))
-    for batch in _batches(wanted) if kind in _STAGES else ([tablet] for tablet in wanted):
-        done, others = _flush_together(kind, batch, environment, mark) if len(batch) > 1 else ([], batch)
-        yield from done
-        for tablet in others:
-            work = partial(_perform_unless_gone, kind, tablet, environment, mark, is_gone)
-            if report := environment.work.counted(kind, work):
-                yield report
-
-
-def _flush_together(
-    kind: MaintenanceKind, tablets: Sequence[Tablet], environment: Environment, mark: int
-) -> tuple[list[FlushReport], list[Tablet]]:
-    """Flush tablets by one manifest commit; return the reports, and the tablets that other work has locked.
-
-    Locks are tried without waiting, since waiting with other locks held could deadlock.
-    """
-    left_over, stage = _STAGES[kind]
-    busy: list[Tablet] = []
-    done: list[FlushReport | None] = []
-    staged: list[UncommittedFlush] = []
-    began = elapsed_seconds()
-    with ExitStack() as outermost, ExitStack() as held:
-        synced_together = environment
-        if len(tablets) >= _SYNCED_TOGETHER:
-            synced_together = replace(environment, fs=outermost.enter_context(SyncTogether(environment.fs)))
-        for tablet in tablets:
-            if _began(tablet, environment, held):
-                done += left_over(tablet, environment, mark)
-                staged += stage(tablet, synced_together, mark, held)
-            else:
-                busy.append(tablet)
-        if staged:
-            commit_together(synced_together, [each.files for each in staged])
-    reports = [report for report in done if report] + [each.report for each in staged]
-    if reports:
-        environment.work.add(kind, elapsed_seconds() - began, reports)
-    return reports, busy
-
-
-def _left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
+def left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
     """Flush what an earlier flush or an alteration has set aside; ``_stage_rows`` flushes the newest of it."""
-    return [flush_memrowset(tablet, environment) for _ in range(_memrowsets(tablet) - 1)]
+    return [flush_memrowset(tablet, environment) for _ in range(memrowsets(tablet) - 1)]
 
 
-def _stage_rows(tablet: Tablet, environment: Environment, _mark: int, held: ExitStack) -> list[UncommittedFlush]:
-    staged = prepare_flush(tablet, environment, held)
-    return [staged] if staged else []
-
-
-def _left_over_deltas(tablet: Tablet, environment: Environment, mark: int) -> list[FlushReport | None]:
+def left_over_deltas(tablet: Tablet, environment: Environment, mark: int) -> list[FlushReport | None]:
     is_left_over = any(rowset.deltas.frozen for rowset in tablet.version.disk)
     return [flush_deltas(tablet, environment, mark)] if is_left_over else []
 
 
-def _memrowsets(tablet: Tablet) -> int:
+def memrowsets(tablet: Tablet) -> int:
     return len(tablet.version.frozen) + bool(len(tablet.version.active))
-
-
-_STAGES = {
-    MaintenanceKind.FLUSH: (_left_over_rows, _stage_rows),
-    MaintenanceKind.FLUSH_DELTAS: (_left_over_deltas, prepare_deltas),
-}
-"""Kinds of work that are committed for many tablets at a time: first leftovers one by one, then the common commit."""
-
-
-def _began(tablet: Tablet, environment: Environment, held: ExitStack) -> bool:
-    """Begin to work on a tablet until ``held`` closes; return False if it is locked or retired."""
-    if not tablet.maintenance_lock.acquire(blocking=False):
-        return False
-    held.callback(tablet.maintenance_lock.release)
-    if tablet.retired:
-        return False
-    held.enter_context(_at_work(tablet, environment))
-    return True
-
-
-def _perform_unless_gone(
-    kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int, is_gone: Callable[[Tablet], bool]
-) -> FlushReport | None:
-    try:
-        return perform(kind, tablet, environment, mark)
-    except UnavailableError:
-        if tablet.retired and is_gone(tablet):
-            return None
-        raise
-
-
-def _has_any(kind: MaintenanceKind, tablet: Tablet) -> bool:
-    """Whether a tablet has what a kind of work handles; the work itself decides whether it is due."""
-    version = tablet.version
-    if kind is MaintenanceKind.FLUSH:
-        return bool(_memrowsets(tablet) or version.attached)
-    if kind is MaintenanceKind.FLUSH_DELTAS:
-        return bool(version.attached) or any(rowset.deltas.first_lsn is not None for rowset in version.disk)
-    return bool(version.on_disk)
-
-
-def _batches(tablets: Iterable[Tablet]) -> Iterator[list[Tablet]]:
-    """Yield batches of tablets to flush together, small so that no commit waits long."""
-    batch: list[Tablet] = []
-    size = 0
-    for tablet in tablets:
-        batch.append(tablet)
-        size += tablet.memory_bytes
-        if len(batch) == _TOGETHER or size >= _TOGETHER_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 @contextmanager
@@ -248,7 +129,7 @@ def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
         environment.latch.check()
         if tablet.retired:
             raise UnavailableError(tablet.retired)
-        with _at_work(tablet, environment):
+        with at_work(tablet, environment):
             yield
 
 
@@ -270,7 +151,7 @@ def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 
 @contextmanager
-def _at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
+def at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
     """Work on a tablet whose maintenance lock the caller holds."""
     environment.latch.check()
     name_attached(tablet, environment)
@@ -386,11 +267,11 @@ class TabletUpkeep:
         version = self.tablet.version
         share = version.active.nbytes / self.options.flush_bytes
         at_least = 2.0 if version.frozen else 0.0
-        return max(self._memory_score(_held_rows(self.tablet), share), at_least)
+        return max(self._memory_score(held_rows(self.tablet), share), at_least)
 
     def flush_deltas_score(self) -> float:
         """Return more than 0 if the DeltaMemStores are large, or writers wait for memory."""
-        held = _held_deltas(self.tablet)
+        held = held_deltas(self.tablet)
         return self._memory_score(held, held / self.options.flush_deltas_bytes)
 
     def _memory_score(self, held_bytes: int, share: float) -> float:
@@ -444,7 +325,7 @@ class TabletUpkeep:
 
     def _flush_many_deltas(self) -> None:
         """Flush large DeltaMemStores before a merge: it reads files by pages, but memory stores as a whole."""
-        if _held_deltas(self.tablet) >= self.options.flush_deltas_bytes // 4:
+        if held_deltas(self.tablet) >= self.options.flush_deltas_bytes // 4:
             flush_deltas(self.tablet, self.environment, self.mark())
 
     def _redo_share(self, rowset: DiskRowSet) -> float:
@@ -464,65 +345,12 @@ class TabletUpkeep:
         return pick(candidates, max(self.options.compaction_bytes // MIB, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class FlushTogether:
-    """Flushes the largest of many small tablets of a table at once, while writers wait for memory.
-
-    A commit of the manifest takes longer the more tablets and files there are: with one for each of a thousand tablets,
-    commits would take most of the time.
-    """
-
-    tablets: Callable[[], Sequence[Tablet]]
-    """The tablets that the table has now."""
-    environment: Environment
-    pressed: Callable[[], bool]
-    """Whether writers wait for memory."""
-    mark: Callable[[], int]
-    """The ancient history mark of the table."""
-    table: str
-    """Its name."""
-
-    def operations(self, flushed: Callable[[], None]) -> list[MaintenanceOp]:
-        """Return the work on rows and that on deltas; ``flushed`` is called after a flush."""
-        kinds = (
-            (MaintenanceKind.FLUSH, "flush", _held_rows),
-            (MaintenanceKind.FLUSH_DELTAS, "flush deltas", _held_deltas),
-        )
-        return [
-            TabletOp(
-                f"{what} of the largest tablets of {self.table}",
-                partial(self._score, held),
-                partial(self._flush, kind, held, flushed),
-                kind,
-                self.table,
-            )
-            for kind, what, held in kinds
-        ]
-
-    def _score(self, held: Callable[[Tablet], int]) -> float:
-        """Return the score of work that frees as much memory, if it is that of several tablets."""
-        if not self.pressed():
-            return 0.0
-        largest = self._largest(held)
-        return URGENT_SCORE + sum(map(held, largest)) / MIB if len(largest) > 1 else 0.0
-
-    def _flush(self, kind: MaintenanceKind, held: Callable[[Tablet], int], flushed: Callable[[], None]) -> None:
-        largest, is_gone = self._largest(held), lambda tablet: tablet not in self.tablets()
-        for _ in perform_on_all(kind, largest, self.environment, self.mark(), is_gone):
-            flushed()
-
-    def _largest(self, held: Callable[[Tablet], int]) -> list[Tablet]:
-        """Return as many as are flushed by one commit, the largest first."""
-        found = sorted(((held(tablet), tablet.tablet_id, tablet) for tablet in self.tablets()), reverse=True)
-        return next(_batches(tablet for held_bytes, _, tablet in found if held_bytes), [])
-
-
-def _held_rows(tablet: Tablet) -> int:
+def held_rows(tablet: Tablet) -> int:
     """Return the bytes of rows in memory, which a flush frees."""
     return sum(memrowset.nbytes for memrowset in tablet.version.in_memory if len(memrowset))
 
 
-def _held_deltas(tablet: Tablet) -> int:
+def held_deltas(tablet: Tablet) -> int:
     """Return the bytes of deltas in memory, which a flush of them frees."""
     return sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk)
 
@@ -533,11 +361,6 @@ _SUPERSEDED_SHARE = 0.15
 """Smaller shares of old bases are not worth a merge: each major delta compaction leaves some."""
 _HISTORY_SHARE = 0.1
 """Ancient history with this share of a tablet's bytes is dropped, however few they are."""
-_TOGETHER = 256
-"""The most tablets in one manifest commit of flushes; and the most bytes in memory of these."""
-_TOGETHER_BYTES = 32 * MIB
-_SYNCED_TOGETHER = 16
-"""The files of fewer tablets are synced one after the other, always in the same order."""
 _LARGE_BYTES = 32 * MIB
 """Work on a smaller tablet leaves little memory behind."""
 
