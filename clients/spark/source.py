@@ -5,6 +5,7 @@ Spark starts several processes for one query, each for one of these purposes: so
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -46,12 +47,17 @@ class NyalaDataSource(DataSource):
     @plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """See StreamReader. Spark 4.3 would hide an error that is raised here behind one of its own."""
-        from .stream_read import FailedReader, StreamReader
+        from .stream_read import FailedReader
 
         try:
-            return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
+            return self._stream_reader(schema)
         except StoreError as error:
-            return FailedReader(error)
+            return FailedReader(error, partial(self._stream_reader, schema))
+
+    def _stream_reader(self, schema: StructType) -> StreamReader:
+        from .stream_read import StreamReader
+
+        return StreamReader(schema, parse(StreamReadOptions, self.options, "readStream"))
 
     @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

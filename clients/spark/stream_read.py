@@ -12,7 +12,7 @@ empty batches for ever.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,10 +202,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FailedReader(StreamReader):
-    """Raises why there is no reader, whatever Spark asks first."""
+    """Raises why there is no reader, whatever Spark asks first. A task tries again: Spark makes its reader once for all
+    micro-batches, perhaps just when the server is away."""
 
-    def __init__(self, error: StoreError) -> None:
+    def __init__(self, error: StoreError, again: Callable[[], StreamReader]) -> None:
         self._error = error
+        self._again = again
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return any: Spark may ask before it listens to errors."""
@@ -227,9 +229,19 @@ class FailedReader(StreamReader):
         raise self._error
 
     @plain_errors
+    def reportLatestOffset(self) -> Offset:
+        """Raise the error."""
+        raise self._error
+
+    @plain_errors
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Raise the error."""
         raise self._error
+
+    @plain_errors
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task. Raises what there is to say now."""
+        yield from self._again().read(partition)
 
 
 def _offset(timestamp: int, below: str | None = None) -> Offset:

@@ -9,15 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.clients.spark import stream_read
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.clients.spark.stream_read import StreamReader
 from nyala.clients.spark.types import arrow_schema
-from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
+from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError, UnavailableError
 
 ALL = ReadAllAvailable()
 
@@ -61,6 +63,34 @@ def test_what_is_there_comes_first_then_what_changes(homes: Table, stream: Strea
     end = reader.latestOffset(middle, ALL)
     assert [row["_op"] for row in rows(reader, middle, end)] == ["update", "delete"] and end == {"timestamp": newest}
     assert reader.latestOffset(end, ALL) == end and reader.partitions(end, end) == []
+
+
+def test_a_reader_without_a_server_says_so_and_its_tasks_try_again(
+    homes: Table, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = {"timestamp": homes.insert({"id": [1], "v": [1]}).timestamp}
+    (part, *_) = stream().partitions({"timestamp": 0}, end)
+
+    def away(_: object) -> None:
+        raise UnavailableError("the server cannot be reached")
+
+    with monkeypatch.context() as while_away:
+        while_away.setattr(stream_read, "source_schema", away)
+        reader = cloudpickle.loads(cloudpickle.dumps(stream()))
+        asked = (
+            reader.initialOffset,
+            reader.prepareForTriggerAvailableNow,
+            reader.reportLatestOffset,
+            lambda: reader.latestOffset(end, reader.getDefaultReadLimit()),
+            lambda: reader.partitions(end, end),
+            lambda: list(reader.read(part)),
+        )
+        for ask in asked:
+            with pytest.raises(UnavailableError, match="cannot be reached"):
+                ask()
+    parts = stream().partitions({"timestamp": 0}, end)
+    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert found == [{"_op": "insert", "_timestamp": end["timestamp"], "id": 1, "v": 1}]
 
 
 def test_where_a_stream_starts(homes: Table, stream: Stream) -> None:
