@@ -1,6 +1,7 @@
 """Replay: what it flushes on the way may claim no more than was replayed, whatever other files hold already."""
 
 import errno
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -87,12 +88,6 @@ def test_replays_with_flushes_after_any_history(seed: int) -> None:
 
 def test_changes_that_are_in_files_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject(wal_segment_bytes=1 << 16)
-    subject.upsert(1, 2)
-    subject.flush()
-    subject.upsert(2, 3, v=1)
-    subject.delete(1)
-    subject.flush_deltas()
-    subject.flush()
     looked_up: list[int] = []
     find = Tablet.find
 
@@ -100,11 +95,21 @@ def test_changes_that_are_in_files_are_not_looked_up(monkeypatch: pytest.MonkeyP
         looked_up.append(len(keys))
         return find(tablet, keys, hashes)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Tablet, "find", counted)
-        patched.setattr(change, "_change", lambda *_: pytest.fail("a change that files hold is decoded"))
-        subject.restart()
-    assert looked_up == []
+    def nothing_is_looked_up(end: Callable[[], object]) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Tablet, "find", counted)
+            patched.setattr(change, "_change", lambda *_: pytest.fail("a change that files hold is decoded"))
+            end()
+        assert looked_up == []
+
+    subject.upsert(1, 2)
+    subject.flush()
+    nothing_is_looked_up(lambda: subject.crash(Random(1)))
+    subject.upsert(2, 3, v=1)
+    subject.delete(1)
+    subject.flush_deltas()
+    subject.flush()
+    nothing_is_looked_up(subject.restart)
     subject.upsert(1, 4, v=2)
     subject.flush()  # of new rows: the change of row 1 is in memory only
     subject.upsert(5)
