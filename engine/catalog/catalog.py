@@ -24,6 +24,7 @@ from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.open import fetch_ends, open_sound
 from ..tablet.tablet import Tablet
+from ..tablet.uncollected import uncollected
 from .alteration import Replaced, put_in_place
 from .splitting import split_in_place
 
@@ -66,17 +67,20 @@ class Catalog:
         """Open every table of the manifest; tablets with damaged files go into quarantine."""
         environment = self._environment
         tables = environment.manifest.current.tables
-        fetch_ends(environment.fs, (tablet for entry in tables for tablet in entry.tablets))
-        for entry in tables:
-            tablets = tuple(
-                open_sound(tablet, entry.schema_, environment, environment.damage) for tablet in entry.tablets
-            )
-            version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
-            table = Table(entry.id, entry.name, version, entry.last_auto_id, entry.dropped_until, entry.last_change)
-            if entry.dropped_until is None:
-                self._tables[entry.name] = table
-            else:
-                self._dropped[entry.id] = table
+        with uncollected():
+            fetch_ends(environment.fs, (tablet for entry in tables for tablet in entry.tablets))
+            for entry in tables:
+                self._load(entry)
+
+    def _load(self, entry: TableEntry) -> None:
+        environment = self._environment
+        tablets = tuple(open_sound(tablet, entry.schema_, environment, environment.damage) for tablet in entry.tablets)
+        version = TableVersion(entry.schema_, entry.options, tablets, entry.partitions)
+        table = Table(entry.id, entry.name, version, entry.last_auto_id, entry.dropped_until, entry.last_change)
+        if entry.dropped_until is None:
+            self._tables[entry.name] = table
+        else:
+            self._dropped[entry.id] = table
 
     def create(self, definition: TableDefinition) -> Table:
         """Create a table; with ``if_not_exists`` return an existing one.

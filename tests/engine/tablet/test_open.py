@@ -1,13 +1,18 @@
 """Opening: what the manifest names is there and whole, what it does not name goes."""
 
 import errno
+import gc
 from random import Random
+from typing import Any
 
 import pytest
 
+from nyala.engine.catalog import catalog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.store import Store
-from nyala.engine.tablet.open import remove_orphans
+from nyala.engine.tablet.open import open_sound, remove_orphans
+from nyala.engine.tablet.tablet import Tablet
+from nyala.engine.tablet.uncollected import uncollected
 from nyala.schemas.errors import CorruptionError, UnavailableError
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
@@ -109,6 +114,28 @@ def test_the_remains_of_a_store_without_a_manifest_are_not_built_over() -> None:
     fs.unlink("manifest")
     with pytest.raises(CorruptionError, match="no manifest"):
         Store.open(fs)
+
+
+def test_tablets_are_opened_without_passes_of_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = stopped()
+    seen: list[bool] = []
+
+    def seeing(*args: Any) -> Tablet:
+        with uncollected():
+            seen.append(gc.isenabled())
+        seen.append(gc.isenabled())
+        return open_sound(*args)
+
+    monkeypatch.setattr(catalog, "open_sound", seeing)
+    Subject(fs).store.close()
+    assert seen == [False, False] and gc.isenabled()
+    gc.disable()
+    try:
+        with pytest.raises(ZeroDivisionError), uncollected():
+            raise ZeroDivisionError
+        assert not gc.isenabled(), "it was off before"
+    finally:
+        gc.enable()
 
 
 def test_opening_again_and_again_changes_nothing() -> None:
