@@ -124,6 +124,7 @@ class Store:
         self._make_parts()
         self._make_row_parts()
         self._make_offload_parts()
+        self._home.opened()
         if self.options.maintenance == "on":
             self._maintenance.start()
 

@@ -13,6 +13,11 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
+def asking() -> ThreadPoolExecutor:
+    """Return threads for different requests, of which so many are under way. Its end waits for all answers."""
+    return ThreadPoolExecutor(_REQUESTS, "nyala-ask")
+
+
 def at_once(ask: Callable[[Asked], Answer], asked: Sequence[Asked]) -> list[Answer]:
     """Return the answers, in order. Raises what the first call raises that fails; then some may not have been made."""
     if len(asked) < 2:

@@ -13,6 +13,7 @@ from functools import partial
 from threading import Barrier
 
 from ...schemas.errors import InvalidArgumentError
+from .at_once import asking, at_once
 from .bucket import Bucket
 
 _RACES, _RACERS = 4, 4
@@ -31,38 +32,45 @@ def probe(bucket: Bucket, token: str, beside: Sequence[Bucket] = ()) -> None:
     """
     place = f"probe/{token}/"
     bucket.list(place)  # a store that is away, or refuses us, says so here
+    one, first = f"{place}create/one", f"{place}names/first"
+    races = [f"{place}race-{number}" for number in range(_RACES)]
     parts = [
-        partial(_probe_create, bucket, f"{place}create/"),
-        partial(_probe_names, bucket, f"{place}names/"),
-        *(partial(_probe_race, [bucket, *beside], f"{place}race-{number}") for number in range(_RACES)),
+        partial(_probe_create, bucket, one),
+        partial(_probe_names, bucket, f"{place}names/", first),
+        *(partial(_probe_race, [bucket, *beside], name) for name in races),
     ]
     try:
         with ThreadPoolExecutor(len(parts), "nyala-probe-part") as pool:  # an opening waits for it
             for done in [pool.submit(part) for part in parts]:
                 done.result()
-    finally:
+    except BaseException:
         bucket.delete([name for name, _ in bucket.list(place)])
+        raise
+    bucket.delete([one, first, *races])
     _require(not bucket.list(place), bucket, "lists objects that were deleted")
 
 
-def _probe_create(bucket: Bucket, place: str) -> None:
-    name = f"{place}one"
+def _probe_create(bucket: Bucket, name: str) -> None:
     _require(bucket.create(name, b"first"), bucket, "does not create an object whose name is free")
     _require(not bucket.create(name, b"second"), bucket, "creates an object whose name is taken")
-    _require(bucket.get(name) == b"first", bucket, "replaces an object though it refuses to create it")
-    _require(bucket.create(name, b"first"), bucket, "does not return the bytes that were put")
+    with asking() as ask:
+        content, is_created = ask.submit(bucket.get, name), ask.submit(bucket.create, name, b"first")
+    _require(content.result() == b"first", bucket, "replaces an object though it refuses to create it")
+    _require(is_created.result(), bucket, "does not return the bytes that were put")
 
 
-def _probe_names(bucket: Bucket, place: str) -> None:
-    first, name = f"{place}first", f"{place}put"
-    bucket.put(first, b"first")
-    bucket.put(name, b"old")
+def _probe_names(bucket: Bucket, place: str, first: str) -> None:
+    name = f"{place}put"
+    at_once(lambda each: bucket.put(*each), [(first, b"first"), (name, b"old")])
     bucket.put(name, b"newer")
-    _require(bucket.get(name) == b"newer", bucket, "returns replaced objects")
-    _require(bucket.get_range(name, 1, 3) == b"ewe", bucket, "returns the wrong range of an object")
+    with asking() as ask:
+        content, part = ask.submit(bucket.get, name), ask.submit(bucket.get_range, name, 1, 3)
+        found, later = ask.submit(bucket.list, place), ask.submit(bucket.list, place, first)
+    _require(content.result() == b"newer", bucket, "returns replaced objects")
+    _require(part.result() == b"ewe", bucket, "returns the wrong range of an object")
     expected = [(first, 5), (name, 5)]
-    _require(bucket.list(place) == expected, bucket, "does not list what was written")
-    _require(bucket.list(place, after=first) == expected[1:], bucket, "does not list from a name on")
+    _require(found.result() == expected, bucket, "does not list what was written")
+    _require(later.result() == expected[1:], bucket, "does not list from a name on")
     bucket.delete([name, f"{place}missing"])
     try:
         bucket.get(name)

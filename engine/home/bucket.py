@@ -21,6 +21,7 @@ from ...schemas.bucket_place import BucketPlace
 from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError, UnavailableError
 from ...schemas.whereabouts import Holder, Whereabouts
 from ..bucket import Bucket, hurried
+from ..bucket.at_once import asking
 from ..bucket.files import BucketFileSystem
 from ..bucket.probe import probe
 from ..fs.failures import named
@@ -39,7 +40,7 @@ from ..wal.slots.slot import SlotHeader, SlotKind
 from ..wal.slots.slot_log import pause
 from ..wal.slots.standby import Standby
 from .ahead import CacheAhead
-from .cluster import make_cluster
+from .cluster import make_cluster, read_cluster
 from .copy_mark import read_copy_mark
 from .home import HeldHome, Home, Opening
 from .manifests import ManifestInBucket, read_manifest
@@ -141,11 +142,15 @@ class BucketHome(Home):
         cache, lock = self._locked_cache(options)
         self._cache = cache
         try:
-            if read_copy_mark(self.bucket, self.prefix) and not self.has_store():
+            with asking() as ask:
+                mark = ask.submit(read_copy_mark, self.bucket, self.prefix)
+                found = ask.submit(read_cluster, self.bucket, "")
+                probed = ask.submit(probe, self.bucket, opening.new_uuid().hex) if self._probes else None
+            if mark.result() and not self.has_store():
                 raise self.unfinished_copy()
-            if self._probes:
-                probe(self.bucket, opening.new_uuid().hex)
-            cluster = make_cluster(self.bucket, "", opening.new_uuid)
+            if probed:
+                probed.result()
+            cluster = found.result() or make_cluster(self.bucket, "", opening.new_uuid)
             time = {"boot": self._boot, "pause": self._pause}
             slots = self._slots(options.lease_seconds / _ATTEMPTS)
             with self._fetching_ahead(cache, options):
@@ -283,21 +288,32 @@ class HeldBucket:
 
     def open_manifest(self) -> ManifestFile:
         """See HeldHome. A new store has no manifest before its first table."""
+        with asking() as ask:
+            counting = ask.submit(self._counting_manifest)
+            others = [ask.submit(each) for each in (self.fs.take_stock, self._log.fetch, self._place.find_replaced)]
+        manifest = counting.result()
+        for each in others:
+            each.result()
+        file = ManifestFile(self._place, manifest, self.first_number + 1)
+        self.pinned.watch(file)
+        self.pinned.load(manifest, self._note)
+        self._place.remove_replaced()
+        return file
+
+    def _counting_manifest(self) -> Manifest:
         newest, home = self._log.newest, self._home
         if newest.manifest:
             manifest = read_manifest(home.bucket, home.prefix, newest.manifest, newest.manifest_crc)
             if manifest.store_uuid != self._uuid:
                 why = f"it is of the store {manifest.store_uuid}, and the log of {self._uuid}"
                 raise CorruptionError(f"manifests/{newest.manifest}", 0, why)
-        else:
-            if read_copy_mark(home.bucket, home.prefix):  # made after this process looked for it
-                raise home.copy_met_opening()
-            manifest = Manifest(store_uuid=self._uuid)
-        file = ManifestFile(self._place, manifest, self.first_number + 1)
-        self.pinned.watch(file)
-        self.pinned.load(manifest, self._note)
-        self._place.sweep()
-        return file
+            return manifest
+        if read_copy_mark(home.bucket, home.prefix):  # made after this process looked for it
+            raise home.copy_met_opening()
+        return Manifest(store_uuid=self._uuid)
+
+    def opened(self) -> None:
+        self.fs.forget_stock()
 
     def open_log(self) -> StoreLog:
         return self._log

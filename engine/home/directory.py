@@ -89,6 +89,9 @@ class HeldDirectory:
             manifest.last_durable_lsn,
         )
 
+    def opened(self) -> None:
+        """It is as it was."""
+
     def has_garbage(self) -> bool:
         return False
 

@@ -115,6 +115,10 @@ class HeldHome(Protocol):
         """What pins hold, if they are entries of the manifest; None where files can have second names."""
         ...
 
+    def opened(self) -> None:
+        """Take note that the store is open: other processes may put files here from now on."""
+        ...
+
     def has_garbage(self) -> bool:
         """Whether ``remove_garbage`` would remove files. Cheap."""
         ...

@@ -118,11 +118,11 @@ class ManifestInBucket:
         with suppress(UnavailableError):  # the next holder sweeps
             self._delete_replaced()
 
-    def sweep(self) -> None:
-        """Delete the manifests that earlier reigns left, and that do not count. Raises UnavailableError."""
+    def find_replaced(self) -> None:
+        """Find the manifests that earlier reigns left, and that do not count, for ``remove_replaced``. Raises
+        UnavailableError."""
         found = (name.removeprefix(self._directory) for name, _ in self._bucket.list(self._directory))
         self._replaced = [name for name in found if name != self._counting and reign_of(name) < self._reign]
-        self._delete_replaced()
 
     def _delete_replaced(self) -> None:
         replaced, self._replaced = self._replaced, []

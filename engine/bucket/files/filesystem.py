@@ -236,6 +236,15 @@ class BucketFileSystem:
             for path in gone:  # those who read one go on with what is here of it
                 self._forget(path)
 
+    def take_stock(self) -> None:
+        """List everything by one request: what is not in ``own``, and empty now, is not asked for until
+        ``forget_stock``. For an opening, which looks into many such directories. Raises OSError."""
+        self._names.take_stock()
+
+    def forget_stock(self) -> None:
+        """See ``take_stock``."""
+        self._names.forget_stock()
+
     def close(self, wait: bool = True) -> None:
         """End the threads that fetch, and ``wait`` for them."""
         self._fetcher.close(wait)

@@ -55,7 +55,8 @@ class ObjectNames:
     """The files of a store under a prefix of a bucket. Thread safe.
 
     Of the directories in ``own``, at the top, only this process changes anything: they are listed once, and known from
-    then on, or until ``look_again``. Others are asked for each time, since other processes put files there.
+    then on, or until ``look_again``. Others are asked for each time, since other processes put files there; but not for
+    those that ``take_stock`` found empty, until ``forget_stock``.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class ObjectNames:
         self._known: dict[str, ObjectTree] = {}
         if known is not None:
             self._known = dict.fromkeys(self._own, ObjectTree(known.items()))
+        self._stock: set[str] | None = None
+        """The directories at the top that are not empty; None: ask."""
         self._lock = threading.Lock()
 
     def is_own(self, path: str) -> bool:
@@ -78,10 +81,26 @@ class ObjectNames:
         """Return the name of a file's object."""
         return self._prefix + path
 
+    def take_stock(self) -> None:
+        """List everything by one request. Raises OSError."""
+        found = self._found("")
+        tops = {path.split("/", 1)[0] for path, _ in found}
+        own = {top: ObjectTree(each for each in found if each[0].startswith(f"{top}/")) for top in self._own}
+        with self._lock:
+            self._known = own | self._known
+            self._stock = tops
+
+    def forget_stock(self) -> None:
+        """Ask again for what other processes put."""
+        with self._lock:
+            self._stock = None
+
     def size(self, path: str) -> int | None:
         """Return the size of a file, None if there is none. Raises OSError."""
         if self.is_own(path):
             return self._tree(path).size(path)
+        if self._is_empty(path):
+            return None
         name = self.locate(path)
         try:
             with answered(name):
@@ -99,6 +118,9 @@ class ObjectNames:
             tree = self._tree(path)
             with self._lock:
                 tree.add(path, size)
+        elif self._stock is not None:
+            with self._lock:
+                self._stock.add(path.split("/", 1)[0])
 
     def remove(self, path: str) -> None:
         """Take note of a file that will be deleted."""
@@ -127,8 +149,16 @@ class ObjectNames:
                 self._known[top] = self._listed(top)
             return self._known[top]
 
+    def _is_empty(self, path: str) -> bool:
+        stock = self._stock
+        return stock is not None and path != "" and path.split("/", 1)[0] not in stock
+
     def _listed(self, directory: str) -> ObjectTree:
-        prefix = self.locate(f"{directory}/" if directory else "")
+        return ObjectTree(() if self._is_empty(directory) else self._found(f"{directory}/" if directory else ""))
+
+    def _found(self, start: str) -> list[tuple[str, int]]:
+        """Return the path and the size of each file whose path begins with ``start``."""
+        prefix = self.locate(start)
         with answered(prefix):
             found = self._bucket.list(prefix)
-        return ObjectTree((name.removeprefix(self._prefix), size) for name, size in found)
+        return [(name.removeprefix(self._prefix), size) for name, size in found]

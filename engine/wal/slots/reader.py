@@ -33,12 +33,15 @@ class SlotReader:
         self._kept: dict[int, bytes] = {}
         self._kept_bytes = 0
 
+    def fetch(self) -> None:
+        """Fetch the slots that ``read`` begins with. Raises UnavailableError."""
+        self._fetch(next(self._parts()))
+
     def read(self) -> Iterator[Slot]:
         """Yield the slots in order, checked. Raises CorruptionError and UnavailableError."""
         last = self._newest.header
         chain = Chain(last.store_uuid)
-        for number in range(last.needed_slot, last.number + 1, _AT_ONCE):
-            numbers = range(number, min(number + _AT_ONCE, last.number + 1))
+        for numbers in self._parts():
             for content, each in zip(self._fetch(numbers), numbers, strict=True):
                 if content is None:
                     raise CorruptionError(path_of(each), 0, f"this slot is missing, which slot {last.number} needs")
@@ -47,6 +50,12 @@ class SlotReader:
                 yield slot
         if chain.last is None or chain.last.crc != self._newest.crc:
             raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")
+
+    def _parts(self) -> Iterator[range]:
+        """Yield the numbers of the slots that are fetched at once."""
+        last = self._newest.header
+        for first in range(last.needed_slot, last.number + 1, _AT_ONCE):
+            yield range(first, min(first + _AT_ONCE, last.number + 1))
 
     def _fetch(self, numbers: range) -> list[bytes | None]:
         missing = [number for number in numbers if number not in self._kept]

@@ -168,6 +168,12 @@ class SlotLog(StoreLog):
     def failed(self) -> UnavailableError | None:
         return self._inner.failed
 
+    def fetch(self) -> None:
+        """Fetch the slots that ``peek`` begins with, before it: what else is asked for meanwhile takes no longer.
+        Raises UnavailableError."""
+        if self._reader is not None:
+            self._reader.fetch()
+
     def peek(self) -> Iterator[LogRecord]:
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")

@@ -89,6 +89,21 @@ def test_a_store_that_was_closed_is_opened_at_once() -> None:
     assert machine.boot.now() - before < OPTIONS.lease_seconds
 
 
+def test_an_opening_asks_for_each_thing_once_and_sees_later_what_others_put() -> None:
+    first = Machine()
+    with made(first) as store:
+        put(store, 1)
+        store.maintain("t", "flush")
+    again = first.other()
+    with opened(again) as store:
+        calls = again.objects.calls
+        assert [each.name for each in calls if each.verb == "size"] == []
+        listed = [each.name for each in calls if each.verb == "list"]
+        assert sorted(listed) == ["stores/a/", "stores/a/log/", "stores/a/log/", "stores/a/manifests/"]
+        again.objects.put("stores/a/imports/1/x", b"")
+        assert store.directory.list("imports/1") == ["x"]
+
+
 def test_nobody_opens_a_store_whose_holder_lives() -> None:
     first = Machine()
     first.boot.pause = lambda seconds: None  # nobody leaps over the beats

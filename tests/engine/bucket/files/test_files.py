@@ -158,6 +158,28 @@ def test_own_directories_are_listed_once(opening: Opening, bucket: WatchedBucket
     assert other.exists("imports/1/later")
 
 
+def test_what_an_opening_found_empty_is_not_asked_for_until_it_is_open(opening: Opening, bucket: WatchedBucket) -> None:
+    fs, other = opening(), opening("other")
+    for path in ("tablets/1/x", "staging/1", "imports.old"):
+        write(other, path, b"rows")
+    bucket.reset()
+    fs.take_stock()
+    assert fs.list("tablets/1") == ["x"] and fs.size("tablets/1/x") == 4
+    assert not fs.exists("imports") and fs.list("imports") == [] and not fs.exists("imports/1/x")
+    assert bucket.calls == {"list": 1}
+    assert (
+        fs.list("staging") == ["1"]
+        and fs.exists("imports.old")
+        and fs.list("") == ["imports.old", "staging", "tablets"]
+    )
+    write(fs, "imports/1/x", b"mine")
+    write(other, "imports/1/y", b"rows")
+    write(other, "pins/1", b"rows")
+    assert fs.list("imports/1") == ["x", "y"] and not fs.exists("pins")
+    fs.forget_stock()
+    assert fs.list("pins") == ["1"] and fs.exists("pins/1") and fs.list("tablets") == ["1"]
+
+
 def test_files_of_a_flush_are_uploaded_at_once(opening: Opening, bucket: WatchedBucket) -> None:
     fs = opening()
     bucket.delay_seconds = 0.05
