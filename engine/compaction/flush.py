@@ -25,6 +25,8 @@ from ...schemas.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert
+from ..fs.far import FarFileSystem
+from ..fs.together import SyncTogether
 from ..manifest.environment import Environment
 from ..manifest.manifest import TabletEntry
 from ..manifest.rowset_entry import RowsetEntry
@@ -74,7 +76,9 @@ def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | N
         StorageFullError: the disk is full; nothing is lost.
         UnavailableError: the log or the manifest has failed.
     """
-    with ExitStack() as held:
+    with ExitStack() as outermost, ExitStack() as held:
+        if isinstance(environment.fs, FarFileSystem):  # the base file is put while the UNDO file is written
+            environment = replace(environment, fs=outermost.enter_context(SyncTogether(environment.fs)))
         staged = prepare_flush(tablet, environment, held)
         if staged is None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
-from nyala.engine.bucket import Patience, PatientBucket
+from nyala.engine.bucket import MemoryBucket, MemoryObjects, Patience, PatientBucket
+from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.engine.recovery.sweep_bucket import leftovers
@@ -285,6 +287,23 @@ def test_no_file_goes_before_the_slot_that_drops_it() -> None:
     names = [name for _, name in effects[:gone]]
     manifest = max(place for place, name in enumerate(names) if "/manifests/" in name)
     assert sum("/log/" in name for name in names[manifest:]) >= 3, "its own slot, and one that was sent later"
+
+
+def test_the_files_of_a_flush_are_put_at_once() -> None:
+    class Meeting(MemoryObjects):
+        base_and_undo = threading.Barrier(2)
+
+        def put(self, name: str, content: Any) -> None:
+            if "/tablets/" in name:
+                self.base_and_undo.wait(10)
+            super().put(name, content)
+
+    home = BucketHome(MemoryBucket(Meeting()), "a", "memory://test", MemoryFileSystem(), probes=False)
+    with Store.open(home, OPTIONS) as store:
+        Database(store).create_table("t", SCHEMA, ["id"])
+        put(store, *range(100))
+        store.maintain("t", "flush")
+        assert rows(store) == dict.fromkeys(range(100), "x")
 
 
 def test_a_flush_deletes_nothing_while_others_wait_for_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
