@@ -71,6 +71,8 @@ def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerC
 
 def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
     plan, schema = _planned(store, spec)
+    if plan.groups_at_most is not None:
+        spec = spec.model_copy(update={"partial": False})  # one reader gets the answer sooner than several get parts
     is_whole = spec.is_whole or _is_long(spec)
     return fl.FlightInfo(
         schema,
@@ -80,7 +82,11 @@ def _info(store: StoreService, spec: ScanSpec, descriptor: fl.FlightDescriptor) 
         total_bytes=sum(split.bytes for split in plan.splits),
         ordered=is_whole,
         app_metadata=InfoMetadata(
-            snapshot=plan.snapshot, schema_version=plan.schema_version, lease=plan.lease, hash=plan.hash or None
+            snapshot=plan.snapshot,
+            schema_version=plan.schema_version,
+            lease=plan.lease,
+            hash=plan.hash or None,
+            groups_at_most=plan.groups_at_most,
         ).model_dump_json(exclude_none=True),
     )
 

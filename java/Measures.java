@@ -32,12 +32,12 @@ import org.apache.spark.sql.types.TimestampType;
 
 /**
  * Aggregates that the store computes instead of Spark, if the result is the same: of all rows in one row, by groups in
- * several rows for a group, which Spark combines.
+ * one row for a group if there are few, or else in several, which Spark combines.
  *
  * <p>Spark computes the others: minimum and maximum of numbers that may be NaN, which the store skips, and of times
- * without a zone, which may order differently from moments; sums that may overflow, and by groups those of decimals,
- * which Spark would combine in the narrow type of the cells; groups by floats and by times without a zone, of which
- * several moments may be one.
+ * without a zone, which may order differently from moments; sums that may overflow, and those of decimals that it would
+ * combine, which it does in the narrow type of the cells; groups by floats and by times without a zone, of which several
+ * moments may be one.
  */
 record Measures(Map<String, List<String>> byName, List<String> groups, StructType schema) {
   /** Spark sums {@code decimal(p,s)} as {@code decimal(p+10,s)}: up to this precision, sums cannot overflow. */
@@ -61,7 +61,7 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
     Map<String, List<String>> byName = new LinkedHashMap<>();
     for (AggregateFunc function : aggregation.aggregateExpressions()) {
       Optional<Measure> measure = measure(function, schema);
-      if (measure.isEmpty() || !groups.isEmpty() && measure.get().isSumOfDecimals()) {
+      if (measure.isEmpty()) {
         return Optional.empty();
       }
       String name = "_measure_" + byName.size() + "_"; // no column has such a name
@@ -69,6 +69,12 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
       answer = answer.add(name, measure.get().type, !measure.get().function.equals("count"));
     }
     return Optional.of(new Measures(byName, groups, answer));
+  }
+
+  /** Whether Spark can combine several rows for a group. */
+  boolean canBeCombined() {
+    return byName.keySet().stream().noneMatch(
+        name -> byName.get(name).get(1).equals("sum") && schema.apply(name).dataType() instanceof DecimalType);
   }
 
   /** Returns what the plan of a query shows. */
@@ -140,9 +146,5 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
     return schema.getFieldIndex(name).isDefined() ? Optional.of(name) : Optional.empty();
   }
 
-  private record Measure(String column, String function, DataType type) {
-    boolean isSumOfDecimals() {
-      return function.equals("sum") && type instanceof DecimalType;
-    }
-  }
+  private record Measure(String column, String function, DataType type) {}
 }

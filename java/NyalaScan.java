@@ -100,6 +100,11 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
     return !TableOptions.isOfChanges(options) && !options.containsKey("aggregate");
   }
 
+  /** Whether the rows of measures are the answer: one, or one for each group. */
+  boolean isComplete() {
+    return pushed.isOneRow() || planned().parts.isCombined();
+  }
+
   /**
    * Lets the store leave out rows that a join would not find, in the tasks that this thread asks for next. Spark joins as
    * before, so a condition may be left out.

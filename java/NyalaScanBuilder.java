@@ -32,6 +32,7 @@ final class NyalaScanBuilder
   private final List<String> texts = new ArrayList<>();
   private StructType columns;
   private Measures measures;
+  private NyalaScan ofMeasures;
   private FirstRows first;
 
   NyalaScanBuilder(NyalaTable table, CaseInsensitiveStringMap options) {
@@ -63,15 +64,19 @@ final class NyalaScanBuilder
     return pushed.toArray(Predicate[]::new);
   }
 
+  /** The store tells whether there are few groups, in the plan of the scan; one of many has several rows for a group. */
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
-    boolean isGrouped = aggregation.groupByExpressions().length > 0; // a group has a row of each part
-    return !isGrouped && isOfRows() && Measures.of(aggregation, schema).isPresent();
+    Measures asked = isOfRows() ? Measures.of(aggregation, schema).orElse(null) : null;
+    ofMeasures = asked == null ? null : scan(asked);
+    return asked != null && ofMeasures.isComplete();
   }
 
+  /** Spark has asked before whether the store completes the aggregation. */
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
-    measures = isOfRows() ? Measures.of(aggregation, schema).orElse(null) : null;
+    Measures asked = isOfRows() ? Measures.of(aggregation, schema).orElse(null) : null;
+    measures = asked != null && (asked.canBeCombined() || ofMeasures.isComplete()) ? asked : null;
     return measures != null;
   }
 
@@ -101,7 +106,11 @@ final class NyalaScanBuilder
 
   @Override
   public Scan build() {
-    return new NyalaScan(table, columns, options, new Pushed(List.copyOf(texts), measures, first));
+    return measures == null ? scan(null) : ofMeasures;
+  }
+
+  private NyalaScan scan(Measures asked) {
+    return new NyalaScan(table, columns, options, new Pushed(List.copyOf(texts), asked, first));
   }
 
   private boolean isOfRows() {

@@ -53,10 +53,7 @@ record Pushed(List<String> filters, Measures measures, FirstRows first) {
 
   /** Returns how much of a scan of some size is read. */
   ScanParts.Size limited(ScanParts.Size whole) {
-    if (first == null || first.limit() >= whole.rows()) {
-      return whole;
-    }
-    return new ScanParts.Size(first.limit(), whole.bytes() * first.limit() / whole.rows());
+    return first == null ? whole : whole.limited(first.limit());
   }
 
   private boolean isFirstOfEachPart(ObjectNode scan) {

@@ -97,6 +97,8 @@ class InfoMetadata(Message, frozen=True):
     """Identifies what the server keeps for the tickets, for ``release_scan``."""
     hash: list[HashLevel] | None = None
     """The hash levels to which the first buckets in every ticket's partition belong."""
+    groups_at_most: int | None = None
+    """Of a partial aggregate: there are no more groups than this, and the only ticket returns each of them once."""
 
 
 class LeaseName(Message, frozen=True, extra="forbid"):

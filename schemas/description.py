@@ -220,6 +220,8 @@ class ScanPlan(Message):
     hash: list[HashLevel] = Field(default_factory=new_list)
     """The hash levels to which the first buckets of every split's partition belong."""
     explain: dict[str, Any] = Field(default_factory=new_dict)
+    groups_at_most: int | None = None
+    """Of a partial aggregate: there are surely no more groups than this, which are few; None: there may be many."""
     lease: str | None = None
     """Identifies what the server keeps for the tickets, if asked to: see ``ScanSpec``."""
     tablets_here: str = ""

@@ -133,14 +133,18 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
                 raise InvalidArgumentError(
                     f"{part} cannot be combined with aggregate, which covers all rows that match"
                 )
-        is_part = (self.tablet, self.partition, self.key_lower, self.key_upper) != (None, None, None, None)
-        if self.ordered or (is_part and not self.partial):
+        if self.ordered or (self.is_part and not self.partial):
             raise InvalidArgumentError(
                 "an aggregate covers the whole table: it cannot be combined with ordered or tablet"
             )
         means = [name for name, (_, function) in (self.aggregate or {}).items() if function == AggregateFunction.AVG]
         if self.partial and means:
             raise InvalidArgumentError(f"{means[0]!r}: partial means cannot be combined: ask for a sum and a count")
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it reads a part of the table, as a ticket does."""
+        return (self.tablet, self.partition, self.key_lower, self.key_upper) != (None, None, None, None)
 
     @property
     def is_whole(self) -> bool:

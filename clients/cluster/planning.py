@@ -56,6 +56,7 @@ class ServersPlan:
                 "hash": first.hash if all(plan.hash == first.hash for plan in self.plans.values()) else [],
                 "tablets_here": first.tablets_all,
                 "lease": None,  # each split has its server's lease
+                "groups_at_most": None,  # each server answers for its tablets
             }
         )
 

@@ -224,6 +224,18 @@ class StreamReader:
         return self._dictionary
 
     @property
+    def known_dictionary(self) -> BytesVector | None:
+        """The dictionary, if it was read before."""
+        return self._dictionary
+
+    @property
+    def value_count(self) -> int | None:
+        """How many distinct values the dictionary has; None if some pages are not made of its codes."""
+        entry = self.entry
+        is_coded = entry.dictionary is not None and entry.encodings == [DictionaryCodec.name]
+        return entry.dictionary.row_count if entry.dictionary and is_coded else None
+
+    @property
     def longest_value(self) -> int:
         """The bytes of the longest value of the dictionary; 0 without one."""
         if self._longest is None:

@@ -174,6 +174,14 @@ class DeltaTracker:
         logs = [log for store in stores.memory if (log := store.log(column_id))]
         return max([*in_files, *(log.last_change for log in logs)], default=0)
 
+    def changes_at_most(self, column_id: int, snapshot: int) -> int:
+        """Return in how many cells of a column deltas may change the base to what ``snapshot`` sees, at most."""
+        stores = self.stores
+        if snapshot < self.base_timestamp(column_id):
+            return sum(file.metadata.deltas.get(column_id, 0) for file in stores.undo)
+        in_files = sum(file.metadata.deltas.get(column_id, 0) for file in stores.redo)
+        return in_files + sum(len(log) for store in stores.memory if (log := store.log(column_id)))
+
     @property
     def row_changes(self) -> int:
         """About how many row changes there are, each counted once for all its columns."""

@@ -24,6 +24,7 @@ from ..tablet.version import Version
 from . import scanning
 from .chunk import ChangeRange, ScanRequest
 from .few import rows_of_few_keys
+from .few_groups import groups_at_most
 from .planned_scans import PlannedScan, PlannedScans
 from .point_scan import PointScans
 from .pool import ScanPool
@@ -130,6 +131,8 @@ class Reads:
                 break
         splits, explain = scanning.estimate(spec, wanted, versions, version, request)
         read_here, read_all = wanted.sums
+        rows = sum(split.rows for split in splits)
+        may_combine = spec.partial and not spec.is_part
         return ScanPlan(
             snapshot=request.snapshot,
             schema_version=version.schema.version,
@@ -141,6 +144,7 @@ class Reads:
             tablets_all=version.tablets_all,
             read_here=read_here,
             read_all=read_all,
+            groups_at_most=groups_at_most(versions, request, rows, self._options.limits) if may_combine else None,
             lease=self._kept(spec, table, version, request, wanted.tablets, versions, splits) if spec.pin else None,
         )
 

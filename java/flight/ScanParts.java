@@ -18,14 +18,20 @@ import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
  * A planned scan: its columns, its moment, its estimated size, and the parts that make it up, each of which any process
- * can read.
+ * can read. {@code isCombined} means that the only part has each group of an aggregate once.
  */
-public record ScanParts(Schema schema, Moment moment, Size size, List<HashLevel> hash, List<Part> parts) {
+public record ScanParts(
+    Schema schema, Moment moment, Size size, List<HashLevel> hash, boolean isCombined, List<Part> parts) {
   /** A snapshot, and the store that has it. */
   public record Moment(long snapshot, StoreIdentity store) {}
 
   /** About how much all parts have. */
-  public record Size(long rows, long bytes) {}
+  public record Size(long rows, long bytes) {
+    /** Returns the size of so many of the rows, or of all if they are fewer. */
+    public Size limited(long most) {
+      return most >= rows ? this : new Size(most, bytes * most / rows);
+    }
+  }
 
   /** How the rows of the table are spread over buckets, the first of those of each part (docs/partitions.md). */
   public record HashLevel(List<String> columns, int buckets, int seed) {}
@@ -57,7 +63,8 @@ public record ScanParts(Schema schema, Moment moment, Size size, List<HashLevel>
 
   /** Returns the same scan with at most so many rows of each part. */
   public ScanParts limited(int rows) {
-    return new ScanParts(schema, moment, size, hash, parts.stream().map(part -> part.limited(rows)).toList());
+    return new ScanParts(
+        schema, moment, size, hash, isCombined, parts.stream().map(part -> part.limited(rows)).toList());
   }
 
   /**
@@ -83,7 +90,9 @@ public record ScanParts(Schema schema, Moment moment, Size size, List<HashLevel>
       }
     }
     Moment moment = new Moment(told.path("snapshot").asLong(), store);
-    return new ScanParts(schema, moment, new Size(rows, bytes), hash(told.path("hash")), parts);
+    JsonNode groups = told.path("groups_at_most");
+    Size size = new Size(rows, bytes).limited(groups.asLong(rows));
+    return new ScanParts(schema, moment, size, hash(told.path("hash")), !groups.isMissingNode(), parts);
   }
 
   private static List<HashLevel> hash(JsonNode levels) {

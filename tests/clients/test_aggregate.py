@@ -19,6 +19,7 @@ from nyala.engine.aggregate import merge
 from nyala.engine.aggregate.merge import Merger
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.scan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.limits import Limits
 from nyala.schemas.scan import ScanSpec
@@ -231,6 +232,7 @@ def test_over_the_wire_it_is_one_ticket(remote: Database, url: str) -> None:
 def test_partial_answers_of_all_parts_add_up(
     remote: Database, url: str, monkeypatch: pytest.MonkeyPatch, is_crowded: bool
 ) -> None:
+    monkeypatch.setattr(few_groups, "FEW", 100)
     if is_crowded:
         monkeypatch.setattr(merge, "_MERGE_ROWS", 100)
     schema = pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string()), ("n", pa.int64())])
@@ -242,6 +244,7 @@ def test_partial_answers_of_all_parts_add_up(
     with fl.connect(url) as client:
         info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(asked)))
         assert len(info.endpoints) > 3, "tablets are read in parts"
+        assert "groups_at_most" not in json.loads(info.app_metadata)
         homes.delete({"id": [0]})
         parts = [client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
     added = (
@@ -252,6 +255,28 @@ def test_partial_answers_of_all_parts_add_up(
     found = {row["city"]: tuple(row.values())[1:] for row in added.to_pylist()}
     numbers = {f"c{n}": list(range(n, 4_000, 700)) for n in range(700)}
     assert found == {city: (len(some), sum(some), some[0], some[-1]) for city, some in numbers.items()}
+
+
+def test_few_groups_are_combined_by_the_server(remote: Database, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan says so: its only ticket has each group once."""
+    monkeypatch.setattr(merge, "_MERGE_ROWS", 5)
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64())])
+    homes = remote.create_table("homes", schema, ["id"], partition_by=[nyala.hash("id", buckets=3)])
+    homes.insert({"id": range(4_000), "n": [None if n % 7 == 3 else n % 7 for n in range(4_000)]})
+    asked = {"table": "homes", "aggregate": {"c": ("*", "count"), "s": ("id", "sum")}, "group_by": ["n"]}
+    asked |= {"partial": True, "split_bytes": 5_000}
+    with fl.connect(url) as client:
+        info = client.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(asked)))
+        homes.update({"id": range(100), "n": [9] * 100})
+        homes.maintain("flush")
+        (endpoint,) = info.endpoints
+        found = client.do_get(endpoint.ticket).read_all()
+        assert json.loads(info.app_metadata)["groups_at_most"] == 7 + 1 and found.schema == info.schema
+        of_parts = client.do_get(fl.Ticket(json.dumps({**asked, "key_lower": "8000000000000f00"}))).read_all()
+    numbers = {None if n == 3 else n: list(range(n, 4_000, 7)) for n in range(7)}
+    expected = {n: (len(some), sum(some)) for n, some in numbers.items()}
+    assert found.num_rows == 7 and {row["n"]: (row["c"], row["s"]) for row in found.to_pylist()} == expected
+    assert sum(of_parts["c"].to_pylist()) == 4_000 - 0xF00
 
 
 def test_partial_answers_are_not_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:

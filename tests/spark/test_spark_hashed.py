@@ -18,10 +18,11 @@ from pyspark.sql import functions as f
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.scan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.scan import ScanSpec
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim", "no_broadcasts")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim", "no_broadcasts", "many_groups")]
 
 Load = Callable[..., DataFrame]
 Query = Callable[[], DataFrame]
@@ -49,6 +50,12 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
 def no_broadcasts(spark: SparkSession) -> Iterator[None]:
     with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
         yield
+
+
+@pytest.fixture
+def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store leaves all groups to Spark."""
+    monkeypatch.setattr(few_groups, "FEW", 0)
 
 
 @pytest.fixture

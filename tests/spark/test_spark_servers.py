@@ -141,6 +141,20 @@ def test_tables_of_both_that_are_hashed_alike_are_joined_without_a_shuffle(
     assert sorted(row["id"] for row in joined.collect()) == list(range(1000))
 
 
+def test_groups_over_both_are_combined_by_spark(
+    spark: SparkSession, needs_shim: None, shared: tuple[str, Database, list[Store]]
+) -> None:
+    """Few as they are: each server has some rows of each."""
+    url, db, _ = shared
+    table = db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.hash("id", buckets=4)])
+    table.insert({"id": range(1000), "n": [number % 3 for number in range(1000)]})
+    assert len({place.server for place in table.tablets()}) == 2
+    counted = read_table(spark, "t", uri=url).groupBy("n").count()
+    plan = counted._jdf.queryExecution().executedPlan().toString()  # pyright: ignore
+    assert "aggregate: " in plan and "Exchange" in plan
+    assert sorted(map(tuple, counted.collect())) == [(0, 334), (1, 333), (2, 333)]
+
+
 def test_a_job_over_both(spark: SparkSession, shared: tuple[str, Database, list[Store]]) -> None:
     """Tablets are moved while it reads."""
     url, db, stores = shared
