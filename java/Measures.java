@@ -52,7 +52,7 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
     StructType answer = new StructType();
     for (Expression expression : aggregation.groupByExpressions()) {
       Optional<String> group = column(expression, schema).filter(name -> isGroup(schema.apply(name).dataType()));
-      if (group.isEmpty()) {
+      if (group.isEmpty() || groups.contains(group.get())) { // an answer has each column once
         return Optional.empty();
       }
       groups.add(group.get());

@@ -181,6 +181,7 @@ QUERIES = [
     "JOIN (SELECT k, max(day) AS d FROM {} GROUP BY k) b ON a.k = b.k",
     "SELECT id, k FROM {} WHERE k = (SELECT max(k) FROM {} GROUP BY ok HAVING ok)",
     "SELECT k, count(*) FROM (SELECT * FROM {} UNION ALL SELECT * FROM {}) GROUP BY k",
+    "SELECT k + 0 AS b, sum(cents) FROM {} GROUP BY k, k + 0",
     "SELECT 7, count(*) FROM {} GROUP BY k",
 ]  # fmt: skip
 

@@ -213,7 +213,9 @@ def test_groups_that_mean_something_else_are_left_to_spark(db: Database, load: L
     by_price, paid = frame.groupBy("price").count(), frame.groupBy((f.col("id") % 2).alias("odd")).agg(f.sum("paid"))
     assert sorted((str(row[0]), row[1]) for row in by_price.collect()) == [("0.0", 4), ("1.5", 2), ("nan", 2)]
     assert sorted(map(tuple, paid.collect())) == [(0, 396), (1, 396)]
-    assert not any("aggregate" in scan_of(each) for each in (by_price, paid))
+    twice = frame.selectExpr("paid", "paid AS same").distinct()
+    assert list(map(tuple, twice.collect())) == [(99, 99)]
+    assert not any("aggregate" in scan_of(each) for each in (by_price, paid, twice))
 
 
 def test_names_of_groups_may_differ_in_case(homes: Table, load: Load, spark: SparkSession, uri: str) -> None:
