@@ -246,9 +246,16 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
     }
 
     InputPartition[] tasks() {
-      return parts.parts().stream()
-          .map(part -> keys.map(each -> each.task(part)).orElseGet(() -> new PartReaderFactory.Part(part)))
-          .toArray(InputPartition[]::new);
+      Stream<InputPartition> tasks = keys.isPresent()
+          ? parts.parts().stream().map(keys.get()::task)
+          : partsOfTasks().stream().map(PartReaderFactory.Parts::new);
+      return tasks.toArray(InputPartition[]::new);
+    }
+
+    /** Returns the parts of each task. Of first rows, and where the user chose the size, each part has its own. */
+    private List<List<ScanParts.Part>> partsOfTasks() {
+      boolean isApart = pushed.first() != null || options.containsKey("splitSizeBytes");
+      return isApart ? parts.parts().stream().map(List::of).toList() : TaskParts.of(parts.parts());
     }
   }
 

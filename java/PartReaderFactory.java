@@ -20,15 +20,20 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 record PartReaderFactory(
     String uri, Credentials credentials, StoreIdentity planned, StructType schema, int[] places, String zone)
     implements PartitionReaderFactory {
-  /** One task: a part of a scan at a fixed snapshot. */
+  /** One task: parts of a scan at a fixed snapshot. */
   private sealed interface Task extends InputPartition {
-    ScanParts.Part part();
+    List<ScanParts.Part> parts();
   }
 
-  record Part(ScanParts.Part part) implements Task {}
+  record Parts(List<ScanParts.Part> parts) implements Task {}
 
   /** One whose rows are all in some buckets. */
   record KeyedPart(ScanParts.Part part, List<Integer> buckets) implements Task, HasPartitionKey {
+    @Override
+    public List<ScanParts.Part> parts() {
+      return List.of(part);
+    }
+
     @Override
     public InternalRow partitionKey() {
       return new GenericInternalRow(buckets.toArray());
@@ -42,7 +47,7 @@ record PartReaderFactory(
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new PartReader(this, ((Task) partition).part());
+    return new TaskReader(this, ((Task) partition).parts());
   }
 
   @Override

@@ -38,9 +38,9 @@ public record ScanParts(
 
   /**
    * One part: a ticket, the locations of the server that has its tablet, and the store there; no locations: the server
-   * that planned.
+   * that planned. About how many bytes it has.
    */
-  public record Part(String ticket, List<String> locations, StoreIdentity store) implements Serializable {
+  public record Part(String ticket, List<String> locations, StoreIdentity store, long bytes) implements Serializable {
     /** Returns the bucket in each hash level of the table; none if this is not a part of one tablet. */
     public List<Integer> buckets() {
       List<Integer> found = new ArrayList<>();
@@ -49,7 +49,7 @@ public record ScanParts(
     }
 
     private Part limited(int rows) {
-      return new Part(Json.of(asked().put("limit", rows)), locations, store);
+      return new Part(Json.of(asked().put("limit", rows)), locations, store, bytes);
     }
 
     private ObjectNode asked() {
@@ -113,15 +113,17 @@ public record ScanParts(
   private static Part part(byte[] endpoint, Function<List<String>, StoreIdentity> storeOf) throws IOException {
     String ticket = "";
     ArrayList<String> locations = new ArrayList<>();
+    JsonNode told = Json.object();
     Protobuf.Reader fields = new Protobuf.Reader(endpoint);
     for (int field = fields.next(); field != 0; field = fields.next()) {
       switch (field) {
         case 1 -> ticket = text(fields.bytes());
         case 2 -> locations.add(text(fields.bytes()));
+        case 4 -> told = Json.read(fields.text());
         default -> fields.skip();
       }
     }
-    return new Part(ticket, locations, storeOf.apply(locations));
+    return new Part(ticket, locations, storeOf.apply(locations), told.path("bytes").asLong());
   }
 
   /** Returns the text in the first field of a message. */
