@@ -3,11 +3,13 @@
 The bucket is in memory, and a request takes nothing but its 30 ms: what is measured is how well the store hides them.
 """
 
+import gc
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -36,8 +38,11 @@ from nyala.schemas.write import WriteCommand
 PUT_SECONDS = GET_SECONDS = 0.030
 LOCAL, FAR, RATIO = "directory", "bucket", "ratio"
 BATCH_ROWS, ROWS_MAX = 10_000, 500_000
+LOADED = 4
+"""A load has so many times the rows of the other cases: it waits once for the last of its slots, so that a short one
+measures that wait and not its rate."""
 GETS, SINGLE_ROWS, WRITERS, WRITER_ROWS = 2_000, 40, 64, 20
-FILES, FILE_ROWS = tablets.BUCKETS * tablets.RANGES, 100
+TABLETS, TABLET_ROWS = tablets.BUCKETS * tablets.RANGES, 100
 COLUMNS = (["price"], ["status", "price"], ["key", "city", "reading", "reference"])
 
 _SMALL = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
@@ -54,8 +59,8 @@ def far_store(objects: FarObjects, cache: Path, **options: Any) -> Iterator[Data
 class BucketBench:
     """Two stores with the same rows, one in a directory and one in a bucket; each method measures one thing."""
 
-    def __init__(self, rows: int, rounds: int, work: Path, console: Console, with_files: bool = True) -> None:
-        self.rounds, self.work, self.with_files = rounds, work, with_files
+    def __init__(self, rows: int, rounds: int, work: Path, console: Console, with_openings: bool = True) -> None:
+        self.rounds, self.work, self.with_openings = rounds, work, with_openings
         self.results = Results(console)
         self.rows = data.orders(min(rows, ROWS_MAX))
         self.objects = FarObjects(PUT_SECONDS, GET_SECONDS)
@@ -72,33 +77,46 @@ class BucketBench:
                     self._warm({name: database.table("loaded-0") for name, database in stores.items()})
                     self._rows(stores)
                 self._cold_scans()
-            if self.with_files:
-                self._cold_files()
+            if self.with_openings:
+                self._openings()
             return self.results
         finally:
             shutil.rmtree(self.work, ignore_errors=True)
 
     def _loads(self, stores: dict[str, Database]) -> None:
-        """Load a table a round in commits of 10,000 rows each, as a stream of such batches does, and one in a call."""
+        """Load a table in commits of 10,000 rows each, as a stream of such batches does, and one in a call; make the
+        tables of the other cases."""
+        loaded = data.orders(LOADED * self.rows.num_rows)
 
-        def load(database: Database, number: int) -> None:
-            database.create_table(f"loaded-{number}", data.SCHEMA, primary_key=[data.KEY])
-            command = WriteCommand(table=f"loaded-{number}", op=Operation.INSERT)
-            for _ in database._store.write_all(command, self.rows.to_batches(BATCH_ROWS)):
+        def batches(database: Database, name: str, rows: pa.Table) -> None:
+            for _ in database._store.write_all(
+                WriteCommand(table=name, op=Operation.INSERT), rows.to_batches(BATCH_ROWS)
+            ):
                 pass
 
-        def load_at_once(database: Database, number: int) -> None:
-            database.create_table(f"at-once-{number}", data.SCHEMA, primary_key=[data.KEY]).insert(self.rows)
+        def one_call(database: Database, name: str, rows: pa.Table) -> None:
+            database.table(name).insert(rows)
 
-        for case, act in (("batches of 10,000 rows", load), ("one call", load_at_once)):
-            samples = self._turns(stores, act)
-            rates = {name: [self.rows.num_rows / each for each in found] for name, found in samples.items()}
-            self._compare(f"load in {case}", "rows/s", rates)
+        for case, load in (("batches of 10,000 rows", batches), ("one call", one_call)):
+
+            def timed(database: Database, number: int, load: Any = load) -> float:
+                name = f"load-{number}"
+                database.create_table(name, data.SCHEMA, primary_key=[data.KEY])  # which is no part of the rate
+                taken = seconds(lambda: load(database, name, loaded))
+                database.drop_table(name)
+                return taken
+
+            actions = {name: partial(timed, database) for name, database in stores.items()}
+            samples = take_turns(actions, self.rounds, lambda action: action())
+            self._compare(
+                f"load in {case}", "rows/s", {name: [len(loaded) / each for each in samples[name]] for name in samples}
+            )
         for database in stores.values():
             for number in range(self.rounds):
-                database.drop_table(f"at-once-{number}")
+                database.create_table(f"loaded-{number}", data.SCHEMA, primary_key=[data.KEY])
+                batches(database, f"loaded-{number}", self.rows)
         flushes = self._turns(stores, lambda database, number: database.table(f"loaded-{number}").maintain("flush"))
-        self._compare("flush of those rows", "s", flushes)
+        self._compare(f"flush of {self.rows.num_rows:,} rows", "s", flushes)
 
     def _warm(self, tables: dict[str, Any]) -> None:
         reads: dict[str, Callable[[Any], object]] = {
@@ -163,24 +181,35 @@ class BucketBench:
             self.results.add(case, "s", [taken], FAR)
             self.results.add(f"{case}: bytes beside those needed", "x", [self.objects.got_bytes / needed], FAR)
 
-    def _cold_files(self) -> None:
-        """Open a store of 1,000 tablets, each with a file, with an empty cache and with a warm one."""
-        objects = FarObjects(0, 0)
-        with far_store(objects, self.work / "files", lease_seconds=60) as database:
-            table = database.create_table("files", tablets.SCHEMA, ["host", "time"], partition_by=tablets.LEVELS)
-            dice, rows = np.random.default_rng(1), FILES * FILE_ROWS
-            columns = [np.arange(rows), dice.integers(0, tablets.RANGES, rows), dice.random(rows)]
-            table.insert(pa.table(columns, schema=tablets.SCHEMA))
-            table.maintain("flush")
+    def _openings(self) -> None:
+        """Open a store of 1,000 tablets with two files each, with an empty cache and with a warm one."""
+        objects, local = FarObjects(0, 0), str(self.work / "tablets")
+        dice, rows = np.random.default_rng(1), TABLETS * TABLET_ROWS
+        columns = [np.arange(rows), dice.integers(0, tablets.RANGES, rows), dice.random(rows)]
+
+        def opened(cache: str) -> AbstractContextManager[Database]:
+            return far_store(objects, self.work / cache, lease_seconds=60)
+
+        for made in (nyala.open(local, **OPTIONS), opened("warm")):
+            with made as database:
+                table = database.create_table("t", tablets.SCHEMA, ["host", "time"], partition_by=tablets.LEVELS)
+                table.insert(pa.table(columns, schema=tablets.SCHEMA))
+                table.maintain("flush")
         objects.put_seconds, objects.get_seconds = PUT_SECONDS, GET_SECONDS
-        for case, cache in (("cold", None), ("warm", self.work / "files")):
-            taken = []
-            for number in range(self.rounds):
-                place = cache or self.work / f"files-{number}"
+        ways: dict[tuple[str, str], Callable[[int], AbstractContextManager[Database]]] = {
+            ("cold", FAR): lambda number: opened(f"cold-{number}"),
+            ("warm", FAR): lambda number: opened("warm"),
+            ("warm", LOCAL): lambda number: nyala.open(local, **OPTIONS),
+        }
+        taken: dict[tuple[str, str], list[float]] = {each: [] for each in ways}
+        for number in range(self.rounds):
+            for each, way in ways.items():
+                gc.collect()
                 began = time.perf_counter()
-                with far_store(objects, place, lease_seconds=60):
-                    taken.append(time.perf_counter() - began)
-            self.results.add(f"open {FILES:,} files, {case}", "s", taken, FAR)
+                with way(number):
+                    taken[each].append(time.perf_counter() - began)
+        for (case, subject), found in taken.items():
+            self.results.add(f"open {TABLETS:,} tablets, {case}", "s", found, subject)
 
     def _turns(
         self, subjects: dict[str, Any], act: Callable[[Any, int], object], rounds: int | None = None
@@ -212,6 +241,11 @@ def needed_bytes(store: Store, name: str, columns: list[str]) -> int:
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:
     """Measure, after a short rehearsal that compiles what has to be compiled."""
-    BucketBench(20_000, 1, work, Console(quiet=True), with_files=False).run()
-    settings = {"rows": min(rows, ROWS_MAX), "rounds": rounds, "milliseconds of a request": round(PUT_SECONDS * 1e3)}
+    BucketBench(20_000, 1, work, Console(quiet=True), with_openings=False).run()
+    settings = {
+        "rows": min(rows, ROWS_MAX),
+        "rows of a load": LOADED * min(rows, ROWS_MAX),
+        "rounds": rounds,
+        "milliseconds of a request": round(PUT_SECONDS * 1e3),
+    }
     return Suite("bucket", settings, BucketBench(rows, rounds, work, console).run().all)

@@ -36,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_case_has_a_figure(tmp_path: Path) -> None:
-    found = bucket.BucketBench(3_000, 1, tmp_path / "work", QUIET, with_files=False).run()
+    found = bucket.BucketBench(3_000, 1, tmp_path / "work", QUIET, with_openings=False).run()
     cases = Suite("bucket", {}, found.all).cases()
     both = {bucket.LOCAL, bucket.FAR, bucket.RATIO}
     assert set(cases["load in batches of 10,000 rows"]) == set(cases["two columns, warm"]) == both
