@@ -25,7 +25,7 @@ from .frames import (
     store_cell,
     unpack_integers,
 )
-from .kernel import kernel
+from .kernel import inline, kernel
 from .reals import pack_bits_of_reals, store_real, unpack_reals
 from .simd.simd import copy_bytes, view_i64
 
@@ -94,6 +94,15 @@ def unpack_frames(
             unpack_dictionary(frame, source, rows, cell_bytes, place)
         else:
             unpack_integers(frame, source, rows, cell_bytes, place)
+
+
+@inline
+def frame_cell_address(payload, row_count, row):
+    """Return where about the bits of one cell are: right unless its block has a dictionary."""
+    block = row // BLOCK_ROWS
+    frame = payload + FRAME_BYTES * block
+    source = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + block_start(frame, block)
+    return source + (((row - block * BLOCK_ROWS) * frame_width(frame)) >> 3)
 
 
 @kernel

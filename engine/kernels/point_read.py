@@ -8,7 +8,7 @@ import numpy as np
 
 from . import fsst, prefix
 from .blocks import BLOCK_ROWS
-from .frame_pages import read_frame_cell
+from .frame_pages import frame_cell_address, read_frame_cell
 from .hash_index import LOCATION_BITS, matching, tag_of
 from .hashing import hash_string, hash_word
 from .kernel import inline, kernel, short_kernel
@@ -19,6 +19,7 @@ from .simd.simd import (
     load_u16,
     load_u32,
     load_u64,
+    prefetch,
     store_u8,
     store_u64,
     view_i32,
@@ -46,6 +47,9 @@ SCRATCH_FIELDS_BYTES = 24
 SCRATCH_BYTES = SCRATCH_FIELDS_BYTES + BLOCK_ROWS * 16
 TEXTS_SLACK_BYTES = 16
 """Bytes behind the memory for strings that may be written too."""
+
+_LOOK_AHEAD = 8
+"""So many rows before a cell is read, its memory is asked for."""
 
 _LOCATION_MASK = np.uint64((1 << LOCATION_BITS) - 1)
 _HALF = np.uint64(32)
@@ -106,12 +110,38 @@ def read_cells(
         for i in range(count):
             page = np.int64(load_u64(places + i * step)) + column * (8 * PLACE_FIELDS)
             at = targets[i] * columns + column
+            after = i + _LOOK_AHEAD
+            if after < count and numbers[after] >= 0:
+                _fetch_soon(np.int64(load_u64(places + after * step)) + column * (8 * PLACE_FIELDS), numbers[after])
             if numbers[i] < 0 or _field(page, KIND) == KEPT:
                 continue
             found = _read_place(page, numbers[i], cells + at * CELL_BYTES, nulls + at, scratch)
             if found < 0:
                 return found
     return 0
+
+
+@inline
+def _fetch_soon(page, row):
+    """Ask for the memory of a cell that is read some rows later: the rows of a call lie far apart, and to wait for one
+    cell after the other takes longer than to decode them."""
+    kind, payload, i = _field(page, KIND), _field(page, PAYLOAD), row - _field(page, FIRST_ROW)
+    if kind == FRAMES:
+        prefetch(frame_cell_address(payload, _field(page, ROWS), i))
+    elif kind == CODES:
+        prefetch(_shuffled_address(payload + 1, _field(page, ROWS), np.int64(load_u8(payload)), i))
+    elif kind == FIXED:
+        prefetch(payload + i * _field(page, WIDTH))
+    elif kind == STRINGS:
+        prefetch(payload + 4 * i)
+
+
+@inline
+def _shuffled_address(directory, row_count, width, row):
+    """Return where about a cell of a page of mini-blocks is: right if its mini-block is stored as it is."""
+    number = row // BLOCK_ROWS
+    start = np.int64(load_u32(directory + 4 * (number - 1))) if number > 0 else np.int64(0)
+    return directory + 4 * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + start + (row - number * BLOCK_ROWS) * width
 
 
 @inline
