@@ -48,6 +48,8 @@ class Campaign:
     faults: dict[Fault, int] = field(default_factory=lambda: FAULTS)
     planted: str = ""
     servers: int = 3
+    calm: float = 1
+    """So many times longer are the pauses of clients: several campaigns at once then have processors enough."""
     done: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -68,7 +70,7 @@ class Campaign:
             left -= some
 
     def _one_store(self, place: Place, root: str, folder: Path, faults: int, end: float) -> None:
-        cluster = Cluster(place, root, folder, self._random, self.lease_seconds, self.servers, self.planted)
+        cluster = Cluster(place, root, folder, self._random, self.lease_seconds, self.servers, self.planted, self.calm)
         try:
             cluster.start()
             for _ in range(faults):
@@ -138,9 +140,10 @@ def main() -> None:
     parser.add_argument("--way", choices=sorted(PLACES), default="directory")
     parser.add_argument("--lease", type=float, default=5.0, help="lease_seconds of the servers")
     parser.add_argument("--planted", choices=sorted(PLANTED), default="", help="a mistake that it must find")
+    parser.add_argument("--calm", type=float, default=1.0, help="pauses of clients, beside those of a full load")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.way}, a lease of {options.lease} s", flush=True)
-    campaign = Campaign(options.seed, options.lease, planted=options.planted)
+    campaign = Campaign(options.seed, options.lease, planted=options.planted, calm=options.calm)
     with tempfile.TemporaryDirectory(prefix="nyala-failover-") as name:
         folder = Path(name)
         with PLACES[options.way](folder / "bucket") as place:

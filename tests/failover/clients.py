@@ -1,7 +1,7 @@
 """Clients of a store whose servers fail: they write, read and follow, and check what they see.
 
 Writers send numbered batches until they are acknowledged; readers ask one server each, whether it has the store or
-not: what it answers must be right. A client's first failure goes to ``fail``.
+not: what it answers must be right. A client's first failure goes to ``fail``. ``calm`` times longer are their pauses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rows = tuple[tuple[int, int], ...]
 class NumberedWriter(Writer):
     """Writes its own rows, each batch once, however often it is sent."""
 
-    def run_until(self, caller: Caller, answers: Answers, stop: threading.Event) -> None:
+    def run_until(self, caller: Caller, answers: Answers, stop: threading.Event, calm: float = 1) -> None:
         """Write until ``stop`` is set."""
         name, seq = f"writer-{self.number}", 0
         while not stop.is_set():
@@ -47,11 +47,17 @@ class NumberedWriter(Writer):
             self.oracle.commit(plan, result.timestamp)
             self.acknowledged += 1
             seq += 1
-            time.sleep(_WRITE_PAUSE_SECONDS)
+            time.sleep(calm * _WRITE_PAUSE_SECONDS)
 
 
 def write_registers(
-    mine: Sequence[int], registers: Registers, caller: Caller, answers: Answers, random: Random, stop: threading.Event
+    mine: Sequence[int],
+    registers: Registers,
+    caller: Caller,
+    answers: Answers,
+    random: Random,
+    stop: threading.Event,
+    calm: float = 1,
 ) -> None:
     """Raise one register after the other until ``stop`` is set."""
     name, seq = f"registers-{mine[0]}", 0
@@ -63,7 +69,7 @@ def write_registers(
         registers.acknowledge(register, value)
         answers.add(life)
         seq += 1
-        time.sleep(_WRITE_PAUSE_SECONDS)
+        time.sleep(calm * _WRITE_PAUSE_SECONDS)
 
 
 class Reader:
@@ -74,7 +80,7 @@ class Reader:
         self._registers, self._snapshots, self._random = registers, snapshots, random
         self.refused = 0
 
-    def run_until(self, stop: threading.Event) -> None:
+    def run_until(self, stop: threading.Event, calm: float = 1) -> None:
         """Read until ``stop`` is set."""
         ways = [self._all_now, self._all_now, self._one_now, self._one_now, self._handed_out, self._again, self._again]
         while not stop.is_set():
@@ -83,7 +89,7 @@ class Reader:
             except UnavailableError:
                 self.refused += 1
                 time.sleep(5 * _READ_PAUSE_SECONDS)
-            time.sleep(_READ_PAUSE_SECONDS)
+            time.sleep(calm * _READ_PAUSE_SECONDS)
 
     def _all_now(self) -> None:
         before = self._registers.before()
@@ -152,9 +158,9 @@ def changes_of(database: nyala.Database, since: int, until: int | None = None) -
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True)), scan.snapshot
 
 
-def maintain_until(caller: Caller, random: Random, stop: threading.Event) -> None:
+def maintain_until(caller: Caller, random: Random, stop: threading.Event, calm: float = 1) -> None:
     """Flush and merge at random times until ``stop`` is set."""
-    while not stop.wait(random.uniform(0.05, 0.4)):
+    while not stop.wait(calm * random.uniform(0.05, 0.4)):
         table, kind = random.choice("tr"), random.choice(list(MaintenanceKind))
         with suppress(StoreError):  # it ran into a fault: nobody waits for its answer
             caller.ask(lambda db, table=table, kind=kind: db.table(table).maintain(kind))

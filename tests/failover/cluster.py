@@ -50,8 +50,9 @@ class Cluster:
         lease_seconds: float,
         count: int = 3,
         planted: str = "",
+        calm: float = 1,
     ) -> None:
-        self.lease_seconds = lease_seconds
+        self.lease_seconds, self._calm = lease_seconds, calm
         self.url = url_at(place, root)
         self.home = BucketHome(bucket_at(place, root), "a", self.url)
         self.members = [
@@ -76,6 +77,7 @@ class Cluster:
 
     def start(self) -> None:
         """Start all servers, make the tables, start the clients."""
+        calm = self._calm
         for member in self.members:
             member.start()
         self._run(self._keep_members, "keeper")
@@ -84,16 +86,17 @@ class Cluster:
         self.follower = Follower(self.begin)
         mine = [range(first, _REGISTERS, _REGISTER_WRITERS) for first in range(_REGISTER_WRITERS)]
         for writer in self.writers:
-            self._run(partial(writer.run_until, self._new_caller(), self.answers, self._stop), "writer")
+            self._run(partial(writer.run_until, self._new_caller(), self.answers, self._stop, calm), "writer")
         for some in mine:
             caller, random = self._new_caller(), Random(self.random.random())
-            work = partial(write_registers, some, self.registers, caller, self.answers, random, self._stop)
+            work = partial(write_registers, some, self.registers, caller, self.answers, random, self._stop, calm)
             self._run(work, "registers")
         for member in self.members:
             reader = Reader(member, self.registers, self.snapshots, Random(self.random.random()))
-            self._run(partial(reader.run_until, self._stop), f"reader of {member.number}")
+            self._run(partial(reader.run_until, self._stop, calm), f"reader of {member.number}")
         self._run(partial(self.follower.run_until, self._new_caller(), self._stop), "follower")
-        self._run(partial(maintain_until, self._new_caller(), Random(self.random.random()), self._stop), "maintenance")
+        random = Random(self.random.random())
+        self._run(partial(maintain_until, self._new_caller(), random, self._stop, calm), "maintenance")
         self._run(self._sweep, "sweep")
 
     def end(self) -> None:
