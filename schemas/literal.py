@@ -53,7 +53,7 @@ def literal_json(value: Any) -> Any:
     if isinstance(value, dt.date):
         return {"date": value.isoformat()}
     if isinstance(value, decimal.Decimal):
-        return {"decimal": f"{value:f}"}
+        return {"decimal": str(value)}  # without an exponent, that of 1E-999999999 has a billion digits
     if hasattr(value, "item") and not isinstance(value, memoryview):  # a numpy scalar
         return literal_json(value.item())
     return to_json(value)

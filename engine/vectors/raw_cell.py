@@ -28,7 +28,7 @@ _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _LAST_DAY = dt.date.max.toordinal()
 _SINGLE = Struct("<f")
 _DIGITS_MAX = 76
-_EXACT = decimal.Context(prec=_DIGITS_MAX, traps=[decimal.InvalidOperation])
+_EXACT = decimal.Context(prec=_DIGITS_MAX, traps=[decimal.InvalidOperation, decimal.Inexact])
 
 
 def raw_number(item: Any) -> Any:

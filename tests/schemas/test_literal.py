@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.literal import from_json, to_json
+from nyala.schemas.literal import from_json, literal_json, to_json
 from nyala.schemas.types import LogicalType
 
 CELLS = {
@@ -59,6 +59,14 @@ def test_what_does_not_fit_is_refused(word, value):
 def test_a_value_without_a_literal_is_refused():
     with pytest.raises(InvalidArgumentError, match="cannot be a literal"):
         to_json(decimal)
+
+
+@pytest.mark.parametrize("digits", ["1E-999999", "-1E+999999", "0E+999999", "1.50"])
+def test_a_literal_of_a_decimal_is_no_longer_than_its_digits(digits):
+    value = decimal.Decimal(digits)
+    said = literal_json(value)
+    assert len(json.dumps(said)) < 40
+    assert decimal.Decimal(said["decimal"]).as_tuple() == value.as_tuple()
 
 
 @pytest.mark.parametrize("microseconds", [-(2**63), 2**63 - 1, -62_135_596_800_000_001, 253_402_300_800_000_000])

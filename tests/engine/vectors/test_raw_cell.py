@@ -20,5 +20,10 @@ def test_decimals_beyond_all_types_are_left_alone_before_they_become_integers(mo
     assert convert(Decimal("1E+900000")) is None
 
 
+@pytest.mark.parametrize("digits", [f"1.{'0' * 80}1", f"{'0' * 9}1.{'0' * 80}1", "1E-999999999", "-1E-1000077"])
+def test_decimals_with_more_digits_than_can_be_told_apart_are_not_rounded(digits: str) -> None:
+    assert raw_cell.raw_value(LogicalType.parse("decimal(9,2)"))(Decimal(digits)) is None
+
+
 def _never_long(value: Decimal) -> int:
     raise AssertionError("made an integer")
