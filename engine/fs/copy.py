@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from ...schemas.errors import CorruptionError
 from .failures import reading
 from .filesystem import FileSystem, ReadableFile
@@ -33,12 +35,12 @@ def read_exactly(file: ReadableFile, path: str, offset: int, length: int) -> mem
         CorruptionError: the file ends before, or is gone.
         UnreadableFileError: the disk does not return them.
     """
-    content = bytearray(length)
+    content = memoryview(pa.allocate_buffer(length)).cast("B")  # a bytearray would be filled with zeros first
     with reading(path, offset):
         count = file.read_into(offset, content) if length else 0
     if count < length:
         raise CorruptionError(path, offset + count, f"the file ends here; {length - count:,} bytes are missing")
-    return memoryview(content).toreadonly()
+    return content.toreadonly()
 
 
 def bring(source: FileSystem, name: str, target: FileSystem, path: str) -> None:
