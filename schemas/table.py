@@ -107,9 +107,7 @@ class TableDefinition(Message, frozen=True, extra="forbid"):
             )
         if isinstance(primary_key, str):
             raise InvalidArgumentError("primary_key must be a list of column names, not one name")
-        if isinstance(partition_by, HashLevel | RangeLevel | Mapping) or any(
-            isinstance(each, str) for each in partition_by
-        ):
+        if not isinstance(partition_by, Sequence) or any(isinstance(each, str) for each in partition_by):
             raise InvalidArgumentError(
                 "partition_by must be a list of levels, as in [nyala.partition.hash('id', buckets=4)]"
             )

@@ -79,7 +79,9 @@ class Database:
             raise InvalidArgumentError("primary_key must be a list of column names, not one name")
         if not primary_key:
             raise InvalidArgumentError("primary_key must name at least one column")
-        options = column_options or {}
+        options = {} if column_options is None else column_options
+        if not isinstance(options, Mapping):
+            raise InvalidArgumentError("column_options must be a dict from column names to their options")
         columns, rows = _columns_and_rows(schema, data, primary_key, options)
         may_be_there = if_not_exists and rows is None
         try:

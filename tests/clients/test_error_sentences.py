@@ -84,6 +84,14 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
         lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], partition_by=["id"]),  # pyright: ignore[reportArgumentType]
         "partition_by must be a list of levels",
     ),
+    "no levels": (
+        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], partition_by=None),  # pyright: ignore[reportArgumentType]
+        "partition_by must be a list of levels",
+    ),
+    "options of no column": (
+        lambda db, t: db.create_table("x", data={"id": [1]}, primary_key=["id"], column_options=3),  # pyright: ignore[reportArgumentType]
+        "column_options must be a dict",
+    ),
     "a number that is none": (lambda db, t: t.insert({"id": [1]}, writer="a", seq="b"), "seq an integer"),  # pyright: ignore[reportArgumentType]
 }
 
