@@ -66,7 +66,7 @@ record WrittenTable(
 
   /** Whether a server is one process, and shares its tables with no other. */
   static boolean isAlone(FlightStore store) {
-    JsonNode health = store.ask("health", null);
+    JsonNode health = store.holderHealth();
     boolean isShared = health.hasNonNull("server") && store.ask("placement", null).path("servers").size() > 1;
     return !isShared && health.path("processes").isEmpty();
   }

@@ -77,7 +77,7 @@ def connect(
     if uri is None:
         return Database(store_at_placement(_read(placement), retries, credentials))
     if name is None:
-        return Database(store_of(_server_at(uri, retries, credentials), retries))
+        return Database(store_of(connection_to(uri, retries, credentials), retries))
     return Database(store_of(_server_of_bucket(uri, name, retries, credentials), retries))
 
 
@@ -102,24 +102,30 @@ def _server_of_bucket(uri: Given, name: str, retries: bool, credentials: Credent
     if not (locations := noted(None)):
         over = " with TLS" if credentials.is_secret else ""
         raise UnavailableError(f"no process has noted in {uri} where the store {name} is reached{over}: start one")
-    return _server_at(locations, retries, credentials, noted, name)
+    return connection_to(locations, retries, credentials, noted, name)
 
 
-def _server_at(
-    uri: Given, retries: bool, credentials: Credentials, noted: Noted | None = None, name: str | None = None
+def connection_to(
+    uri: Given,
+    retries: bool,
+    credentials: Credentials,
+    noted: Noted | None = None,
+    name: str | None = None,
+    patient: bool = False,
 ) -> FlightStore:
-    """Return the connection to a server. If nobody has the store, but somebody waits to have it, wait as well."""
+    """Return the connection to a server. If nobody has the store, but somebody waits to have it, wait as well; with
+    ``patient``, wait for a server that does not answer, too. Raises as ``connect``."""
     try:
         return FlightStore(uri, retries, credentials=credentials, noted=noted, name=name)
     except UnavailableError as error:
-        if retries and error.locations is not None:
+        if retries and (patient or error.locations is not None):
             return FlightStore(uri, retries, patient=True, credentials=credentials, noted=noted, name=name)
         raise (error.refusal if isinstance(error, RefusedError) else error) from None
 
 
 def store_of(server: FlightStore, retries: bool = True) -> StoreService:
     """Return the store of a server, or that of all servers with which it shares its tables. Raises as ``connect``."""
-    about = server.health()
+    about = server.holder_health()
     if about.server is not None:
         return _shared(server.placement(), retries, {about.server: server}, server.credentials)
     return _processes(server, about.processes, retries) or server

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 
-from ...schemas.errors import UnavailableError
 from ...schemas.placement import Placement
 from ...schemas.service import StoreService
 from ..flight.credentials import Credentials
-from ..flight.server_wait import ServerWait
 from ..flight.store import FlightStore
-from .connect import store_at_placement, store_of
+from .connect import connection_to, store_at_placement, store_of
 
 _servers: dict[tuple[int, str, Credentials], FlightStore] = {}
 _all_servers: dict[tuple[int, str, Credentials], StoreService] = {}
@@ -23,7 +21,7 @@ _all_servers: dict[tuple[int, str, Credentials], StoreService] = {}
 def server_at(uri: str, patient: bool = True, credentials: Credentials | None = None) -> FlightStore:
     """Return this process's connection to the server at ``uri``, with these credentials, or the environment's. With
     ``patient``, wait some seconds for a server that does not answer: it may be restarting, and each process of a stream
-    has its own connection.
+    has its own connection. Where somebody stands by for the store, wait in any case.
 
     Raises:
         UnavailableError: no server answers there.
@@ -31,7 +29,7 @@ def server_at(uri: str, patient: bool = True, credentials: Credentials | None = 
     """
     shown = Credentials.of() if credentials is None else credentials
     key = (os.getpid(), uri, shown)
-    return _servers.get(key) or _servers.setdefault(key, _connected(uri, patient, shown))
+    return _servers.get(key) or _servers.setdefault(key, connection_to(uri, True, shown, patient=patient))
 
 
 def all_servers_at(
@@ -53,17 +51,3 @@ def _united(place: str | Placement, patient: bool, credentials: Credentials) -> 
     if isinstance(place, str):
         return store_of(server_at(place, patient, credentials))
     return store_at_placement(place, True, credentials)
-
-
-def _connected(uri: str, patient: bool, credentials: Credentials) -> FlightStore:
-    found: list[FlightStore] = []
-
-    def is_back() -> bool:
-        found.append(FlightStore(uri, credentials=credentials))
-        return True
-
-    try:
-        return FlightStore(uri, credentials=credentials)
-    except UnavailableError as error:
-        ServerWait(is_back, patient).wait(error)
-        return found[-1]

@@ -144,6 +144,17 @@ class FlightStore(Verbs, ServerVerbs):
         """Return the health of the server; what was sent before may be sent again only to the same store."""
         return self._client.confirm(seconds_left())
 
+    def holder_health(self) -> Health:
+        """Return the health of the process that has the store, waiting for it as reads do. ``health`` tells at once of
+        the process that is asked now; one that stands by does not say with which servers the store shares tables."""
+        return self._patiently(self._holder_health)
+
+    def _holder_health(self) -> Health:
+        found = self._checked()
+        if found.state == "standby" and self._follower:
+            raise UnavailableError(f"{self._client.location} stands by for the store", locations=[])
+        return found
+
     def processes(self) -> dict[str, Whereabouts | StoreError]:
         """Ask all processes that are known to be able to have the store; return what each says of itself, or its error,
         by location."""

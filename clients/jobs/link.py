@@ -45,7 +45,7 @@ class StoreLink:
             )
         service = store._store
         if isinstance(service, FlightStore):
-            held = service if service.health().server is None else None
+            held = service if service.holder_health().server is None else None
             return cls(service.url, held, None, service.credentials)
         if public := getattr(service, "public", None):
             return cls(public.url, service, None, public.credentials)
@@ -84,7 +84,7 @@ class StoreLink:
         service = self.service
         if split.server is None:
             return (getattr(service, "public", None) or service).scan(split.scan)
-        if isinstance(service, FlightStore) and split.server in service.health().processes:
+        if isinstance(service, FlightStore) and split.server in service.holder_health().processes:
             return service.scan(split.scan)  # from here only its public address can be reached
         from ..cluster.store import PlacedStore  # needs numpy, and only here
 

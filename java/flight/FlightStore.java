@@ -3,6 +3,7 @@ package io.nyala.flight;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -134,6 +135,18 @@ public final class FlightStore {
         long timestamp = Connection.json("now", answers).path("timestamp").asLong();
         return new ScanParts.Moment(timestamp, at.storeAt(answers.link()));
       }
+    });
+  }
+
+  /** Returns the health of the process that has the store: one that stands by does not say of which servers it is. */
+  public JsonNode holderHealth() {
+    return patiently(() -> {
+      Connection at = here;
+      JsonNode health = at.ask("health", null, 0, isStoreAt(at));
+      if (health.path("state").asText().equals("standby")) {
+        throw StoreException.away(at.location() + " stands by for the store", null, new ArrayList<>());
+      }
+      return health;
     });
   }
 

@@ -25,7 +25,7 @@ public final class TableServers {
   /** Returns the servers that share the tables of one of them. Several processes behind one address are one. */
   public static TableServers of(FlightStore one) {
     TableServers found = new TableServers();
-    if (!one.ask("health", null).hasNonNull("server")) {
+    if (!one.holderHealth().hasNonNull("server")) {
       found.servers.put("", one);
       return found;
     }

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 
 import pytest
 
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.per_process import all_servers_at, server_at
+from nyala.clients.cluster.placement_file import parse_placement
+from nyala.clients.cluster.store import PlacedStore
+from nyala.clients.flight.store import FlightStore
 from nyala.clients.jobs.link import StoreLink
+from nyala.clients.jobs.splits import TableSplit
+from nyala.engine.store import Store
+from nyala.schemas.scan import ScanSpec
+from tests.doubles.pair import Pair
+
+
+@pytest.fixture
+def pair(store: Store) -> Iterator[Pair]:
+    pair = Pair(store)
+    yield pair
+    pair.close()
 
 
 def test_jobs_and_spark_share_one_connection_of_a_process(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +46,52 @@ def test_a_job_does_not_wait_for_a_server_that_is_not_there() -> None:
 def test_a_job_runs_through_the_kept_connection(embedded: Database, url: str) -> None:
     embedded.create_table("t", data={"k": [1, 2], "v": [3, 4]}, primary_key=["k"])
     assert nyala.jobs.checksum(url, "t", show="off").rows == 2
+
+
+def first_asked(pair: Pair) -> FlightStore:
+    """The connection of this process, whose holder was asked before."""
+    asked = server_at(pair.url)
+    asked.now()
+    return asked
+
+
+def test_all_servers_are_those_of_the_next_holder(pair: Pair) -> None:
+    """Who reads has a connection already when it begins to write."""
+    asked = first_asked(pair)
+    pair.first.die()
+    pair.give_to(pair.second)
+    assert all_servers_at(pair.url) is asked
+
+
+def test_who_stands_by_is_not_taken_for_all_servers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not say that the store shares its tables with others."""
+    about, placement = pair.store.health(), parse_placement({"servers": {"a": pair.url}})
+    monkeypatch.setattr(pair.store, "health", lambda: about.model_copy(update={"server": "a"}))
+    monkeypatch.setattr(pair.store, "placement", lambda: placement, raising=False)
+    first_asked(pair)
+    pair.give_to(pair.second)
+    assert isinstance(all_servers_at(pair.url), PlacedStore)
+
+
+def test_all_servers_are_waited_for_while_nobody_has_the_store(pair: Pair) -> None:
+    asked = first_asked(pair)
+    pair.first.die()
+    pair.give_to(None)
+    threading.Timer(1.0, pair.give_to, (pair.second,)).start()
+    assert all_servers_at(pair.url) is asked
+
+
+def test_a_job_goes_on_at_the_next_holder(pair: Pair) -> None:
+    beginning, reading = FlightStore(pair.url), FlightStore(pair.url)
+    pair.first.die()
+    pair.give_to(pair.second)
+    assert StoreLink.to(Database(beginning)).held is beginning
+    with pytest.raises(nyala.InvalidArgumentError, match="does not share tables"):  # the next holder does not
+        StoreLink(None, held=reading).scan(TableSplit(scan=ScanSpec(table="t"), server="a"))
+
+
+def test_who_does_not_wait_for_a_server_waits_for_the_next_holder(pair: Pair) -> None:
+    pair.first.die()
+    pair.give_to(None)
+    threading.Timer(1.0, pair.give_to, (pair.second,)).start()
+    assert server_at(pair.url, patient=False).now() > 0

@@ -27,8 +27,11 @@ from streaming import JOURNAL
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.cluster.placement_file import parse_placement
 from nyala.clients.spark.source import NyalaDataSource
+from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.home.opening import home_at
+from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
@@ -340,6 +343,25 @@ def test_a_driver_that_begins_waits_for_the_next_holder(needs_shim: None, spark:
     assert beginning.ask("now", None).path("timestamp").asLong() > 0
     taking.join()
     pair.close()
+
+
+def test_who_stands_by_is_not_taken_for_all_servers(
+    needs_shim: None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not say that the store shares its tables with others, where a statement would miss them."""
+    jvm: Any = spark._jvm  # pyright: ignore[reportAttributeAccessIssue]
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
+        pair = Pair(store)
+        about, placement = store.health(), parse_placement({"servers": {"a": pair.url, "b": "grpc://127.0.0.1:1"}})
+        monkeypatch.setattr(store, "health", lambda: about.model_copy(update={"server": "a"}))
+        monkeypatch.setattr(store, "placement", lambda: placement, raising=False)
+        asked = jvm.io.nyala.flight.FlightStore.at(
+            pair.url, jvm.io.nyala.flight.Credentials.of(jvm.java.util.HashMap())
+        )
+        asked.ask("now", None)
+        pair.give_to(pair.second)
+        assert not jvm.io.nyala.flight.TableServers.of(asked).isOne()
+        pair.close()
 
 
 def test_statements_go_on_at_the_next_holder_where_the_former_one_answers(
