@@ -118,8 +118,9 @@ class Campaign:
         return (
             f"{self.done.total()} faults ({done}); acknowledged {counts['writes']}, 0 lost; reads of now "
             f"{counts['reads']}, 0 stale; snapshots read again {counts['there'] + counts['elsewhere']}, of another "
-            f"process {counts['elsewhere']}, 0 changed; stores checked {counts['stores']}: {counts['claims']} claims, "
-            f"{counts['changes']} changes, {counts['swept']} swept, 0 missing, 0 leaked; "
+            f"process {counts['elsewhere']}, single rows of them {counts['points']}, 0 changed; stores checked "
+            f"{counts['stores']}: {counts['claims']} claims, {counts['changes']} changes, {counts['swept']} swept, "
+            "0 missing, 0 leaked; "
             f"until a write was acknowledged elsewhere (median, maximum): {seconds}"
         )
 

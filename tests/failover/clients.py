@@ -21,15 +21,14 @@ from nyala.schemas.service import MaintenanceKind
 from tests.crash.kill9 import Writer
 from tests.crash.retries import FEED
 from tests.failover.callers import Answers, Caller, Connection
-from tests.failover.history import Registers, Snapshot, Snapshots
+from tests.failover.history import Registers, Rows, Snapshot, Snapshots
 from tests.failover.member import Member
 
 REGISTERS = pa.schema([pa.field("k", pa.int32(), False), ("v", pa.int64())])
 _READ_PAUSE_SECONDS = 0.01
 _WRITE_PAUSE_SECONDS = 0.005
 _FOLLOW_SECONDS = 0.3
-
-Rows = tuple[tuple[int, int], ...]
+_POINTS = 100
 
 
 class NumberedWriter(Writer):
@@ -82,7 +81,7 @@ class Reader:
 
     def run_until(self, stop: threading.Event, calm: float = 1) -> None:
         """Read until ``stop`` is set."""
-        ways = [self._all_now, self._all_now, self._one_now, self._one_now, self._handed_out, self._again, self._again]
+        ways = [*[self._all_now, self._one_now, self._again] * 2, self._handed_out, self._points]
         while not stop.is_set():
             try:
                 self._random.choice(ways)()
@@ -117,11 +116,25 @@ class Reader:
             others, life = self._connection.ask(partial(others_at, as_of=known.timestamp))
             self._snapshots.check(known, rows, others, life)
 
+    def _points(self) -> None:
+        known = self._snapshots.any()
+        if known is not None:
+            asked = tuple(self._random.choices(known.rows, k=_POINTS))
+            found, life = self._connection.ask(lambda db: points_at(db, asked, known.timestamp))
+            self._snapshots.check_points(known, asked, found, life)
+
 
 def registers_at(database: nyala.Database, as_of: int | None = None) -> Rows:
     """Return all registers, in order."""
     rows = database.table("r").scan(as_of=as_of).to_arrow().to_pylist()
     return tuple(sorted((row["k"], row["v"]) for row in rows))
+
+
+def points_at(database: nyala.Database, asked: Rows, as_of: int) -> Rows:
+    """Return registers, each read by a scan of its key."""
+    table = database.table("r")
+    found = [table.scan(where=f"k = {register}", as_of=as_of).to_arrow().to_pylist() for register, _ in asked]
+    return tuple((row["k"], row["v"]) for rows in found for row in rows)
 
 
 def others_at(database: nyala.Database, as_of: int | None = None) -> tuple[int, int]:

@@ -17,6 +17,8 @@ _KEPT = 200
 
 Life = tuple[int, int]
 """A process: the number of its server, and how many that had before."""
+Rows = tuple[tuple[int, int], ...]
+"""Registers with their values."""
 
 
 class Registers:
@@ -79,7 +81,7 @@ class Snapshot:
     """What a process showed at a timestamp that it handed out."""
 
     timestamp: int
-    rows: tuple[tuple[int, int], ...]
+    rows: Rows
     others: tuple[int, int]
     """The number of rows in the large table, and a sum over them."""
     by: Life
@@ -106,10 +108,20 @@ class Snapshots:
         with self.mutex:
             return self.random.choice(self.kept) if self.kept else None
 
-    def check(self, known: Snapshot, rows: tuple[tuple[int, int], ...], others: tuple[int, int], by: Life) -> None:
+    def check(self, known: Snapshot, rows: Rows, others: tuple[int, int], by: Life) -> None:
         """Compare what a process shows now at that timestamp."""
-        what = f"the snapshot {known.timestamp} of server {known.by} has changed at server {by}"
+        what = _change(known, by)
         assert rows == known.rows, f"{what}: {sorted(set(rows) ^ set(known.rows))[:4]}"
         assert others == known.others, f"{what}: rows and sum {others}, not {known.others}"
         with self.mutex:
             self.counts["elsewhere" if by != known.by else "there"] += 1
+
+    def check_points(self, known: Snapshot, asked: Rows, found: Rows, by: Life) -> None:
+        """Compare registers of it that a process read now, each by itself, with those that were ``asked`` for."""
+        assert found == asked, f"{_change(known, by)}: {sorted(set(found) ^ set(asked))[:4]}"
+        with self.mutex:
+            self.counts["points"] += len(found)
+
+
+def _change(known: Snapshot, by: Life) -> str:
+    return f"the snapshot {known.timestamp} of server {known.by} has changed at server {by}"
