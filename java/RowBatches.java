@@ -5,50 +5,41 @@ import io.nyala.flight.StagingPut;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
-import org.apache.arrow.vector.BaseVariableWidthVector;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.ProjectingInternalRow;
-import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** Some columns of rows of a task, as Arrow batches that are staged. For one thread. */
 final class RowBatches implements AutoCloseable {
   private static final int ROWS_MAX = 1 << 16;
-  private static final long TEXT_BYTES_MAX = 4 << 20;
+  private static final int BYTES_MAX = 4 << 20; // of texts, or of the other cells
 
-  private final ProjectingInternalRow columns;
   private final BatchEncoder encoder;
-  private final ArrowWriter writer;
   private final StagingPut put;
-  private final List<BaseVariableWidthVector> texts = new ArrayList<>();
+  private final List<CellWriter> cells = new ArrayList<>();
+  private final int rowsMax;
   private int rows;
 
   /** {@code names} are the columns of {@code schema} to write; {@code open} starts a part with such columns. */
   RowBatches(StructType schema, List<String> names, Function<byte[], StagingPut> open) {
     StructField[] fields = names.stream().map(name -> plain(schema.apply(name))).toArray(StructField[]::new);
-    StructType written = new StructType(fields);
-    List<Object> places = new ArrayList<>();
-    names.forEach(name -> places.add(schema.fieldIndex(name)));
-    columns = ProjectingInternalRow.apply(written, CollectionConverters.asScala(places).toIndexedSeq());
-    Schema arrow = ArrowUtils.toArrowSchema(written, "UTC", true);
+    Schema arrow = ArrowUtils.toArrowSchema(new StructType(fields), "UTC", false); // offsets of 32 bits
     put = open.apply(BatchEncoder.columns(arrow));
     encoder = new BatchEncoder(arrow);
+    int rowBytes = encoder.root().getFieldVectors().stream().mapToInt(CellWriter::width).sum();
+    rowsMax = Math.min(ROWS_MAX, 1 + BYTES_MAX / Math.max(1, rowBytes));
     try {
-      writer = ArrowWriter.create(encoder.root());
+      for (int column = 0; column < fields.length; column++) {
+        int place = schema.fieldIndex(names.get(column));
+        cells.add(new CellWriter(encoder.root().getVector(column), place, rowsMax));
+      }
     } catch (RuntimeException error) {
       encoder.close();
       throw error;
     }
-    encoder.root().getFieldVectors().forEach(vector -> {
-      if (vector instanceof BaseVariableWidthVector text) {
-        texts.add(text);
-      }
-    });
   }
 
   private static StructField plain(StructField field) {
@@ -56,10 +47,13 @@ final class RowBatches implements AutoCloseable {
   }
 
   void add(InternalRow row) {
-    columns.project(row);
-    writer.write(columns);
+    long textBytes = 0;
+    for (CellWriter each : cells) {
+      each.write(row, rows);
+      textBytes += each.textBytes();
+    }
     rows++;
-    if (rows == ROWS_MAX || textBytes() >= TEXT_BYTES_MAX) {
+    if (rows == rowsMax || textBytes >= BYTES_MAX) {
       send();
     }
   }
@@ -78,17 +72,10 @@ final class RowBatches implements AutoCloseable {
   }
 
   private void send() {
-    writer.finish();
+    cells.forEach(each -> each.finish(rows));
+    encoder.root().setRowCount(rows);
     encoder.sendTo(put);
-    writer.reset();
+    cells.forEach(CellWriter::reset);
     rows = 0;
-  }
-
-  private long textBytes() {
-    long bytes = 0;
-    for (BaseVariableWidthVector text : texts) {
-      bytes += text.getOffsetBuffer().getInt((long) rows * BaseVariableWidthVector.OFFSET_WIDTH);
-    }
-    return bytes;
   }
 }

@@ -1,12 +1,9 @@
 package io.nyala.flight;
 
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.channels.Channels;
+import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.VectorUnloader;
-import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.IpcOption;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
@@ -34,11 +31,15 @@ public final class BatchEncoder implements AutoCloseable {
   public void sendTo(StagingPut put) {
     try (ArrowRecordBatch batch = new VectorUnloader(root).getRecordBatch()) {
       byte[] head = bytes(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT));
-      ByteArrayOutputStream body = new ByteArrayOutputStream(Math.toIntExact(batch.computeBodyLength()));
-      MessageSerializer.writeBatchBuffers(new WriteChannel(Channels.newChannel(body)), batch);
-      put.send(head, body.toByteArray(), root.getRowCount());
-    } catch (IOException error) {
-      throw new StoreException("INTERNAL", "a batch cannot be written: " + error.getMessage());
+      int bodyBytes = Math.toIntExact(batch.computeBodyLength());
+      byte[] message = StagingPut.message(head, bodyBytes);
+      int body = message.length - bodyBytes;
+      for (int place = 0; place < batch.getBuffers().size(); place++) {
+        ArrowBuf buffer = batch.getBuffers().get(place);
+        int start = body + Math.toIntExact(batch.getBuffersLayout().get(place).getOffset());
+        buffer.getBytes(0, message, start, Math.toIntExact(buffer.readableBytes()));
+      }
+      put.send(message, root.getRowCount());
     }
   }
 

@@ -35,11 +35,12 @@ public final class FoundDeletes {
     try (message; ArrowBuf body = message.takeBody(Connection.ALLOCATOR)) {
       RecordBatch batch = (RecordBatch) Message.getRootAsMessage(message.header()).header(new RecordBatch());
       if (batch.length() > 0) {
-        byte[] cells = new byte[Math.toIntExact(body.capacity())];
-        body.getBytes(0, cells);
         byte[] head = new byte[message.header().remaining()];
         message.header().get(head);
-        put.send(head, cells, Math.toIntExact(batch.length()));
+        int bodyBytes = Math.toIntExact(body.capacity());
+        byte[] sent = StagingPut.message(head, bodyBytes);
+        body.getBytes(0, sent, sent.length - bodyBytes, bodyBytes);
+        put.send(sent, Math.toIntExact(batch.length()));
       }
     }
   }

@@ -6,6 +6,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 
 /** Protobuf as far as Flight needs it: numbers, byte strings and nested messages, field by field. */
 final class Protobuf {
@@ -103,8 +104,7 @@ final class Protobuf {
     }
 
     Writer bytes(int field, byte[] value) {
-      varint(field << 3 | BYTES);
-      varint(value.length);
+      begin(field, value.length);
       out.writeBytes(value);
       return this;
     }
@@ -115,6 +115,18 @@ final class Protobuf {
 
     byte[] done() {
       return out.toByteArray();
+    }
+
+    /** Returns the message with one more byte string, its last {@code length} bytes, which the caller fills in. */
+    byte[] doneBefore(int field, int length) {
+      begin(field, length);
+      byte[] written = out.toByteArray();
+      return Arrays.copyOf(written, Math.addExact(written.length, length));
+    }
+
+    private void begin(int field, int length) {
+      varint(field << 3 | BYTES);
+      varint(length);
     }
 
     private void varint(int value) {

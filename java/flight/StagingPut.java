@@ -42,10 +42,15 @@ public final class StagingPut {
     command = Json.object().put("table", table.name()).put("op", operation);
   }
 
-  /** Takes a batch, as the head and the body of an Arrow message. */
-  public void send(byte[] head, byte[] body, int rows) {
-    kept.add(new Protobuf.Writer().bytes(2, head).bytes(1000, body).done());
-    keptBytes += body.length;
+  /** Returns a message of a stream with the head of an Arrow message; its last bytes are the body, to be filled in. */
+  static byte[] message(byte[] head, int bodyBytes) {
+    return new Protobuf.Writer().bytes(2, head).doneBefore(1000, bodyBytes);
+  }
+
+  /** Takes a batch, as a message of the stream. */
+  void send(byte[] message, int rows) {
+    kept.add(message);
+    keptBytes += message.length;
     keptRows += rows;
     if (keptBytes >= KEPT_BYTES_MAX) {
       sendPart();
