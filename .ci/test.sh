@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests:  .ci/test.sh WORKERS [arguments of pytest]
 # Those without Spark run on all processors (WORKERS auto: in one process more than there are). Those with Spark run
-# beside them in one process, because each process would start a Java machine; their output comes last.
+# beside them in two processes, each with a Java machine of its own; their output comes last.
 # In continuous integration a test that failed runs once more, alone, and both results are printed. A test that then
 # passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail
@@ -14,6 +14,10 @@ shift
 [ "$workers" != auto ] || workers=$(($(nproc) + 1))
 none=5 # pytest's exit code when no test was selected
 few=10 # more failures than this are no accident
+# Tests with Spark wait for Java and for servers, and would outlast the others by far in one process. A file goes to one
+# of two: tests of some files share rows that take long to make.
+sessions=(-n 2 --dist loadfile --no-loadscope-reorder)
+case $workers in 0 | 1) sessions=(-n 0) ;; esac
 
 # run NAME [arguments of pytest]
 run() {
@@ -34,7 +38,7 @@ run() {
 with_spark() {
     if .ci/java.sh javac || .ci/java.sh || [ -n "${CI:-}" ]; then
         [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
-        run spark -m spark "$@"
+        run spark "${sessions[@]}" -m spark "$@"
     else
         echo "the tests with Spark are left out"
         return "$none"

@@ -13,6 +13,9 @@ settings.register_profile("nyala", deadline=None, print_blob=True, suppress_heal
 settings.load_profile("nyala")
 
 LONGEST = (
+    "tests/spark/test_kill_campaign.py",
+    "tests/spark/test_spark_tpch.py",
+    "tests/test_docs.py",
     "tests/bounds",
     "tests/engine/kernels/test_warmup.py",
     "tests/model",
