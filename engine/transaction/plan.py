@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -29,16 +29,14 @@ Made = TypeVar("Made")
 
 _ROWSET_BYTES = 64 << 20
 """A loader collects a tablet's new rows up to this size and writes them as one rowset."""
-_SHARES = 4
-"""Hashes are sorted in this many shares, by their upper two bits."""
-_SHARE_SHIFT = np.uint64(62)
 _MANY_ROWS = 1 << 19
 """With more rows, threads pay."""
 _CHUNKS_AHEAD = 3
 """The most chunks that threads work on or that wait; each takes the bytes of its rows twice."""
-_READ_ONCE_BYTES = CHUNK_BYTES
-"""The rows of a table are read once up to this size, and twice above it, as memory may not hold them all: for a commit
-of 5 million new rows, the first reading takes 15 to 35 percent of the time."""
+_HELD_BYTES = CHUNK_BYTES
+"""Up to this size all rows of a table are held until it is known which keys they have more than once. Above it, as
+memory may not hold them all, they are placed while they are read, as if each key came once; if one comes again, that
+is undone, and all keys are read before the rows."""
 _NO_HASHES = np.empty(0, np.uint64)
 
 
@@ -72,6 +70,13 @@ class TableWork:
     def of(self, tablet: Tablet) -> TabletWork:
         """Return the work of a tablet."""
         return self.tablets.setdefault(tablet.tablet_id, TabletWork(tablet))
+
+    def give_up(self) -> None:
+        """Remove the rowsets that were not attached."""
+        for each in self.tablets.values():
+            if each.loader:
+                each.loader.give_up()
+                each.loader = None
 
     @property
     def is_current(self) -> bool:
@@ -130,27 +135,17 @@ class Plan:
     def close(self) -> None:
         """Remove the rowsets that were not attached."""
         for work in self.works:
-            for each in work.tablets.values():
-                if each.loader:
-                    each.loader.give_up()
-                    each.loader = None
+            work.give_up()
 
     def _fill(self, work: TableWork) -> None:
-        if work.truncated:
-            for tablet in work.version.tablets:
-                tablet.check_sound()
-                work.of(tablet)
-                self._hold(key_bytes_of(tablet))
-        with closing(self._each(work, lambda chunk: routed(chunk, work.table, work.version, self._limits))) as cut:
-            found = (piece for chunk, parts in cut for piece in pieces(chunk, parts, work.table, self.refusals))
-            if _fits_in_memory(work):
-                found = list(found)
-                hashes = [piece.hashes for piece in found]
-            else:  # placing a piece needs all keys: read the keys first, and then all rows
-                hashes = self._key_hashes(work)
-            repeated = self._repeated(hashes)
-            for piece in found:
-                self._place(work, piece, repeated)
+        self._begin(work)
+        if _fits_in_memory(work):
+            held = list(self._pieces(work, self.refusals))
+            self._place_all(work, held, _repeated(np.concatenate([_NO_HASHES, *(piece.hashes for piece in held)])))
+        elif not self._has_placed_distinct(work):
+            repeated = _repeated(self._key_hashes(work))
+            with closing(self._pieces(work, self.refusals)) as found:
+                self._place_all(work, found, repeated)
         for each in work.tablets.values():
             room = max(self._most // 2 - self.held_bytes, 0)
             for piece in each.loader.finish(room) if each.loader else []:
@@ -159,14 +154,46 @@ class Plan:
             loader.settle()
             loader.watch()
 
-    def _key_hashes(self, work: TableWork) -> list[np.ndarray]:
-        with closing(self._each(work, lambda chunk: key_hashes(chunk, work.table, work.version, self._limits))) as each:
-            return [found for _, found in each]
+    def _begin(self, work: TableWork) -> None:
+        for tablet in work.version.tablets if work.truncated else ():
+            tablet.check_sound()
+            work.of(tablet)
+            self._hold(key_bytes_of(tablet))
 
-    def _repeated(self, hashes: Sequence[np.ndarray]) -> np.ndarray:
-        """Return, ascending, the hashes that occur more than once: keys of the others are surely distinct."""
-        run = self._pool.map if self.rows > _MANY_ROWS else map
-        return np.concatenate(list(run(lambda share: _several(hashes, share), range(_SHARES))))
+    def _has_placed_distinct(self, work: TableWork) -> bool:
+        """Place the rows as if each key came once; if one comes again, undo that and return False. A table that numbers
+        its rows must first see the ids in all parts."""
+        if work.version.schema.auto_incrementing:
+            return False
+        refusals, held_bytes, loaders = Refusals(ROW_ERRORS_MAX), self.held_bytes, len(self._loaders)
+        hashes, rows, compared = np.empty(sum(part.rows for part in work.parts), np.uint64), 0, 0
+        with closing(self._pieces(work, refusals)) as found:
+            for piece in found:
+                hashes[rows : rows + len(piece)] = piece.hashes
+                rows += len(piece)
+                if rows >= 2 * compared:  # so little is undone if many keys come again
+                    if len(_repeated(hashes[:rows])):
+                        break
+                    compared = rows
+                self._place(work, piece, _NO_HASHES)
+            else:
+                if not len(_repeated(hashes[:rows])):
+                    self.refusals.extend(refusals)
+                    return True
+        work.give_up()
+        work.tablets = {tablet_id: TabletWork(each.tablet) for tablet_id, each in work.tablets.items()}
+        del self._loaders[loaders:]
+        self.held_bytes = held_bytes
+        return False
+
+    def _pieces(self, work: TableWork, refusals: Refusals) -> Generator[TabletPart]:
+        with closing(self._each(work, lambda chunk: routed(chunk, work.table, work.version, self._limits))) as cut:
+            for chunk, parts in cut:
+                yield from pieces(chunk, parts, work.table, refusals)
+
+    def _key_hashes(self, work: TableWork) -> np.ndarray:
+        with closing(self._each(work, lambda chunk: key_hashes(chunk, work.table, work.version, self._limits))) as each:
+            return np.concatenate([_NO_HASHES, *(found for _, found in each)])
 
     def _each(self, work: TableWork, make: Callable[[StagedChunk], Made]) -> Generator[tuple[StagedChunk, Made]]:
         """Yield the chunks in order, each with its result of ``make``. Threads prepare the next ones, if that pays and
@@ -190,6 +217,10 @@ class Plan:
                 made.cancel()
                 with suppress(CancelledError):
                     made.exception()
+
+    def _place_all(self, work: TableWork, found: Iterable[TabletPart], repeated: np.ndarray) -> None:
+        for piece in found:
+            self._place(work, piece, repeated)
 
     def _place(self, work: TableWork, piece: TabletPart, repeated: np.ndarray) -> None:
         each = work.of(piece.tablet)
@@ -246,13 +277,13 @@ def _fits_in_memory(work: TableWork) -> bool:
     in all parts."""
     least = row_bytes(work.version.schema.columns)
     size = sum(part.size_bytes + part.rows * least for part in work.parts)
-    return size <= _READ_ONCE_BYTES and not work.version.schema.auto_incrementing
+    return size <= _HELD_BYTES and not work.version.schema.auto_incrementing
 
 
-def _several(hashes: Sequence[np.ndarray], share: int) -> np.ndarray:
-    """Return, ascending, the hashes of a share that occur more than once. Shares in order give an ascending whole."""
-    own = np.sort(np.concatenate([part[part >> _SHARE_SHIFT == share] for part in (_NO_HASHES, *hashes)]))
-    return np.unique(own[1:][own[1:] == own[:-1]])
+def _repeated(hashes: np.ndarray) -> np.ndarray:
+    """Sort ``hashes`` in place; return, ascending, those that occur more than once: keys of the others are distinct."""
+    hashes.sort()
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
 
 
 def _are_in(hashes: np.ndarray, ascending: np.ndarray) -> np.ndarray:

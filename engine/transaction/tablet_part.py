@@ -103,6 +103,11 @@ class Refusals:
             for error in said.errors[:room]
         ]
 
+    def extend(self, others: Refusals) -> None:
+        """Add those of other rows."""
+        self.count += others.count
+        self.errors += others.errors[: self._most - len(self.errors)]
+
     def add_failed(self, piece: TabletPart, version: TableVersion, table: Table, status: np.ndarray) -> None:
         """Add the rows of a piece that did not apply to the state of the table."""
         if (status < outcome.IGNORED).any():

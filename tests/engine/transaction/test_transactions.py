@@ -19,7 +19,6 @@ from nyala.engine.store import Store
 from nyala.engine.transaction import commit as commits
 from nyala.engine.transaction import plan as plans
 from nyala.engine.transaction.loader import Loader
-from nyala.engine.transaction.plan import Plan
 from nyala.engine.transaction.tablet_part import Refusals, StagedChunk, TabletPart, pieces, routed
 from nyala.engine.vectors.keys import hash_keys, slice_keys
 from nyala.schemas.errors import (
@@ -82,11 +81,11 @@ class Subject:
         return {row["k"]: row["v"] for row in found}
 
 
-@pytest.fixture(autouse=True, params=["read once", "read twice"])
+@pytest.fixture(autouse=True, params=["held", "placed as read"])
 def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small transactions are read once, large ones twice."""
-    if request.param == "read twice":
-        monkeypatch.setattr(plans, "_READ_ONCE_BYTES", 0)
+    """The rows of small transactions are held until all are read, those of large ones are not."""
+    if request.param == "placed as read":
+        monkeypatch.setattr(plans, "_HELD_BYTES", 0)
 
 
 @pytest.fixture
@@ -204,6 +203,68 @@ def test_new_rows_are_written_past_memory_and_the_log(buckets: int) -> None:
     assert verify_store_of(subject)
 
 
+def base_files(subject: Subject) -> list[str]:
+    tablets = [f"tablets/{directory}" for directory in subject.fs.list("tablets")]
+    return [name for tablet in tablets for name in subject.fs.list(tablet) if name.endswith("base")]
+
+
+def test_a_key_that_comes_again_when_others_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before it is known is removed, and no row is counted twice."""
+    subject = Subject(**DIRECT, transaction_bytes=3_000)
+    table = subject.db.create_table("t", SCHEMA, ["k"], partition_by=[hash_by("k", buckets=2)])
+    written, write = 0, Loader.write
+
+    def counted(self: Loader) -> None:
+        nonlocal written
+        written += 1
+        write(self)
+
+    monkeypatch.setattr(Loader, "write", counted)
+    for part in range(3):
+        subject.stage("T", str(part), list(range(part * 5000, part * 5000 + 5000)))
+    subject.stage("T", "twice", [20_000, 20_000])
+    subject.stage("T", "again", [7, 20_001], v="last")
+    subject.stage("T", "refused", [30_000], v="x" * 70_000)
+    refused = subject.commit("T", "0", "refused", "1", "twice", "2", "again")
+    assert (refused.applied, refused.error_count, [error.row for error in refused.errors]) == (0, 1, [0])
+    assert base_files(subject) == [] and subject.rows() == {}
+    written = 0
+    result = subject.commit("T", "0", "1", "twice", "2", "again")
+    assert (result.rows, result.applied) == (15_004, 15_004)
+    assert subject.rows() == dict.fromkeys(range(15_000), "v") | {7: "last", 20_000: "v", 20_001: "last"}
+    rowsets = sum(tablet["rowsets"] for tablet in table.stats()["tablets"])
+    assert rowsets == len(base_files(subject)) == (written if plans._HELD_BYTES else written // 2)
+    subject.restart()
+    assert len(base_files(subject)) == rowsets and verify_store_of(subject)
+
+
+def test_rows_that_are_placed_again_count_once_as_held() -> None:
+    subject = Subject(transaction_bytes=20_000)
+    subject.db.create_table("t", SCHEMA, ["k"])
+    subject.stage("T", "a", list(range(1000)))
+    subject.stage("T", "b", [0], v="last")
+    assert subject.commit("T", "a", "b").applied == 1001
+    assert subject.rows() == dict.fromkeys(range(1000), "v") | {0: "last"}
+
+
+def test_keys_that_come_again_early_are_found_before_the_other_rows_are_placed(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed, place = list[str](), plans.Plan._place
+
+    def noted(self: plans.Plan, work: plans.TableWork, piece: TabletPart, repeated: Any) -> None:
+        placed.append(piece.part)
+        place(self, work, piece, repeated)
+
+    monkeypatch.setattr(plans.Plan, "_place", noted)
+    firsts = [0, 0, 500, 1000, 1500, 2000]
+    for part, first in enumerate(firsts):
+        subject.stage("T", str(part), list(range(first, first + 500)))
+    names = [str(part) for part in range(len(firsts))]
+    assert subject.commit("T", *names).applied == 3000
+    assert placed == (names if plans._HELD_BYTES else ["0", *names])
+
+
 def test_a_refused_row_leaves_no_file_of_the_new_ones() -> None:
     subject = Subject(**DIRECT)
     subject.db.create_table("t", SCHEMA, ["k"])
@@ -300,15 +361,16 @@ def test_a_part_that_is_staged_again_during_the_commit_does_not_disturb_it(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject.stage("T", "a", [1, 2])
-    repeated = Plan._repeated
+    subject.stage("T", "b", [2, 3])
+    repeated = plans._repeated
 
-    def staged_again(self: Plan, hashes: Any) -> Any:
-        found = repeated(self, hashes)
-        subject.stage("T", "a", [3])
+    def staged_again(hashes: Any) -> Any:
+        found = repeated(hashes)
+        subject.stage("T", "a", [4])
         return found
 
-    monkeypatch.setattr(Plan, "_repeated", staged_again)
-    assert subject.commit("T", "a").applied == 2 and subject.rows() == {1: "v", 2: "v"}
+    monkeypatch.setattr(plans, "_repeated", staged_again)
+    assert subject.commit("T", "a", "b").applied == 4 and subject.rows() == {1: "v", 2: "v", 3: "v"}
     assert subject.staged() == []
 
 
