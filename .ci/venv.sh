@@ -29,7 +29,7 @@ fi
 
 echo "installing nyala[$extra] into .venv"
 .venv/bin/python -m pip install --quiet --use-pep517 --disable-pip-version-check --no-input \
-    --root-user-action ignore --editable ".[$extra]"
+    --root-user-action ignore ${NO_WARMUP:+--no-compile} --editable ".[$extra]"
 if [ -z "${NO_WARMUP:-}" ]; then
     echo "compiling the kernels"
     .venv/bin/nyala warmup
