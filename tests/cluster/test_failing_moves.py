@@ -14,4 +14,5 @@ def test_nothing_is_lost_or_doubled_when_servers_fail_while_tablets_move(tmp_pat
         counts = run_one(place, tmp_path / "stores", Random(3), 1.5, [[kill, at_hand_over]])
     print(told(counts))
     assert counts["rounds"] == counts["pairs of stores"] == 1
-    assert counts["moves"] > 5 and counts["writes"] > 5 and counts["scans"] > 5, "too little to mean anything"
+    phases = 3  # before, between and after the faults: each ends once somebody has written, read and moved a tablet
+    assert min(counts["moves"], counts["writes"], counts["scans"]) >= phases, "too little to mean anything"
