@@ -237,12 +237,12 @@ def test_bytes_are_those_on_disk_and_in_memory(database: Database) -> None:
 
 def test_small_rows_stop_at_the_quota_of_bytes(database: Database) -> None:
     """Rows one by one take more in memory than as Arrow: the store has to look at what they really take."""
-    table = database.create_table("bytes", SCHEMA, primary_key=["k"], max_bytes=2 * MIB)
+    table = database.create_table("bytes", SCHEMA, primary_key=["k"], max_bytes=MIB // 2)
     with pytest.raises(StorageFullError, match="max_bytes"):
-        for key in range(100_000):
+        for key in range(25_000):
             table.insert(rows(key, v=b"x" * 100))
     (tablet,) = database._store._catalog.table("bytes").tablets  # pyright: ignore[reportAttributeAccessIssue]
-    assert tablet.size_bytes <= 2 * MIB + MIB
+    assert tablet.size_bytes <= MIB // 2 + MIB // 4
 
 
 def test_writers_at_once_never_exceed_the_rows(database: Database) -> None:
