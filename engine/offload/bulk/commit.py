@@ -83,7 +83,7 @@ class Importer:
                     staged_import(self.environment, version, staging, files, mode) as staged,
                 ):
                     _check_distinct(version, staged)
-                    commit = self._attempt(table, version, staged, sum(file.rows for file in files), ticket)
+                    commit = self._attempt(table, version, staged, mode, sum(file.rows for file in files), ticket)
             except UnavailableError:
                 _check_there(table, version)  # a dropped table's directory is gone, which is not a disk error
                 raise
@@ -94,7 +94,7 @@ class Importer:
         )
 
     def _attempt(
-        self, table: Table, version: TableVersion, staged: StagedImport, rows: int, ticket: Ticket
+        self, table: Table, version: TableVersion, staged: StagedImport, mode: ImportMode, rows: int, ticket: Ticket
     ) -> Commit | None:
         """Apply the staged files; None if a key has come to the table meanwhile."""
         parts = self._parts(version, staged)
@@ -103,7 +103,10 @@ class Importer:
             _check_there(table, version)
             if not all(one.keys.are_still_new() for one in staged.rowsets):
                 return None
-            changes = [change for part in parts for change in _decided(version, part)]
+            decided = [_decided(version, part, mode) for part in parts]
+            if None in decided:
+                return None
+            changes = [change for each in decided for change in each or ()]
             answer = WriteResult(timestamp=0, rows=rows, applied=rows)
             attachments = [one.attachment for one in staged.rowsets]
             with (
@@ -147,8 +150,9 @@ class Importer:
         if size > self.limits.batch_bytes:
             count = sum(batch.num_rows for batch in staged.changes)
             raise InvalidArgumentError(
-                f"{count:,} keys of the import are already in the table, and their rows of {size:,} bytes are more "
-                f"than the {self.limits.batch_bytes:,} that one commit can change: upsert these and import the others"
+                f"{count:,} keys of the import are already in the table, or deleted rows had them, and their rows of "
+                f"{size:,} bytes are more than the {self.limits.batch_bytes:,} that one commit can change: upsert them "
+                "and import the others"
             )
         rows = pa.concat_batches(staged.changes)
         numbers, _ = version.covers(rows)
@@ -162,12 +166,16 @@ def _check_there(table: Table, version: TableVersion) -> None:
         raise ConflictError(f"table {table.name!r} was altered during the import: start a new import")
 
 
-def _decided(version: TableVersion, part: TabletRows) -> list[TabletChange]:
+def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> list[TabletChange] | None:
+    """Return the changes of a tablet; None if a row that was dead is alive again, and ``mode`` does not allow that."""
     if len(repeated := np.flatnonzero(part.first != np.arange(len(part.first)))):
         raise _twice(version, part.rows, int(repeated[0]))
     shape = shape_of(version, {int(name) for name in part.rows.schema.names})
-    decided = part.tablet.decide(Operation.UPSERT, part.keys, part.hashes, part.first, shape)
+    operation = Operation.UPSERT if mode is ImportMode.UPSERT else Operation.INSERT
+    decided = part.tablet.decide(operation, part.keys, part.hashes, part.first, shape)
     if (refused := np.flatnonzero(decided.status < outcome.IGNORED)).size:
+        if mode is ImportMode.INSERT_ONLY:
+            return None
         key = key_of(version, part.rows, int(refused[0]))
         raise InvalidArgumentError(
             f"{len(refused):,} rows of the import are in the table and cannot be changed, because the table has "

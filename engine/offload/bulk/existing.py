@@ -26,20 +26,22 @@ _KEYS_AT_ONCE = 1 << 14
 """Keys to look up before the write lock is released."""
 
 
-def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> np.ndarray:
-    """Return the rows of a file (int64, ascending) whose keys are in the tablet now, alive or dead.
+def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of a file (int64, ascending) whose keys are in the tablet now, and whether they are alive there.
 
     Rows outside the key ranges of all rowsets are skipped.
     """
     found: list[np.ndarray] = [np.empty(0, np.int64)]
+    living: list[np.ndarray] = [np.empty(0, np.bool_)]
     for first, last in _doubtful(tablet, rowset):
         for start in range(first, last, _KEYS_AT_ONCE):
             keys = rowset.keys_in(start, min(start + _KEYS_AT_ONCE, last))
             hashes = hash_keys(keys)
             with tablet.write_lock:
-                locations, _ = tablet.find(keys, hashes)
+                locations, alive = tablet.find(keys, hashes)
             found.append(np.flatnonzero(locations >= 0) + start)
-    return np.concatenate(found)
+            living.append(alive[locations >= 0])
+    return np.concatenate(found), np.concatenate(living)
 
 
 def _doubtful(tablet: Tablet, rowset: DiskRowSet) -> Iterator[tuple[int, int]]:

@@ -45,7 +45,7 @@ class StagedImport:
     rowsets: list[StagedRowSet] = field(default_factory=list)
     """Rowsets whose keys were in no tablet when they were looked up."""
     changes: list[pa.RecordBatch] = field(default_factory=list)
-    """Whole rows, columns named by id, whose keys are in the table."""
+    """Whole rows, columns named by id, whose keys are in the table, alive or dead."""
     _paths: list[str] = field(default_factory=list)
     _watches: list[NewKeys] = field(default_factory=list)
 
@@ -95,15 +95,15 @@ def _stage(
     hashes = np.concatenate([part for _, part in hashes_of(rowset)])
     new = NewKeys(tablet, hashes)
     found._watches.append(new)
-    existing = existing_rows(tablet, rowset)
+    existing, alive = existing_rows(tablet, rowset)
     if not len(existing):
         found.rowsets.append(StagedRowSet(rowset, new, hashes))
         return
     try:
-        rows = rows_at(rowset, version.schema, existing if mode is ImportMode.UPSERT else existing[:1])
-        if mode is ImportMode.INSERT_ONLY:
-            raise _already_present(version, rows, len(existing), file)
-        found.changes.append(rows)
+        if mode is ImportMode.INSERT_ONLY and alive.any():
+            first = rows_at(rowset, version.schema, existing[alive][:1])
+            raise _already_present(version, first, int(alive.sum()), file)
+        found.changes.append(rows_at(rowset, version.schema, existing))
         if len(existing) < len(rowset):
             rest = _rest(environment, version, tablet, rowset, existing, found)
             found.rowsets.append(StagedRowSet(rest, new, np.delete(hashes, existing)))

@@ -74,6 +74,24 @@ def test_parquet_files_are_imported(db: Database, home: Path, files: Path, tmp_p
     assert not list((home / "imports").iterdir())
 
 
+@pytest.mark.parametrize("flushed", [False, True], ids=["in memory", "on disk"])
+def test_keys_of_deleted_rows_are_free(db: Database, home: Path, files: Path, flushed: bool) -> None:
+    """Their rows are kept for the history, which shows both lives; living rows among them still keep an import out."""
+    table = cities(db)
+    table.insert(ROWS.slice(0, 300))
+    before = db.now()
+    table.delete(ROWS.select(["id"]).slice(0, 299))
+    if flushed:
+        table.maintain("flush")
+    with pytest.raises(AlreadyPresentError, match=r"^1 keys .* in the table, the first is"):
+        table.bulk_import(files, directory=home)
+    assert table.count() == 1
+    table.delete(ROWS.select(["id"]).slice(299, 1))
+    assert table.bulk_import(files, directory=home).applied == 5_000
+    assert rows_of(table).equals(ROWS.sort_by("id").cast(table.schema))
+    assert table.scan(as_of=before).count() == 300
+
+
 def test_other_processes_can_build(db: Database, home: Path, files: Path) -> None:
     table = cities(db)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:

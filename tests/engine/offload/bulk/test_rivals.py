@@ -17,7 +17,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.table import TableDefinition
 from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.subject import SCHEMA, Subject, batch
@@ -44,6 +44,24 @@ def test_writers_of_the_same_keys_do_not_keep_an_import_out(monkeypatch: pytest.
     assert result.applied == 50
     assert len(told) == 1 and "try again" in told[0]
     subject.upsert(*range(10))  # they are let in again
+    subject.close()
+
+
+def test_a_deleted_row_that_comes_back_meanwhile_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key was found dead; when the import is decided, it is alive."""
+    subject = Subject()
+    subject.upsert(1, 2, v=9)
+    subject.delete(1, 2)
+    check = commit._check_distinct
+
+    def check_while_a_row_comes(*given: Any) -> None:
+        check(*given)
+        subject.upsert(2, v=7)
+
+    monkeypatch.setattr(commit, "_check_distinct", check_while_a_row_comes)
+    with pytest.raises(AlreadyPresentError, match=r"1 keys .* the first is {'k': 2}"):
+        bring(subject, rows_of(1, 2, 3), "insert_only")
+    assert [row[:2] for row in subject.scan()] == [(2, 7)]
     subject.close()
 
 
