@@ -213,7 +213,7 @@ def _write_strings(column: int, parts: int, patches: int, first: int, scratch: i
                 end = needed = _copy_strings(part, ends, target, end)
                 if end < 0:
                     return DAMAGED
-        elif kind == NULLS:
+        elif kind == NULLS and _field(column, PATCHES) == 0:
             same = view_i32(ends, stop - start)
             same[:] = np.int32(end)
         else:
@@ -240,8 +240,12 @@ def _write_strings(column: int, parts: int, patches: int, first: int, scratch: i
 
 @kernel
 def _block_codes(column: int, part: int, start: int, stop: int, target: int, scratch: int) -> int:
-    """Write the codes (int32) of rows of one mini-block; return 0, or DAMAGED if one is not in the dictionary."""
+    """Write the codes (int32) of rows of one mini-block, 0 in a page of NULLs; return 0, or DAMAGED if one is not in
+    the dictionary."""
     payload, count = _field(part, PAYLOAD), stop - start
+    if _field(part, KIND) == NULLS:
+        _fill(target, 4 * count, np.uint8(0))
+        return 0
     width = np.int64(load_u8(payload))
     cells = scratch + _CELLS
     if _unpack(payload + 1, _field(part, ROWS), width, start, stop, cells, scratch) < 0:

@@ -153,6 +153,22 @@ def test_rows_of_many_pages(store: Store, read_by_kernel: list[int], monkeypatch
     check()
 
 
+@pytest.mark.parametrize("encoding", ["dictionary", "auto"])
+def test_updates_of_a_page_of_nulls_beside_codes_are_read(store: Store, encoding: str) -> None:
+    """Their patches come as codes, though their page has none."""
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("s", pa.string())])
+    options = {"s": ColumnOptions(encoding=encoding, block_rows=1024)}
+    table = Database(store).create_table("t", schema, ["k"], column_options=options)
+    cells = [None] * 1024 + ["a", "b"] * 512 + [None] * 1030
+    table.insert({"k": list(range(len(cells))), "s": cells})
+    table.maintain("flush")
+    for first, new in ((0, ["new"] * 1024), (500, [None, "b", "new and longer"] * 400), (3000, ["last"] * 20)):
+        table.update({"k": list(range(first, first + len(new))), "s": new})
+        cells[first : first + len(new)] = new
+        for ordered in (False, True):
+            assert table.scan(ordered=ordered).to_arrow()["s"].to_pylist() == cells
+
+
 def test_a_damaged_block_is_reported(store: Store) -> None:
     table = many_rows(store, 3000)
     (tablet,) = store._catalog.table("t").tablets
