@@ -119,7 +119,8 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """How long tokens are valid that the handshake of Flight gives for a user and a token as the password: for drivers
     that know nothing else. 0: there is no handshake."""
     admins: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
-    """Users who may do everything without any grant, separated by commas; so may tokens with the role admin."""
+    """Users who may do everything without any grant, separated by commas; so may tokens with the role admin. Each is
+    ``token:USER``, ``jwt:USER`` or ``certificate:USER``; a bare ``USER`` if the server has one of these sources."""
     audit_log: Path | None = None
     """A file for JSON lines of changes to tables and grants, administration, and denials."""
     audit_log_bytes: int = Field(default=16 << 20, ge=4096)

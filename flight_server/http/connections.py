@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from ipaddress import ip_address
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..native.tls_credentials import ClientCertificates
+from ..security.authentication import UNNAMED
 from ..security.certificates import Certificates
 from ..security.security import Tls
 
@@ -65,15 +68,25 @@ class HttpConnection(H11Protocol):
 
 
 def name_in(certificate: dict[str, Any] | None) -> str | None:
-    """Return the user in a client's certificate, as Arrow's server names it: the first alternative name, or the common
-    name; None if there is neither."""
+    """Return the user in a client's certificate, as Arrow's server names it: the first alternative name, ``UNNAMED``
+    if it is of a kind that gRPC does not tell, or the common name; None if there is neither."""
     if not certificate:
         return None
     for kind, value in certificate.get("subjectAltName", ()):
-        if kind in ("DNS", "URI", "IP Address", "email"):
-            return value
+        if kind == "IP Address":
+            return _address(value)
+        return value if kind in ("DNS", "URI", "email") else UNNAMED
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
     return next((value for kind, value in subject if kind == "commonName"), None)
+
+
+def _address(text: str) -> str:
+    """Return an address as gRPC writes it."""
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return UNNAMED
+    return inet_ntop(AF_INET6 if address.version == 6 else AF_INET, address.packed)
 
 
 class CurrentCertificates(ssl.SSLContext):

@@ -16,7 +16,7 @@ from ..errors import Translator
 from .audit import AuditLog
 from .file_watch import WatchedFiles
 from .handshake import AnyHandshake, GivenToken, Handshakes
-from .identity import Identity
+from .identity import Identity, Source
 from .token_file import PREFIX, TokenEntry, id_of, matches, read_tokens
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ _NOTHING = (
 )
 _BAD_TOKEN = "the token is not valid here: it is unknown, revoked or damaged; ask the operator for another"
 _EXPIRED = "the token has expired; ask the operator for another"
+UNNAMED = "other types of SAN"
+"""The name that gRPC gives to every client whose first alternative name is none of DNS, URI, email and IP address."""
+_NO_USER = (
+    "the client certificate names no user: its first alternative name is not a DNS name, a URI, an email or an IP "
+    "address; ask for a certificate whose first alternative name is one of these, or that has a common name alone"
+)
 
 
 class Tokens:
@@ -61,7 +67,7 @@ class Tokens:
             entry = self._entries.get(number)
             if entry is None or not matches(token, entry):
                 return None
-            identity = Identity(entry.user, frozenset(entry.roles), _seconds(entry), entry.id)
+            identity = Identity(entry.user, frozenset(entry.roles), _seconds(entry), Source.TOKEN, entry.id)
             return self._known.setdefault(digest, identity)
 
     def _load(self) -> None:
@@ -69,7 +75,7 @@ class Tokens:
         with self._lock:
             self._entries = entries
             for digest, identity in list(self._known.items()):
-                entry = entries.get(identity.source)
+                entry = entries.get(identity.token_id)
                 if entry is None or entry.sha256 != digest.hex() or not _is_of(identity, entry):
                     del self._known[digest]
                     identity.is_revoked = True  # calls that run hold this object
@@ -158,7 +164,7 @@ class Authentication:
         if given:
             self._thread.identity = self._by_header(given)
         elif self._trusts_certificates and (name := context.peer_identity()):
-            self._thread.identity = Identity(_text(name), source="certificate")
+            self._thread.identity = self._of_certificate(_text(name))
 
     @property
     def caller(self) -> Identity | None:
@@ -180,8 +186,13 @@ class Authentication:
         if given:
             return self._by_header(given)
         if self._trusts_certificates and certificate_name:
-            return Identity(certificate_name, source="certificate")
+            return self._of_certificate(certificate_name)
         raise self._failure("missing", _NOTHING)
+
+    def _of_certificate(self, name: str) -> Identity:
+        if name == UNNAMED:
+            raise self._failure("invalid", _NO_USER)
+        return Identity(name, source=Source.CERTIFICATE)
 
     def _check(self, given: Sequence[str | bytes]) -> None:
         """Raise UnauthenticatedError if the header of a call suffices to reject it; it says nothing about the client's

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import cast
 
 from ...schemas.service import StoreService
+from .admins import Admins
 from .audit import AuditLog
 from .guarded_store import GuardedStore
 from .identity import Identity
@@ -19,22 +19,21 @@ _NOBODY = Caller("")
 class Guard:
     """The grants of a store, enforced. Thread safe."""
 
-    def __init__(self, store: StoreService, admins: Iterable[str], audit: AuditLog | None) -> None:
-        """``admins`` are users who may do everything."""
+    def __init__(self, store: StoreService, admins: Admins, audit: AuditLog | None) -> None:
         self._store = store
-        self._book = GrantBook(store, admins)
+        self._admins = admins
+        self._book = GrantBook(store)
         self._audit = audit
         self._known: dict[Caller, GuardedStore] = {}
         self._lock = threading.Lock()
 
     def is_admin(self, identity: Identity) -> bool:
         """Whether a caller may do everything. Raises StoreError: the grants cannot be read."""
-        caller = Caller(identity.user, identity.roles)
-        return self._book.rights(caller, self._book.version()).is_admin
+        return self._book.rights(self._caller(identity), self._book.version()).is_admin
 
     def store_of(self, identity: Identity | None) -> StoreService:
         """Return the store for a caller; None has no rights."""
-        caller = _NOBODY if identity is None else Caller(identity.user, identity.roles)
+        caller = _NOBODY if identity is None else self._caller(identity)
         found = self._known.get(caller)
         if found is None:
             with self._lock:
@@ -42,3 +41,6 @@ class Guard:
                     self._known.clear()
                 found = self._known.setdefault(caller, GuardedStore(self._store, caller, self._book, self._audit))
         return cast(StoreService, found)  # the server closes its own store
+
+    def _caller(self, identity: Identity) -> Caller:
+        return Caller(identity.user, identity.roles, self._admins.include(identity))

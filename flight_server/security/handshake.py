@@ -116,7 +116,7 @@ class Handshakes:
             raise self._failure(user)
         token = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         expires = min(self._now() + self._seconds, whose.expires)
-        identity = Identity(whose.user, whose.roles, expires, whose.source, proved_by=whose)
+        identity = Identity(whose.user, whose.roles, expires, whose.source, whose.token_id, proved_by=whose)
         with self._lock:
             self._forget_ended()
             of_password, of_token = _digest(password), _digest(token)

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ...schemas.errors import UnauthenticatedError
+
+
+class Source(StrEnum):
+    """Where the name of a user comes from. Each source has names of its own: two may give one name to two people."""
+
+    TOKEN = "token"
+    JWT = "jwt"
+    CERTIFICATE = "certificate"
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -17,8 +26,9 @@ class Identity:
     roles: frozenset[str] = frozenset()
     expires: float = math.inf
     """In seconds since 1970."""
-    source: str = ""
-    """The id of the token, or how else the user was identified; never a secret."""
+    source: Source = Source.TOKEN
+    token_id: str = ""
+    """The id of a token of the token file."""
     is_revoked: bool = False
     proved_by: Identity | None = None
     """What a handshake showed, which this ends with."""

@@ -19,7 +19,7 @@ import jwt
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, UnauthenticatedError
 from .file_watch import WatchedFiles
-from .identity import Identity
+from .identity import Identity, Source
 from .token_file import read_guarded
 
 SKEW_SECONDS = 60
@@ -101,7 +101,7 @@ class JwtTokens:
         user, roles = said["sub"], said.get("roles", [])
         if not isinstance(roles, list) or not all(_is_name(each) for each in (user, *roles)):
             raise jwt.InvalidTokenError
-        return Identity(user, frozenset(roles), float(said["exp"]) + SKEW_SECONDS, "jwt")
+        return Identity(user, frozenset(roles), float(said["exp"]) + SKEW_SECONDS, Source.JWT)
 
     def _remember(self, digest: bytes, kid: str | None, identity: Identity) -> None:
         if len(self._known) >= _KNOWN_MAX:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...schemas.errors import StoreError
-from ...schemas.grants import ADMIN_ROLE, ALL_TABLES, Grant, Privilege
+from ...schemas.grants import ALL_TABLES, Grant, Privilege
 from ...schemas.service import GrantKeeper, StoreService
 
 Columns = frozenset[str] | None
@@ -25,6 +25,8 @@ class Caller(NamedTuple):
 
     user: str
     roles: frozenset[str] = frozenset()
+    is_admin: bool = False
+    """Whether it may do everything, whatever the store grants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,7 @@ class TableRights:
 class Rights:
     """What one caller may do, at one version of the grants. Thread safe."""
 
-    def __init__(self, caller: Caller, grants: Iterable[Grant], admins: frozenset[str]) -> None:
-        """``admins`` are users who may do everything."""
+    def __init__(self, caller: Caller, grants: Iterable[Grant]) -> None:
         self.everywhere: dict[Privilege, Columns] = {}
         self.tables: dict[str, TableRights] = {}
         """The tables with grants of their own to the caller."""
@@ -57,7 +58,7 @@ class Rights:
         self._readable: dict[int, frozenset[int] | None] = {}
         """By the number of a table, those of its columns that may be read; None: all."""
         everywhere: dict[Privilege, Columns] = {}
-        if ADMIN_ROLE in caller.roles or caller.user in admins:
+        if caller.is_admin:
             everywhere |= _ALL
         found: dict[str, dict[Privilege, Columns]] = {}
         for each in grants:
@@ -122,8 +123,7 @@ class GrantBook:
     a second.
     """
 
-    def __init__(self, store: StoreService, admins: Iterable[str]) -> None:
-        self.admins = frozenset(admins)
+    def __init__(self, store: StoreService) -> None:
         self._store = store
         self._version: Callable[[], object] = store.grants_version if isinstance(store, GrantKeeper) else self._looked
         self._grants: tuple[object, list[Grant]] = (None, [])
@@ -140,7 +140,7 @@ class GrantBook:
         with self._lock:
             if self._grants[0] != version:
                 self._grants = version, self._store.grants()
-            return Rights(caller, self._grants[1], self.admins)
+            return Rights(caller, self._grants[1])
 
     def changed(self) -> None:
         """Read the grants again: a call that may have changed them, or a name, has ended."""

@@ -7,15 +7,15 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.grants import ADMIN_ROLE
 from ...schemas.service import StoreService
 from ..native.tls_credentials import ClientCertificates, TlsCredentials
+from .admins import Admins
 from .audit import AuditLog
 from .authentication import Authentication, Tokens
 from .certificates import Certificates, read_certificates
 from .file_watch import FileWatch, WatchedFiles
 from .guard import Guard
-from .identity import Identity
+from .identity import Identity, Source
 
 if TYPE_CHECKING:
     from ..settings import ServeOptions
@@ -77,8 +77,8 @@ class Security:
         trusts_certificates = options.tls_client_ca is not None
         jwts = _jwts(options) if options.jwks else None
         has_authentication = options.has_authentication
-        self._admins = options.admins
         self._audit = _audit(options)
+        self._admins = Admins(options.admins, _sources(options))
         self.authentication = None
         if has_authentication:
             seconds = _handshake_seconds(options)
@@ -102,7 +102,7 @@ class Security:
 
     def is_admin(self, identity: Identity) -> bool:
         """Whether a user may do everything, whatever a store grants."""
-        return ADMIN_ROLE in identity.roles or identity.user in self._admins
+        return self._admins.include(identity)
 
     def note(self, identity: Identity, action: str, outcome: str, **more: object) -> None:
         """Tell the audit log, if there is one, what a user did to the process, and ``more`` of it."""
@@ -118,6 +118,11 @@ class Security:
         self._watch.stop()
         if self._audit:
             self._audit.close()
+
+
+def _sources(options: ServeOptions) -> list[Source]:
+    given = {Source.TOKEN: options.tokens, Source.JWT: options.jwks, Source.CERTIFICATE: options.tls_client_ca}
+    return [source for source, value in given.items() if value]
 
 
 def _jwts(options: ServeOptions) -> JwtTokens:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,21 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+UNNAMED = (
+    x509.OtherName(x509.ObjectIdentifier("1.3.6.1.4.1.311.20.2.3"), b"\x0c\x05alice"),  # a UPN of Active Directory
+    x509.DirectoryName(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "alice")])),
+    x509.RegisteredID(x509.ObjectIdentifier("1.2.3.4")),
+)
+"""Alternative names that name no user: gRPC tells a server nothing of them."""
+NAMES: tuple[tuple[x509.GeneralName, str], ...] = (
+    (x509.DNSName("alice.example.org"), "alice.example.org"),
+    (x509.UniformResourceIdentifier("spiffe://example.org/alice"), "spiffe://example.org/alice"),
+    (x509.RFC822Name("alice@example.org"), "alice@example.org"),
+    (x509.IPAddress(ipaddress.ip_address("10.1.2.3")), "10.1.2.3"),
+    (x509.IPAddress(ipaddress.ip_address("2001:db8::a:0:0:1")), "2001:db8::a:0:0:1"),
+    (x509.IPAddress(ipaddress.ip_address("::ffff:10.1.2.3")), "::ffff:10.1.2.3"),
+)
+"""Alternative names, and the users that they name."""
 _HERE: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
 
 
@@ -38,9 +54,10 @@ class Authority:
         """Issue a certificate for servers on this machine; ``into`` existing files, which are replaced."""
         return self._issue(name, x509.SubjectAlternativeName(_HERE), ExtendedKeyUsageOID.SERVER_AUTH, days, into)
 
-    def client(self, user: str, days: float = 1) -> Pair:
-        """Issue a certificate that names a user, by its common name."""
-        return self._issue(user, None, ExtendedKeyUsageOID.CLIENT_AUTH, days, None)
+    def client(self, user: str, days: float = 1, names: Sequence[x509.GeneralName] = ()) -> Pair:
+        """Issue a certificate that names a user, by its common name, and by alternative ``names``."""
+        alternatives = x509.SubjectAlternativeName(names) if names else None
+        return self._issue(user, alternatives, ExtendedKeyUsageOID.CLIENT_AUTH, days, None)
 
     def _issue(
         self,

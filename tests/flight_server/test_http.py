@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
+from cryptography import x509
 from http_client import Port, ask, of, values_of
 from prometheus_client.openmetrics import parser as openmetrics
 from served import SCHEMA
@@ -35,7 +36,7 @@ from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.timestamp import datetime_of
-from tests.doubles.certificates import Authority
+from tests.doubles.certificates import NAMES, UNNAMED, Authority
 from tests.doubles.waiting import until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -244,6 +245,21 @@ def test_a_client_certificate_says_who_calls(port: Callable[..., Port], tmp_path
         one.ask("/healthz")
     trusting.load_cert_chain(*authority.client("alice"))
     assert one.ask("/metrics")[0] == 200
+
+
+@pytest.mark.parametrize(("name", "user"), [*NAMES, *((name, None) for name in UNNAMED)])
+def test_both_ports_read_one_user_from_a_certificate(
+    port: Callable[..., Port], tmp_path: Path, name: x509.GeneralName, user: str | None
+) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    trusting = ssl.create_default_context(cafile=authority.roots)
+    trusting.load_cert_chain(*authority.client("alice", names=[name]))
+    admins = (user or "alice", "other types of SAN")
+    options = ServeOptions(tls_cert=pair.certificate, tls_key=pair.key, tls_client_ca=authority.roots, admins=admins)
+    status, text = port(options, trusting).ask("/metrics")
+    assert status == (200 if user else 401), text
+    assert user or "names no user" in text
 
 
 def test_the_name_in_a_certificate_is_its_first_alternative_name() -> None:

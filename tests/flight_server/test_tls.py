@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow.flight as fl
 import pytest
+from cryptography import x509
 from fake_store import FakeStore
 from served import SCHEMA, Served
 
@@ -35,7 +36,7 @@ from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, Una
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.verb import Kind
-from tests.doubles.certificates import Authority, Pair
+from tests.doubles.certificates import NAMES, UNNAMED, Authority, Pair
 from tests.doubles.waiting import until
 
 
@@ -160,10 +161,23 @@ def test_the_user_is_the_name_in_the_certificate(serve_tls: Callable[..., Served
         return call
 
     served.server.calls.begin = recorded
-    for user in ("alice", "bob"):
-        with nyala.connect(served.url, tls_roots=authority.roots, client_cert=authority.client(user)) as db:
-            db.tables()
-    assert set(seen) == {"alice", "bob"}
+    names = [[], *([name] for name, _ in NAMES)]
+    for each in names:
+        certificate = authority.client("bob", names=each)
+        with nyala.connect(served.url, tls_roots=authority.roots, client_cert=certificate) as db:
+            db.now()
+    assert list(dict.fromkeys(seen)) == ["bob", *(user for _, user in NAMES)]
+
+
+@pytest.mark.parametrize("name", UNNAMED, ids=lambda name: type(name).__name__)
+def test_a_certificate_that_names_no_user_is_refused(
+    serve_tls: Callable[..., Served], authority: Authority, name: x509.GeneralName
+) -> None:
+    """gRPC gives all of them one name: they would be one user."""
+    served = serve_tls(tls_client_ca=authority.roots)
+    certificate = authority.client("alice", names=[name])
+    with pytest.raises(UnauthenticatedError, match="the client certificate names no user"):
+        nyala.connect(served.url, tls_roots=authority.roots, client_cert=certificate).tables()
 
 
 def test_new_certificates_are_used_and_wrong_ones_are_not(
