@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from . import alter
 from .column import ColumnDefinition, ColumnSchema
+from .encoding import fitting_encoding
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json
@@ -145,7 +146,8 @@ def _widen_column(state: TableState, step: alter.WidenColumn, limits: Limits) ->
     default = column.read_default
     if default is not None and old.name == "float":  # rows keep showing the same number
         default = _single(from_json(default, old), default)
-    return _with_column(state, column, type=str(new), read_default=default)
+    encoding = fitting_encoding(column.encoding, new)
+    return _with_column(state, column, type=str(new), read_default=default, encoding=encoding)
 
 
 def _drop_not_null(state: TableState, step: alter.DropNotNull, limits: Limits) -> TableState:

@@ -9,11 +9,12 @@ import pyarrow as pa
 from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     field_validator,
     model_serializer,
 )
 
-from .encoding import COMPRESSIONS, encodings_for, plain_name
+from .encoding import COMPRESSIONS, encodings_for, fitting_encoding, plain_name
 from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json
@@ -93,6 +94,14 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
     @classmethod
     def _known_type(cls, word: str) -> str:
         return str(LogicalType.parse(word))
+
+    @field_validator("encoding")
+    @classmethod
+    def _fitting(cls, encoding: str, info: ValidationInfo) -> str:
+        """Widening once kept an encoding that the wider type lacks, so that nothing could be written: such a column
+        is stored as its type is by default."""
+        kind = info.data.get("type")
+        return encoding if kind is None else fitting_encoding(encoding, _logical(kind))
 
     @property
     def logical(self) -> LogicalType:

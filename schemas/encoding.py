@@ -34,6 +34,18 @@ def encodings_for(kind: LogicalType) -> tuple[str, ...]:
     return (AUTO, *known) if len(known) > 2 else (*known, AUTO)
 
 
+def fitting_encoding(encoding: str, kind: LogicalType) -> str:
+    """Return ``encoding``, or the default of the type if the type cannot have it, as when its column was widened.
+
+    A name that no type has is of a later version, and stays.
+
+    >>> fitting_encoding("frame_of_reference", LogicalType.parse("decimal(30,2)"))
+    'bitshuffle'
+    """
+    fitting = encodings_for(kind)
+    return fitting[0] if encoding in _NAMES and encoding not in fitting else encoding
+
+
 def _encodings_for(kind: LogicalType) -> tuple[str, ...]:
     if kind.name == "bool":
         return ("run_length", "plain")
@@ -46,3 +58,6 @@ def _encodings_for(kind: LogicalType) -> tuple[str, ...]:
     if kind.name in ("float", "double"):
         return ("bitshuffle", "plain", "alp")
     return ("bitshuffle", "plain")
+
+
+_NAMES = {name for kind in ("bool", "int64", "double", "string") for name in encodings_for(LogicalType(kind))}

@@ -12,6 +12,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.schemas.types import LogicalType
 
 SCHEMA = pa.schema(
     [
@@ -120,6 +121,23 @@ def test_columns_are_widened(table: Table, ops: tuple[str, ...]) -> None:
         ("update", 127, 1 << 40),
         ("insert", None, 1 << 40),
     ]
+
+
+@pytest.mark.parametrize("narrow", ["decimal(9,2)", "decimal(18,2)"])
+def test_a_column_widened_out_of_its_encoding_gets_the_default_of_its_type(db: Database, narrow: str) -> None:
+    options = {"d": nyala.ColumnOptions(encoding="frame_of_reference")}
+    schema = pa.schema([("k", pa.int64()), ("d", LogicalType.parse(narrow).arrow)])
+    table = db.create_table("t", schema, ["k"], column_options=options)
+    table.insert([{"k": 1, "d": Decimal("1.50")}])
+    table.maintain("flush")
+    said = table.alter().widen_column("d", "decimal(30,2)").apply()
+    assert said["columns"][1]["encoding"] == table.describe()["columns"][1]["encoding"] == "bitshuffle"
+    wide = Decimal("12345678901234567890.12")
+    table.insert([{"k": 2, "d": wide}])
+    settle(table, ("flush", "compact"))
+    assert rows(table) == [(1, Decimal("1.50")), (2, wide)]
+    with pytest.raises(nyala.InvalidArgumentError, match="cannot be encoded"):
+        table.alter().set_encoding("d", "frame_of_reference").apply()
 
 
 def test_names_of_columns_and_of_the_table_change(db: Database, table: Table) -> None:

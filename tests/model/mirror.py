@@ -12,6 +12,9 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+from nyala.schemas.encoding import encodings_for
+from nyala.schemas.types import LogicalType
+
 from .ranges import Ends, Key, within
 
 Cells = dict[int, Any]
@@ -23,7 +26,8 @@ WIDER = {
     "int32": "int64",
     "float": "double",
     "decimal(4,2)": "decimal(12,2)",
-    "decimal(12,2)": "decimal(38,2)",
+    "decimal(12,2)": "decimal(18,2)",
+    "decimal(18,2)": "decimal(38,2)",
     "varchar(3)": "varchar(8)",
     "varchar(8)": "string",
 }
@@ -36,6 +40,7 @@ CELLS: dict[str, tuple[Any, ...]] = {
     "double": (0.1, -1e300, 2.5),
     "decimal(4,2)": (Decimal("99.99"), Decimal("-1.50"), Decimal("0.00")),
     "decimal(12,2)": (Decimal("1234567890.12"), Decimal("-0.01")),
+    "decimal(18,2)": (Decimal("9" * 16 + ".99"), Decimal("-" + "9" * 16 + ".99"), Decimal("0.01")),
     "decimal(38,2)": (Decimal("9" * 36 + ".99"), Decimal("-18446744073709551616.25")),
     "varchar(3)": ("", "abc", "\u00e4\u00f6"),
     "varchar(8)": ("abcdefgh", "\U0001f98c"),
@@ -264,10 +269,12 @@ class Steps:
 
     def _storage(self) -> Step:
         name = self._random.choice(self.schema.names)
+        kinds = [column.kind for column in self.schema.columns if column.name == name]
+        encodings = encodings_for(LogicalType.parse(kinds[0])) if kinds else ("plain", None)
         return self._random.choice(
             [
-                ("set_encoding", (name, "plain"), {}),
-                ("set_encoding", (name, None), {}),
+                ("set_encoding", (name, self._random.choice(encodings)), {}),
+                ("set_encoding", (name, self._random.choice([*encodings, None])), {}),
                 ("set_compression", (name, self._random.choice(["lz4", "zstd", None])), {}),
                 ("set_comment", (self._random.choice([name, None]), "words"), {}),
             ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -14,8 +15,9 @@ from nyala.clients.api.database import Database
 from nyala.engine.compaction import merge as merging
 from nyala.engine.compaction.flush import flush_memrowset
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
-from nyala.engine.manifest.manifest import ManifestFile
+from nyala.engine.manifest.manifest import Manifest, ManifestFile
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from tests.doubles.clock import ManualClock
@@ -276,3 +278,27 @@ def test_the_bytes_of_dropped_columns_come_back_when_they_are_worth_it() -> None
 def tablet_of(store: Store) -> Any:
     (tablet,) = store._catalog.table("t").tablets
     return tablet
+
+
+def test_a_store_whose_column_was_widened_out_of_its_encoding_is_opened_and_flushes() -> None:
+    """Earlier versions kept the encoding in the manifest, and no flush succeeded from then on."""
+    fs = MemoryFileSystem()
+    schema = pa.schema([("k", pa.int64()), ("d", pa.decimal128(30, 2))])
+    rows = [{"k": 1, "d": Decimal("1e20")}]
+    with Store.open(fs, OPTIONS) as store:
+        Database(store).create_table("t", schema, ["k"]).insert(rows)
+
+        def widened(manifest: Manifest) -> Manifest:
+            (table,) = manifest.tables
+            key, column = table.schema_.columns
+            old = column.model_copy(update={"encoding": "frame_of_reference"})
+            kept = table.schema_.model_copy(update={"columns": (key, old)})
+            return manifest.model_copy(update={"tables": (table.model_copy(update={"schema_": kept}),)})
+
+        store._environment.manifest.commit(widened)
+    with Store.open(fs, OPTIONS) as store:
+        table = Database(store).table("t")
+        assert table.describe()["columns"][1]["encoding"] == "bitshuffle"
+        table.maintain("flush")
+        assert table.scan().to_arrow().to_pylist() == rows
+    assert verify_store(fs).is_sound
