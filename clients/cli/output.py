@@ -16,6 +16,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError
 from ..api.scan import Scan
 from ..convert.cells import python_rows
+from ..convert.zoned import zoned
 
 SHOWN_ROWS = 100
 """How many rows a terminal shows when no limit is given; files and pipes get all."""
@@ -104,8 +105,9 @@ class _Counted:
 def _write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(file, reader.schema) as writer:
-        return _write_all(reader, writer.write_batch)
+    schema = zoned(reader.schema)
+    with pq.ParquetWriter(file, schema) as writer:
+        return _write_all(reader, lambda batch: writer.write_batch(batch.cast(schema)))
 
 
 def _write_csv(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
@@ -116,8 +118,9 @@ def _write_csv(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
 
 
 def _write_arrow(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
-    with pa.ipc.new_file(file, reader.schema) as writer:
-        return _write_all(reader, writer.write_batch)
+    schema = zoned(reader.schema)
+    with pa.ipc.new_file(file, schema) as writer:
+        return _write_all(reader, lambda batch: writer.write_batch(batch.cast(schema)))
 
 
 def _write_json_lines(reader: pa.RecordBatchReader, file: BinaryIO) -> int:

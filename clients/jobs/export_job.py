@@ -18,13 +18,16 @@ from .link import Store, StoreLink
 from .parts import DataFile, PartTask, sweep, write_part
 from .splits import SPLIT_BYTES, TableSplit, check_count, count_rows, snapshot_of, split_table
 
-METADATA, PLAN = "_metadata.json", "_plan.json"
-"""Spark, pyarrow and others ignore files with such names."""
+METADATA, PLAN = "_export.json", "_plan.json"
+"""Spark, pyarrow, Hive and others ignore files with such names. Not ``_metadata.json``, the name in version 0.1: Spark
+takes names that begin with ``_metadata`` for footers of Parquet."""
+ZONE = "UTC"
+"""The zone that exported timestamps have."""
 _LEASE = "_lease"
 
 
 class ExportResult(BaseModel, frozen=True):
-    """The outcome of an export; also the content of ``_metadata.json``, which is written last."""
+    """The outcome of an export; also the content of ``_export.json``, which is written last."""
 
     table: str
     snapshot: int
@@ -40,6 +43,8 @@ class _Plan(BaseModel):
 
     asked: dict[str, Any]
     """The requested scan."""
+    zone: str | None = None
+    """Of its timestamps: None if version 0.1 began it, which wrote them without one."""
     snapshot: int
     splits: list[TableSplit]
     rows: int | None
@@ -81,7 +86,8 @@ def export(
     with FolderLease(place, _LEASE, f"the export into {place}") as lease:
         plan, resumed = _planned(link, place, asked.checked(), split_bytes)
         schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema
-        tasks = [PartTask(link, split, place, number, schema) for number, split in enumerate(plan.splits)]
+        splits = enumerate(plan.splits)
+        tasks = [PartTask(link, split, place, number, schema, is_zoned=True) for number, split in splits]
         parts = dict(run_tasks(runner, write_part, tasks, lambda part: part.rows, f"export {table}", show))
         check_count(f"table {table!r}", sum(part.rows for part in parts.values()), plan.rows)
         made = ExportResult(
@@ -105,7 +111,7 @@ def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) 
     request = asked.model_dump(mode="json")
     if place.has(PLAN) and not place.has(METADATA):
         plan = place.read_model(PLAN, _Plan)
-        if plan.asked == request:
+        if (plan.asked, plan.zone) == (request, ZONE):
             return plan, True
         raise AlreadyPresentError(f"{place} contains another, unfinished export: empty it, or use another folder")
     if [name for name in place.names() if not name.startswith(_LEASE)]:
@@ -115,7 +121,7 @@ def _planned(link: StoreLink, place: Folder, asked: ScanSpec, split_bytes: int) 
     splits = split_table(link.service, pinned, split_bytes).splits
     is_shared = any(split.server for split in splits)
     rows = count_rows(link.service, pinned) if asked.where is None or is_shared else None
-    plan = _Plan(asked=request, snapshot=snapshot, splits=splits, rows=rows)
+    plan = _Plan(asked=request, zone=ZONE, snapshot=snapshot, splits=splits, rows=rows)
     place.make()
     place.write_model(PLAN, plan)
     return plan, False

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, NonNegativeInt
 from ...schemas import compute as pc
 from ...schemas.changes import BEFORE, OPS
 from ...schemas.errors import ConflictError, CorruptionError
+from ..convert.zoned import zoned
 from .folder import Folder
 from .link import StoreLink
 from .splits import TableSplit, TabletLabel
@@ -57,6 +58,8 @@ class PartTask:
     schema: pa.Schema
     """The expected columns of the scan; a table whose columns changed meanwhile is rejected."""
     sums: bool = False
+    is_zoned: bool = False
+    """Whether timestamps get the zone UTC: for other readers than ``read_part``."""
 
     @property
     def name(self) -> str:
@@ -84,6 +87,8 @@ def write_part(task: PartTask) -> DataFile:
         raise ConflictError(f"the columns of table {task.split.scan.table!r} changed during the read: start again")
     sums = PartSums() if task.sums else None
     schema = pa.schema([field for field in stream.schema if not field.name.startswith(BEFORE)])
+    if task.is_zoned:
+        schema = zoned(schema)
     rows, size, sha256 = _write_file(task.folder, file, schema, stream.batches, sums)
     part = DataFile(
         file=file,
@@ -170,7 +175,7 @@ def _write_file(
     with folder.writer(file) as sink:
         with pq.ParquetWriter(sink, schema, compression=COMPRESSION) as writer:
             for group in _row_groups(batches):
-                writer.write_table(group.select(schema.names))
+                writer.write_table(group.select(schema.names).cast(schema))
                 rows += group.num_rows
                 if sums is not None:
                     for batch in group.to_batches():

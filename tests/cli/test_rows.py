@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import os
@@ -10,8 +11,10 @@ import pty
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command import Run
 
@@ -32,6 +35,16 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         table = db.create_table("t", pa.schema({"id": pa.int64(), "word": pa.string()}), ["id"])
         table.insert({"id": list(range(ROWS)), "word": [WORDS[number % len(WORDS)] for number in range(ROWS)]})
     return ["--data", str(path)]
+
+
+def test_files_say_that_moments_are_in_utc(run: Run, tmp_path: Path) -> None:
+    with nyala.open(tmp_path / "store") as db:
+        table = db.create_table("t", pa.schema({"id": pa.int64(), "at": pa.timestamp("us")}), ["id"])
+        table.insert({"id": [1], "at": [dt.datetime(2026, 3, 8, 2, 30)]})
+    for name in ("t.parquet", "t.arrow"):
+        assert run("scan", "t", "--output", tmp_path / name, "--data", tmp_path / "store").code == 0
+    for file in (pq.read_table(tmp_path / "t.parquet"), pa.ipc.open_file(tmp_path / "t.arrow").read_all()):
+        assert file["at"].to_pylist() == [dt.datetime(2026, 3, 8, 2, 30, tzinfo=dt.UTC)]
 
 
 def test_a_pipe_gets_every_row(run: Run, many: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import parts
+from nyala.clients.jobs import export_job, parts
 from nyala.clients.jobs.row_hash import Sums
 from nyala.jobs import LocalExecutor, checksum, export
 from nyala.schemas.errors import AlreadyPresentError
@@ -30,6 +31,20 @@ def test_the_folder_holds_the_rows(source: Database, homes: Table, tmp_path: Pat
     assert read.num_rows == some.rows == homes.scan(where="small > 0").count()
     with pytest.raises(AlreadyPresentError, match="not empty"):
         export(source, "homes", tmp_path / "all")
+
+
+def test_an_export_that_an_earlier_version_began_is_not_mixed_with_moments_in_utc(
+    source: Database, homes: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(export_job, "run_tasks", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export(source, "homes", tmp_path)
+    plan = json.loads((tmp_path / "_plan.json").read_text())
+    assert plan.pop("zone") == "UTC"
+    (tmp_path / "_plan.json").write_text(json.dumps(plan))
+    with pytest.raises(AlreadyPresentError, match="another, unfinished export: empty it"):
+        export(source, "homes", tmp_path)
 
 
 def test_tasks_run_by_an_executor_of_the_callers(source: Database, homes: Table, tmp_path: Path) -> None:
@@ -59,4 +74,4 @@ def test_a_killed_export_is_gone_on_with(
     made = export(source, "homes", tmp_path)
     assert made.resumed and made.rows == 500
     assert ds.dataset(tmp_path).count_rows() == 500
-    assert sorted(path.name for path in tmp_path.glob("_*")) == ["_metadata.json"]
+    assert sorted(path.name for path in tmp_path.glob("_*")) == ["_export.json"]

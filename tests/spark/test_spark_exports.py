@@ -1,0 +1,128 @@
+"""Exported tables in the hands of others: every type read by Spark, DuckDB and pyarrow, and loaded again."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import nyala
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.jobs import export, load
+from nyala.schemas.types import LogicalType, type_words
+from nyala.spark import write_table
+
+pytestmark = pytest.mark.spark
+
+MOMENTS = [
+    dt.datetime(1, 1, 1),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
+    dt.datetime(2026, 3, 8, 2, 30),  # in New York no clock shows it
+    dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+]
+CELLS: dict[str, list[Any]] = {
+    "bool": [True, False],
+    "int8": [-128, 127],
+    "int16": [-32768, 32767],
+    "int32": [-(1 << 31), (1 << 31) - 1],
+    "int64": [-(1 << 63), (1 << 63) - 1],
+    "date": [dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(9999, 12, 31)],
+    "timestamp[us]": MOMENTS,
+    "float": [1.5, float("-inf")],
+    "double": [-0.0, 5e-324],
+    "string": ["", "\u00e9\U0001f98c\0x"],
+    "binary": [b"", b"\x00\xff"],
+    "decimal(9,2)": [Decimal("-9999999.99"), Decimal("0.01")],
+    "decimal(18,4)": [Decimal("-99999999999999.9999"), Decimal("0.0001")],
+    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789"), Decimal("-1E-10")],
+    "varchar(5)": ["abcde", "\U0001f98c" * 5],
+}
+"""Of each type."""
+ROWS = max(map(len, CELLS.values())) + 1
+
+
+@pytest.fixture
+def there(db: Database) -> Table:
+    """A table with two columns of each type: with NULLs, and NOT NULL."""
+    table = make(db, "there")
+    columns: dict[str, Any] = {"id": range(ROWS)}
+    for (name, kind), cells in zip(columns_of().items(), CELLS.values(), strict=True):
+        full = (cells * ROWS)[: ROWS - 1]
+        columns |= {name: pa.array([*full, None], kind.arrow), "n_" + name: pa.array([*full, cells[0]], kind.arrow)}
+    table.insert(columns)
+    return table
+
+
+def columns_of() -> dict[str, LogicalType]:
+    return {f"c{number}": LogicalType.parse(word) for number, word in enumerate(CELLS)}
+
+
+def make(db: Database, name: str) -> Table:
+    fields = [pa.field("id", pa.int64(), False)]
+    for column, kind in columns_of().items():
+        fields += [kind.field(column, True), kind.field("n_" + column, False)]
+    return db.create_table(name, pa.schema(fields), ["id"], [nyala.hash("id", buckets=2)])
+
+
+def as_stored(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return what another reader got, ordered and in the types of the store: moments must have a zone."""
+    for field in schema:
+        if pa.types.is_timestamp(field.type):
+            assert table.schema.field(field.name).type.tz, field
+    table = table.select(schema.names).sort_by("id")
+    return table.cast(pa.schema([field.remove_metadata() for field in schema])).combine_chunks()
+
+
+def test_every_type_is_exported() -> None:
+    words = {word.partition("(")[0] for word in type_words()}
+    assert {word.partition("(")[0] for word in CELLS} == words
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
+def test_an_export_is_read_by_others_and_loaded_again(
+    db: Database,
+    there: Table,
+    uri: str,
+    spark: SparkSession,
+    plain: Callable[..., DataFrame],
+    shim: Path | None,
+    tmp_path: Path,
+    zone: str,
+) -> None:
+    expected = there.scan(ordered=True).to_arrow()
+    export(db, "there", tmp_path / "out")
+    assert as_stored(ds.dataset(tmp_path / "out").to_table(), expected.schema).equals(expected)
+    with duckdb.connect() as duck:
+        duck.execute(f"SET TimeZone = '{zone}'")
+        found = duck.sql(f"FROM read_parquet('{tmp_path}/out/*.parquet')").to_arrow_table()
+        assert as_stored(found, expected.schema).equals(expected)
+
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.read.parquet(str(tmp_path / "out"))
+        micros = {name for name, kind in columns_of().items() if kind.name == "timestamp[us]"}
+        shown = frame.orderBy("id").select(*(f.unix_micros(name).alias(name) for name in sorted(micros))).toArrow()
+        for name in micros:
+            assert shown[name].to_pylist() == expected[name].cast(pa.int64()).to_pylist()
+        write_table(frame, make(db, "shim").name, uri)
+        make(db, "python")
+        frame.write.format("nyala_plain").option("uri", uri).mode("append").save("python")
+        load(uri, make(db, "files").name, tmp_path / "out")
+        if shim:
+            make(db, "catalog")
+            frame.createOrReplaceTempView("exported")
+            spark.sql("INSERT INTO nyala.default.catalog SELECT * FROM exported")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    for name in {"shim", "python", "files", "catalog"} & {*db.tables()}:
+        assert db.table(name).scan(ordered=True).to_arrow().equals(expected), name
