@@ -229,7 +229,7 @@ def _without_secrets(name: str, value: Any) -> Any:
         return value
     if name in _SECRET:
         return _HIDDEN
-    return re.sub(r"\?.*", f"?{_HIDDEN}", re.sub("://[^/@]+@", f"://{_HIDDEN}@", value)) if "://" in value else value
+    return re.sub("([?#]).*", rf"\1{_HIDDEN}", re.sub("://.*@", f"://{_HIDDEN}@", value)) if "://" in value else value
 
 
 @cache

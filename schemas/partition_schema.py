@@ -24,6 +24,8 @@ from .message import Message
 from .partition import HashLevel, Level, RangeBound, RangeEnds, RangeLevel
 from .table import TableSchema
 
+_SHOWN_CHARACTERS = 100
+
 
 class _Bytes(dict[str, str]):
     """The JSON of a binary value, made hashable."""
@@ -33,7 +35,11 @@ class _Bytes(dict[str, str]):
 
 
 def _hashable(cell: Any) -> Any:
-    return _Bytes(cell) if isinstance(cell, dict) else cell
+    if isinstance(cell, dict) and all(isinstance(text, str) for text in cell.values()):
+        return _Bytes(cell)
+    if isinstance(cell, dict | list):
+        raise ValueError(f"the value {str(cell)[:_SHOWN_CHARACTERS]} of a bound is neither a number nor a text")
+    return cell
 
 
 Cell = Annotated[Any, AfterValidator(_hashable)]

@@ -15,8 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from ...schemas.command import explain
 from ...schemas.errors import AlreadyPresentError, CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.uri import line_without, shown_uri
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_FILE_MODE = 0o600
+_FOLDER_MODE = 0o700
 
 Place = str | Path
 """A local path, or a URI such as ``s3://bucket/backups``."""
@@ -40,7 +44,8 @@ class Folder:
             try:
                 files, path = pafs.FileSystem.from_uri(place)
             except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
-                raise InvalidArgumentError(f"invalid folder or URI {place!r}: {_line(error)}") from None
+                why = line_without(error, place)
+                raise InvalidArgumentError(f"invalid folder or URI {shown_uri(place)!r}: {why}") from None
             return cls(files, path.rstrip("/"))
         return cls(pafs.LocalFileSystem(), str(Path(place).absolute()))
 
@@ -84,13 +89,16 @@ class Folder:
         return {info.base_name: (info.mtime_ns or 0) / 1e9 for info in found}
 
     def make(self) -> None:
-        """Create the folder and its parents.
+        """Create the folder and its parents; those that are new on this machine are for this user alone.
 
         Raises:
             InvalidArgumentError: a file has its name, or that of a parent.
         """
         try:
-            self.files.create_dir(self.path, recursive=True)
+            if self.is_local:
+                _make_private(Path(self.path))
+            else:
+                self.files.create_dir(self.path, recursive=True)
         except (FileExistsError, NotADirectoryError):
             raise InvalidArgumentError(f"{self.path} is a file, or inside one: name a folder") from None
 
@@ -136,11 +144,11 @@ class Folder:
         if only_new and self.has(name):
             raise AlreadyPresentError(f"the file {self.path}/{name} already exists")
         if not self.is_local:  # an object appears only when it is complete
-            with self.files.open_output_stream(f"{self.path}/{name}") as stream:
+            with self._create(name) as stream:
                 stream.write(data)
             return
         under_way = f".{name}-{uuid.uuid4().hex[:8]}"
-        with self.files.open_output_stream(f"{self.path}/{under_way}") as stream:
+        with self._create(under_way) as stream:
             stream.write(data)
         self.sync(under_way)
         if only_new:
@@ -173,7 +181,14 @@ class Folder:
 
     def writer(self, name: str) -> HashedWriter:
         """Return a new file for writing."""
-        return HashedWriter(self.files.open_output_stream(f"{self.path}/{name}"))
+        return HashedWriter(self._create(name))
+
+    def _create(self, name: str) -> Any:
+        """Return a new file for writing, on this machine for this user alone: it has rows."""
+        path = f"{self.path}/{name}"
+        if not self.is_local:
+            return self.files.open_output_stream(path)
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE), "wb")
 
     def __str__(self) -> str:
         return self.path
@@ -216,5 +231,7 @@ class HashedWriter(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _make_private(path: Path) -> None:
+    for directory in reversed([path, *path.parents]):
+        if not directory.is_dir():
+            directory.mkdir(_FOLDER_MODE, exist_ok=True)  # another task may make it, too

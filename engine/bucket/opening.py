@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from urllib.parse import parse_qsl, urlsplit
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.uri import shown_uri
 from ..fs.local import LocalFileSystem
 from .bucket import Bucket, check_name
 from .directory import DirectoryBucket
@@ -31,8 +31,8 @@ def bucket_of(url: str, patience: Patience | None = None) -> Bucket:
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    shown = re.split("[?#]", url)[0].replace(parts.netloc, host, 1)
-    if parts.username is not None or parts.password is not None:
+    shown = shown_uri(url)
+    if parts.username is not None or (":" in parts.netloc and parts.scheme in _OPTIONS):
         raise InvalidArgumentError(f"{shown}: credentials do not belong into a URL; set them in the environment")
     root = parts.path.strip("/")
     if parts.scheme == "file" and not parts.netloc and not parts.query and root:

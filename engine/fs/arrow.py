@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.uri import line_without, shown_uri
 from .filesystem import FileLock, clean_path, join, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class ArrowFileSystem:
             if not root:
                 raise ValueError("it has no bucket")
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise InvalidArgumentError(f"{uri.split('?')[0]!r} is not a valid place for files: {error}") from None
+            why = line_without(error, uri)
+            raise InvalidArgumentError(f"{shown_uri(uri)!r} is not a valid place for files: {why}") from None
         return cls(inner, root)
 
     def __repr__(self) -> str:

@@ -84,7 +84,7 @@ class ProcessLayout:
         Raises:
             UnavailableError: another server has the store.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        LocalFileSystem(self.folder).make_directory("")
         self.folder.chmod(0o700)
         with LocalFileSystem(self.folder).lock("lock"):
             for name in _names(self.folder):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...engine.fs.private_file import read_private
 from ...schemas.errors import InvalidArgumentError
 
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
@@ -29,10 +31,12 @@ def read_certificates(certificate: Path, key: Path, client_ca: Path | None) -> C
     """Read and check the files of a server.
 
     Raises:
-        InvalidArgumentError: one cannot be read or is not PEM, or the key is not that of the certificate; the message
-            names the file.
+        InvalidArgumentError: one cannot be read or is not PEM, others can read the key, or it is not that of the
+            certificate; the message names the file.
     """
-    found = Certificates(_blocks(_read(certificate)), _read(key), _blocks(_read(client_ca)) if client_ca else None)
+    found = Certificates(
+        _blocks(_read(certificate)), _read(key, read_private), _blocks(_read(client_ca)) if client_ca else None
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -65,9 +69,9 @@ def _shake_hands(server: ssl.SSLContext, certificate: bytes) -> None:
             side.do_handshake()
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
     try:
-        return path.read_bytes()
+        return read(path)
     except FileNotFoundError:
         raise InvalidArgumentError(f"there is no file {path}; put it there, or mount it into the container") from None
     except OSError as error:

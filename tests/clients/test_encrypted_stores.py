@@ -25,7 +25,7 @@ from nyala.flight_server.opening import open_warm
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store_key import StoreKey
-from tests.doubles.encrypted import KEY
+from tests.doubles.encrypted import KEY, write_key
 
 OTHER = StoreKey(b"another" + bytes(25))
 ROWS = pa.table({"id": pa.array(range(3_000), pa.int64()), "city": [f"planted city {n % 9}" for n in range(3_000)]})
@@ -33,9 +33,7 @@ ROWS = pa.table({"id": pa.array(range(3_000), pa.int64()), "city": [f"planted ci
 
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
-    path = tmp_path / "key"
-    path.write_text(KEY.text)
-    return path
+    return write_key(tmp_path / "key")
 
 
 @pytest.fixture
@@ -149,7 +147,7 @@ def test_a_rotation_takes_processes_along_that_have_no_store_yet(home: Path, tmp
     begun.mkdir(parents=True)
     for name in ("keys", "keys.copy"):
         shutil.copy(home / name, begun / name)
-    (tmp_path / "new").write_text(OTHER.text)
+    write_key(tmp_path / "new", OTHER.text)
     run("key", "rotate", home, "--key-file", key_file, "--new-key-file", tmp_path / "new")
     nyala.open(begun, key=OTHER.secret, maintenance="off").close()
 

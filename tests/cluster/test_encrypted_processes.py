@@ -12,15 +12,14 @@ import nyala
 from nyala.engine.fs.encryption.key_source import KeySource
 from nyala.engine.fs.opening import is_encrypted, store_files
 from nyala.engine.recovery.verify import verify_store
-from tests.doubles.encrypted import KEY
+from tests.doubles.encrypted import write_key
 
 ROWS = pa.table({"id": pa.array(range(2_000), pa.int64()), "city": ["planted"] * 2_000})
 
 
 def test_two_processes_share_an_encrypted_store() -> None:
     with tempfile.TemporaryDirectory() as folder:  # short: the path of a socket has few characters
-        key_file = Path(folder) / "key"
-        key_file.write_text(KEY.text)
+        key_file = write_key(Path(folder) / "key")
         server = ProcessesServer(Path(folder) / "data")
         try:
             for number in range(2):

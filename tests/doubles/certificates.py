@@ -75,6 +75,7 @@ class Authority:
         certificate = builder.sign(self._key, hashes.SHA256())
         pair = into or Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        pair.key.touch(0o600)
         pair.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

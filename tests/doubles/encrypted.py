@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import count
+from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -13,6 +14,13 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.schemas.store_key import StoreKey
 
 KEY = StoreKey(bytes(range(32)))
+
+
+def write_key(path: Path, text: str = KEY.text) -> Path:
+    """Write a key file, for this user alone."""
+    path.touch(0o600)
+    path.write_text(text)
+    return path
 
 
 class RandomBytes:

@@ -91,6 +91,7 @@ def test_scans(watched: Guarded) -> None:
     parts = [{"changes": {"since": each}} for each in HOSTILE]
     parts += [{"changes": {"since": 0, "until": each}} for each in HOSTILE]
     parts += [{"aggregate": {"n": ["a", "sum"]}, "partial": True, "group_by": each} for each in HOSTILE]
+    parts += [{"partition": {"lower": [each]}} for each in (*HOSTILE, {"base64": []}, [[1]])]
     for ticket in fields_with_hostile_values(ScanSpec.model_fields, {"table": "t"}):
         refused(ticket)
     for part in parts:

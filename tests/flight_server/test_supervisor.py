@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from nyala.schemas.description import Health
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.service import StoreService
 from nyala.schemas.store_key import StoreKey
-from tests.doubles.encrypted import KEY
+from tests.doubles.encrypted import KEY, write_key
 
 
 class Child:
@@ -77,11 +78,23 @@ def test_without_the_key_of_all_parts_no_process_starts(
     layout.folder.mkdir(parents=True)
     nyala.open(tmp_path / "made", key=present, maintenance="off").close()
     shutil.copytree(tmp_path / "made", layout.directory(part), dirs_exist_ok=True)
-    (tmp_path / "key").write_text(given.text if given else "")
+    write_key(tmp_path / "key", given.text if given else "")
     flags = {"key_file": str(tmp_path / "key")} if given else {}
     with pytest.raises(InvalidArgumentError, match="key"):
         Supervisor(layout, 3, settings_of(layout.data, **flags)).start()
     assert not started
+
+
+def test_the_data_directory_is_for_this_user_alone(tmp_path: Path) -> None:
+    layout = ProcessLayout(tmp_path / "new" / "data")
+    before = os.umask(0)
+    try:
+        with layout.locked():
+            pass
+    finally:
+        os.umask(before)
+    for folder in (layout.data, layout.folder, layout.data.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 @pytest.fixture

@@ -284,6 +284,7 @@ def test_files_that_vanish_while_they_are_checked_are_rejected(
 
 FILES = {
     "a missing file": lambda pair: pair.key.unlink(),
+    "a key that others can read": lambda pair: pair.key.chmod(0o640),
     "another key": lambda pair: pair.key.write_bytes(Authority(pair.key.parent, "x").server("y").key.read_bytes()),
     "no PEM": lambda pair: pair.certificate.write_text("no certificate"),
     "an expired certificate": lambda pair: Authority(pair.key.parent, "z").server(days=-1, into=pair),

@@ -30,6 +30,7 @@ def test_services_are_closed(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
     assert re.fullmatch(r"nyala|[\w/]+:v?\d+\.\d+\.\d+", service["image"]), "no version, or one that moves"
     assert "user" not in service or name == "credentials"
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"]) and 0 < service["pids_limit"] <= 4096
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -85,6 +86,7 @@ def test_the_unit_writes_to_its_own_directories_only() -> None:
     assert service["Type"] == "notify" and service["TimeoutStartSec"] == "infinity"
     assert "--data /var/lib/nyala" in service["ExecStart"]
     assert "NYALA_CACHE_DIR=/var/cache/nyala" in service["Environment"].split()
+    assert service["MemoryMax"].endswith("%") and int(service["TasksMax"]) <= 4096
     assert "MemoryDenyWriteExecute" not in service, "kernels are loaded into memory that is made executable"
 
 

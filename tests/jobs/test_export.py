@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.jobs import export_job, parts
 from nyala.clients.jobs.row_hash import Sums
-from nyala.jobs import LocalExecutor, checksum, export
+from nyala.jobs import LocalExecutor, backup, checksum, export
 from nyala.schemas.errors import AlreadyPresentError
 
 
@@ -45,6 +47,20 @@ def test_an_export_that_an_earlier_version_began_is_not_mixed_with_moments_in_ut
     (tmp_path / "_plan.json").write_text(json.dumps(plan))
     with pytest.raises(AlreadyPresentError, match="another, unfinished export: empty it"):
         export(source, "homes", tmp_path)
+
+
+def test_backups_and_exports_are_for_their_user_alone(source: Database, homes: Table, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        export(source, "homes", tmp_path / "new" / "export")
+        backup(source, "homes", tmp_path / "backups", workers=2)
+        homes.delete({"id": [1]})
+        backup(source, "homes", tmp_path / "backups")
+    finally:
+        os.umask(before)
+    paths = [*(tmp_path / "new").rglob("*"), *(tmp_path / "backups").rglob("*"), tmp_path / "new", tmp_path / "backups"]
+    modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in paths}
+    assert modes == {(True, 0o700), (False, 0o600)}
 
 
 def test_tasks_run_by_an_executor_of_the_callers(source: Database, homes: Table, tmp_path: Path) -> None:

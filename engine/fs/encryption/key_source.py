@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.store_key import KEY_BYTES, StoreKey
+from ..private_file import read_private
 
 FILE_VARIABLE = "NYALA_KEY_FILE"
 COMMAND_VARIABLE = "NYALA_KEY_COMMAND"
@@ -43,7 +44,7 @@ class KeySource:
         """Return the key; None if nothing names one.
 
         Raises:
-            InvalidArgumentError: several are given, or there is no key at that place.
+            InvalidArgumentError: several are given, there is no key at that place, or others can read its file.
         """
         given = self.named(environment)
         if sum(each is not None for each in (given.file, given.command, given.key)) > 1:
@@ -59,8 +60,7 @@ NO_KEY = KeySource()
 
 def _from_file(path: str) -> StoreKey:
     try:
-        with open(path, "rb") as file:
-            text = file.read(_TEXT_BYTES_MAX)
+        text = read_private(path, _TEXT_BYTES_MAX)
     except OSError as error:
         raise InvalidArgumentError(f"the key file {path} cannot be read: {error.strerror}") from None
     return StoreKey.from_text(text, f"the content of {path}")

@@ -19,7 +19,7 @@ from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store_key import StoreKey
 from tests.crash.images import cut_at_every_call
-from tests.doubles.encrypted import KEY
+from tests.doubles.encrypted import KEY, write_key
 from tests.doubles.faulty import CONTENT, FaultRule, FaultyFileSystem
 
 OTHER = StoreKey(bytes(range(100, 132)))
@@ -200,8 +200,7 @@ def test_a_power_failure_while_a_store_is_made_leaves_none_or_an_encrypted_one()
 
 
 def test_where_a_key_comes_from(tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text(KEY.text)
+    file = write_key(tmp_path / "key")
     named = {"NYALA_KEY_FILE": str(file)}
     assert KeySource(str(file)).read(NOTHING) == KeySource().read(named) == KEY
     assert KeySource(command=f"cat {file}").read(named) == KEY
@@ -211,8 +210,7 @@ def test_where_a_key_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_none_is_said_so_and_never_shown(tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text("secret" * 12)
+    file = write_key(tmp_path / "key", "secret" * 12)
     sources = [KeySource(str(file)), KeySource(str(tmp_path / "none")), KeySource(command="exit 3")]
     sources += [KeySource(command=f"cat {file}"), KeySource(str(file), "cat"), KeySource(str(file), key=KEY)]
     for source in sources:
@@ -252,7 +250,7 @@ def test_a_process_asks_once_for_the_key_of_a_directory(tmp_path: Path, monkeypa
 def test_a_key_command_reads_no_input_and_prints_digits(tmp_path: Path) -> None:
     message = b"permission denied: contact ops.\n"
     assert len(message) == 32
-    (tmp_path / "key").write_bytes(message)
+    write_key(tmp_path / "key", message.decode())
     for source in (KeySource(str(tmp_path / "key")), KeySource(command=f"cat {tmp_path}/key")):
         with pytest.raises(InvalidArgumentError, match="64 hexadecimal digits"):
             source.read(NOTHING)
