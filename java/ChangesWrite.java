@@ -16,10 +16,11 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 /**
  * Commits what the tasks of one statement staged: the attempts that Spark chose, all or nothing. The rows that {@code
  * replaced} finds, a scan of keys, are deleted too; it may be null. {@code moment} is when the statement read the table,
- * null if it did not. {@code truncates}: all rows are deleted first.
+ * null if it did not. {@code truncates}: all rows are deleted first. {@code advice} is what to say where a row meets a key that
+ * is there; it may be null.
  */
 record ChangesWrite(
-    WriteTarget target, ScanParts.Moment moment, JsonNode replaced, boolean truncates, boolean addsOnly)
+    WriteTarget target, ScanParts.Moment moment, JsonNode replaced, boolean truncates, String advice)
     implements DeltaBatchWrite {
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
@@ -57,9 +58,8 @@ record ChangesWrite(
             store, parts, moment == null ? null : moment.snapshot(), truncates ? target.table() : null);
       }
     } catch (StoreException error) {
-      boolean isThere = addsOnly && error.is(StoreException.ALREADY_PRESENT);
-      throw PlanError.thrown(isThere
-          ? error.with("; INSERT only adds rows; the option operation=upsert also changes existing rows") : error);
+      boolean isThere = advice != null && error.is(StoreException.ALREADY_PRESENT);
+      throw PlanError.thrown(isThere ? error.with("; " + advice) : error);
     }
   }
 

@@ -164,7 +164,8 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
         TableCapability.MICRO_BATCH_READ,
         TableCapability.STREAMING_WRITE,
         TableCapability.TRUNCATE,
-        TableCapability.OVERWRITE_BY_FILTER);
+        TableCapability.OVERWRITE_BY_FILTER,
+        TableCapability.OVERWRITE_DYNAMIC);
   }
 
   @Override

@@ -96,7 +96,7 @@ final class RowOperation implements SupportsDelta {
 
     @Override
     public DeltaBatchWrite toBatch() {
-      return new ChangesWrite(target(info), moment, null, false, false);
+      return new ChangesWrite(target(info), moment, null, false, null);
     }
 
     @Override

@@ -22,6 +22,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 record RowWrite(
     NyalaTable table, CaseInsensitiveStringMap options, LogicalWriteInfo info, List<String> leftOut)
     implements WriteBuilder {
+  /** clients/spark/statement.py says the same. */
+  private static final String ONLY_NEW =
+      "INSERT only adds rows; the option operation=upsert also changes existing rows";
+  private static final String ONCE =
+      "INSERT OVERWRITE takes each key once; with the option operation=upsert one row of each key stays";
   private static final List<String> OPERATIONS = List.of("insert", "upsert");
   private static final List<String> OTHERS = List.of("operationColumn", "ignoreNull", "txnAppId", "txnVersion");
 
@@ -29,7 +34,7 @@ record RowWrite(
   public Write build() {
     WrittenTable written = WrittenTable.of(table.name(), options, "MERGE");
     return new ToBatch("nyala MERGE of " + table.name(), () -> new ChangesWrite(
-        written.target(null, inserting("insert")), null, null, false, false));
+        written.target(null, inserting("insert")), null, null, false, null));
   }
 
   /**
@@ -38,7 +43,7 @@ record RowWrite(
    */
   Optional<Write> plain(boolean truncates) {
     String given = options.get("operation");
-    String operation = (given == null ? truncates ? "upsert" : "insert" : given).toLowerCase(Locale.ROOT);
+    String operation = (given == null ? "insert" : given).toLowerCase(Locale.ROOT);
     String base = operation.replace("_ignore", "");
     boolean isKnown = truncates ? OPERATIONS.contains(operation) : List.of(
         "insert", "upsert", "update", "delete").contains(base) && operation.matches("[a-z]+(_ignore)?");
@@ -47,9 +52,9 @@ record RowWrite(
     }
     return WrittenTable.alone(options).map(written -> {
       WriteTarget.Columns columns = base.equals("delete") ? writing(operation, written.key()) : inserting(operation);
-      boolean addsOnly = given == null && !truncates;
+      String advice = given != null ? null : truncates ? ONCE : ONLY_NEW;
       return new ToBatch("nyala " + operation + " into " + table.name(), () -> new ChangesWrite(
-          written.target(null, columns), null, null, truncates, addsOnly));
+          written.target(null, columns), null, null, truncates, advice));
     });
   }
 
@@ -83,9 +88,14 @@ record RowWrite(
       @Override
       public Write build() {
         return new ToBatch("nyala REPLACE of " + table.name() + " WHERE " + where, () -> new ChangesWrite(
-            written.target(moment, inserting(operation)), moment, found, false, false));
+            written.target(moment, inserting(operation)), moment, found, false, null));
       }
     };
+  }
+
+  /** Returns whether the table has partitions, now. */
+  boolean isPartitioned() {
+    return WrittenTable.isPartitioned(options);
   }
 
   /** Returns whether rows in the place of others may change existing ones. */

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Optional;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
@@ -16,7 +17,7 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
  * Writes statements with {@link RowWrite}, and with Python what it leaves to it: {@code df.write}, and streams, also in
  * the output mode {@code update}, whose rows are upserted like all others.
  */
-final class SinkBuilder implements SupportsOverwriteV2, SupportsStreamingUpdateAsAppend {
+final class SinkBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite, SupportsStreamingUpdateAsAppend {
   private final PythonWriteBuilder python;
   private final boolean mayBeStatement;
   private final boolean isStatement;
@@ -45,6 +46,17 @@ final class SinkBuilder implements SupportsOverwriteV2, SupportsStreamingUpdateA
     python.truncate();
     truncates = true;
     return this;
+  }
+
+  /** Replaces the partitions that get rows: where there are none, all rows. Settings of a session ask for it. */
+  @Override
+  public WriteBuilder overwriteDynamicPartitions() {
+    if (rows.isPartitioned()) {
+      throw PlanError.invalid("table " + rows.table().name() + " has partitions, and the store cannot replace only those "
+          + "that get rows: to replace all rows set spark.sql.sources.partitionOverwriteMode=static; to replace those of a "
+          + "condition use INSERT INTO ... REPLACE WHERE, or df.writeTo(...).overwrite(condition)");
+    }
+    return truncate();
   }
 
   /** Replaces the rows that the store finds by the predicates: exactly those that Spark would. */

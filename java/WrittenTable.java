@@ -49,6 +49,16 @@ record WrittenTable(
     }
   }
 
+  /** Asks the store whether a table has partitions. */
+  static boolean isPartitioned(CaseInsensitiveStringMap options) {
+    try {
+      FlightStore store = FlightStore.at(ReadOptions.uri(options), TableOptions.credentials(options));
+      return !store.ask("describe_table", Map.of("table", ReadOptions.table(options))).path("partitions").isEmpty();
+    } catch (StoreException error) {
+      throw PlanError.thrown(error);
+    }
+  }
+
   /** Deletes all rows of a table. */
   static void truncate(NyalaTable written) {
     CaseInsensitiveStringMap options = written.options();

@@ -23,7 +23,7 @@ from .alignment import Alignment
 from .grouping import grouped
 from .options import StreamWriteOptions, WriteOptions
 from .plain_errors import plain_errors
-from .statement import as_meant, only_new
+from .statement import advised, as_meant
 
 
 @dataclass
@@ -132,7 +132,7 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite and (options.operation_column or options.operation.base in (Operation.UPDATE, Operation.DELETE)):
             raise InvalidArgumentError("overwrite empties the table first: it works only with insert and upsert")
         table = options.server(patient=False).describe_table(options.table)
-        self._options, self._adds_only = as_meant(options, schema, table, overwrite)
+        self._options, self._advice = as_meant(options, schema, table, overwrite)
         self._overwrite = overwrite
         self._stager = Stager(schema, self._options, table, is_once=True)
         self._transaction = uuid.uuid4().hex
@@ -153,7 +153,7 @@ class BatchWriter(DataSourceArrowWriter):
         try:
             self._stager.commit(self._transaction, messages, self._overwrite, app, version)
         except RowErrors as error:
-            raise only_new(error) if self._adds_only else error from None
+            raise advised(error, self._advice) if self._advice else error from None
 
     @plain_errors
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.types import StructField, StructType
 
@@ -23,8 +23,10 @@ from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErro
 from ...schemas.literal import from_json
 from ...schemas.operation import Operation
 from ...schemas.table import AUTO_INCREMENTING
-from .options import BatchReadOptions, Place, WriteOptions
+from .options import BatchReadOptions, Place, StreamWriteOptions, WriteOptions
 from .types import microseconds, spark_type
+
+Writing = TypeVar("Writing", WriteOptions, StreamWriteOptions)
 
 _MARK = "nyala"
 """The metadata key of the mark; the shim looks for it too."""
@@ -32,6 +34,9 @@ _DEFAULT, _DEFAULT_BEFORE = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
 """The metadata keys of Spark's defaults. Spark requires the second too, though it is not used here."""
 UNNUMBERED = 0
 """What statements have in the place of the number that the store gives to a row: it counts from 1."""
+_ONLY_NEW = "INSERT only adds rows; the option operation=upsert also changes existing rows"
+_ONCE = "INSERT OVERWRITE takes each key once; with the option operation=upsert one row of each key stays"
+"""The shim says the same."""
 _CHANGES_CELLS = (Operation.UPSERT, Operation.UPDATE)
 _WORKS = (
     "name all columns, set the option ignoreNull so that NULLs leave cells unchanged, use the Java shim with its "
@@ -61,32 +66,39 @@ def insertable(
 
 def as_meant(
     options: WriteOptions, schema: StructType, table: TableDescription, overwrites: bool
-) -> tuple[WriteOptions, bool]:
-    """Return the options of a write, adapted if it is a statement, and whether it only adds rows.
+) -> tuple[WriteOptions, str | None]:
+    """Return the options of a write, adapted if it is a statement, and what to say where it meets a key that is there:
+    None if it may.
 
     Raises:
         InvalidArgumentError: it may leave out columns of existing rows, and nothing says which.
     """
     is_statement = _looks_so(schema, table, options) if options.statement is None else options.statement == "insert"
-    if not is_statement or overwrites or options.operation_column is not None:
-        return options, False
+    if not is_statement or options.operation_column is not None:
+        return numbering(options, schema, table), None
     if "operation" not in options.model_fields_set:
-        return options.model_copy(update={"operation": Operation.INSERT}), True
-    if options.statement is None and _may_erase(options) and not _refuses(schema):
+        advice = _ONCE if overwrites else _ONLY_NEW
+        return options.model_copy(update={"operation": Operation.INSERT}), advice
+    if options.statement is None and not overwrites and _may_erase(options) and not _refuses(schema):
         raise InvalidArgumentError(
             f"operation {str(options.operation)!r} in a statement may erase cells of the columns that it leaves out: "
             f"{_WORKS}; or create a view with the operation in its OPTIONS"
         )
-    return options, False
+    return options, None
 
 
-def only_new(error: RowErrors) -> AlreadyPresentError | RowErrors:
-    """Return the error for a statement that only adds rows, if a key exists already."""
-    if error.code != AlreadyPresentError.code:
-        return error
-    return AlreadyPresentError(
-        f"{error.message}; INSERT only adds rows; the option operation=upsert also changes existing rows"
-    )
+def numbering(options: Writing, schema: StructType, table: TableDescription) -> Writing:
+    """Return the options of rows that are no statement: those without the number that the store gives are inserted,
+    unless the options say something else."""
+    own = {"operation", "operation_column"} & options.model_fields_set
+    if own or table.unique_key or AUTO_INCREMENTING in map(str.lower, schema.fieldNames()):
+        return options
+    return options.model_copy(update={"operation": Operation.INSERT})
+
+
+def advised(error: RowErrors, advice: str) -> AlreadyPresentError | RowErrors:
+    """Return the error for a statement that meets a key that is there, with what to do."""
+    return error if error.code != AlreadyPresentError.code else AlreadyPresentError(f"{error.message}; {advice}")
 
 
 def _may_erase(options: BatchReadOptions | WriteOptions) -> bool:

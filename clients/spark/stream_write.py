@@ -23,6 +23,7 @@ from .batch_write import StagedParts, Stager
 from .merged_columns import merge_columns
 from .options import StreamWriteOptions
 from .plain_errors import plain_errors
+from .statement import numbering
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -55,7 +56,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             table = merge_columns(options.all_servers(), options.table, schema, options.operation_column)
         else:
             table = options.server().describe_table(options.table)
-        self._stager = Stager(schema, options, table, is_once=False)
+        self._stager = Stager(schema, numbering(options, schema, table), table, is_once=False)
         self._made = uuid.uuid4().hex
 
     @plain_errors

@@ -232,6 +232,19 @@ def test_a_micro_batch_is_applied_once(homes: Table, source: Source) -> None:
     assert state(homes)[10] == ("of another query", 1.0)
 
 
+def test_frames_and_streams_leave_the_number_of_the_rows_to_the_store(source: Source, db: Database) -> None:
+    homes = db.create_table("homes", SCHEMA, ["id"], unique_key=False)
+    writer = source().writer(ROWS, True)
+    writer.commit(write(writer, [batch(id=[7, 7], city=["a", "b"], price=[1.0, 2.0])]))
+    query = Batch(source(), "q1")
+    for _ in range(2):
+        query.run(0, batch(id=[7], city=["c"], price=[3.0]))
+    rows = homes.scan().to_arrow().to_pylist()
+    assert sorted((row["city"], row["auto_incrementing_id"]) for row in rows) == [("a", 1), ("b", 2), ("c", 3)]
+    with pytest.raises(InvalidArgumentError, match="no column 'auto_incrementing_id'"):
+        source(operation="upsert").writer(ROWS, False)
+
+
 def test_complete_mode_takes_the_place_of_all_rows(homes: Table, source: Source) -> None:
     query = Batch(source(), "q1", overwrite=True)
     query.run(0, batch(id=[10], city=["x"], price=[1.0]))

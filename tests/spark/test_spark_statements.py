@@ -121,6 +121,70 @@ def test_insert_adds_rows(
     assert state(homes) == {1: ("Bern", None, *NEW)}
 
 
+@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+def test_insert_overwrite_drops_no_row_of_a_repeated_key(
+    spark: SparkSession, homes: Table, view: Callable[..., str], shim: Path | None, way: str
+) -> None:
+    """It names the key and leaves all as it is; an upsert that was asked for keeps one row of each key."""
+    if way != "plain" and shim is None:
+        pytest.skip("there is no shim")
+    name = "nyala.default.homes" if way == "catalog" else view(way)
+    with pytest.raises(PySparkException, match=r"\(id=7\).*INSERT OVERWRITE takes each key once") as caught:
+        spark.sql(f"INSERT OVERWRITE {name} (id, city) VALUES (6, 'a'), (7, 'b'), (7, 'c')")
+    assert "ALREADY_PRESENT" in str(caught.value) and "Traceback" not in str(caught.value)
+    assert state(homes) == {1: OSLO}
+    spark.sql(f"INSERT OVERWRITE {name} (id, city) VALUES (6, 'a'), (7, 'b')")
+    assert sorted(state(homes)) == [6, 7]
+    if way == "catalog":
+        spark.sql(f"INSERT OVERWRITE {name} WITH (operation = 'upsert') (id, city) VALUES (7, 'b'), (7, 'c')")
+        assert list(state(homes)) == [7]
+
+
+@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+def test_insert_overwrite_leaves_the_number_of_the_rows_to_the_store(
+    spark: SparkSession, db: Database, view: Callable[..., str], shim: Path | None, way: str
+) -> None:
+    if way != "plain" and shim is None:
+        pytest.skip("there is no shim")
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("city", pa.string())])
+    table = db.create_table("homes", schema, ["id"], unique_key=False)
+    table.insert({"id": [1], "city": ["gone"]})
+    name = "nyala.default.homes" if way == "catalog" else view(way)
+    spark.sql(f"INSERT OVERWRITE {name} (id, city) VALUES (7, 'a'), (7, 'b')")
+    assert sorted(row["city"] for row in table.scan().to_arrow().to_pylist()) == ["a", "b"]
+    form = {"plain": "nyala_plain", "shim": "nyala", "catalog": "nyala"}[way]
+    writer = spark.sql("SELECT 7L AS id, 'c' AS city").write.format(form).options(**options_of(spark))
+    writer.mode("append").save("homes")
+    assert sorted(row["city"] for row in table.scan().to_arrow().to_pylist()) == ["a", "b", "c"]
+    writer.mode("overwrite").save("homes")
+    assert [row["city"] for row in table.scan().to_arrow().to_pylist()] == ["c"]
+
+
+def test_dynamic_overwrites_replace_all_rows_unless_the_table_has_partitions(
+    needs_shim: None, spark: SparkSession, db: Database, homes: Table, view: Callable[..., str], uri: str
+) -> None:
+    """Others keep the partitions that get no row, and the store does not: it says what to do instead."""
+    alone = db.create_table("alone", pa.schema([pa.field("id", pa.int64(), False)]), ["id"])
+    frame = spark.range(3)
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW w USING nyala OPTIONS (uri '{uri}', table 'alone')")
+        for number, name in enumerate(["nyala.default.alone", "w"]):
+            spark.sql(f"INSERT OVERWRITE {name} VALUES ({number})")
+            assert alone.scan().to_arrow().to_pylist() == [{"id": number}]
+        frame.writeTo("nyala.default.alone").overwritePartitions()
+        assert alone.scan().count() == 3
+        for name in ("nyala.default.homes", view("shim")):
+            with pytest.raises(PySparkException, match="has partitions, and the store cannot replace only"):
+                spark.sql(f"INSERT OVERWRITE {name} (id) VALUES (3)")
+        assert state(homes) == {1: OSLO}
+        for form in ("nyala", "nyala_plain"):  # not by partitions, in any format
+            frame.write.format(form).option("uri", uri).mode("overwrite").save("homes")
+            assert sorted(state(homes)) == [0, 1, 2]
+    finally:
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
+
+
 def test_upserts_of_statements_leave_the_columns_that_they_do_not_name(
     needs_shim: None, spark: SparkSession, homes: Table, view: Callable[..., str]
 ) -> None:
