@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +18,31 @@ from typing import Any
 
 PUBLIC = [name for name in ("nyala", "nyala.jobs", "nyala.partition", "nyala.spark") if importlib.util.find_spec(name)]
 """The modules that users import."""
+FIRST = ("open", "connect", "Database", "Table", "Scan", "hash", "range", "ColumnOptions", "WriteResult", "RowErrors")
+"""The names that a page begins with, where its module has them: a reader meets them in this order."""
+DARK = """
+:root { color-scheme: dark; --pdoc-background: #212529; }
+.pdoc {
+    --text: #f7f7f7; --muted: #9d9d9d; --link: #58a6ff; --link-hover: #3989ff; --code: #333; --active: #555;
+    --accent: #343434; --accent2: #555; --nav-hover: rgba(0, 0, 0, 0.1);
+    --name: #77c1ff; --def: #0cdd0c; --annotation: #00c037;
+}
+"""
+"""The colours of a page for a reader whose system is dark."""
 
 
 def public_names(module: ModuleType) -> list[str]:
     """Return what a module offers: its ``__all__``, else what it lists by ``dir``, lazily loaded names included."""
     if hasattr(module, "__all__"):
-        return list(module.__all__)
+        return sorted(module.__all__, key=_place)
     names = [name for name in dir(module) if not name.startswith("_")]
-    return [name for name in names if getattr(getattr(module, name), "__module__", "").startswith("nyala")]
+    offered = [name for name in names if getattr(getattr(module, name), "__module__", "").startswith("nyala")]
+    return sorted(offered, key=_place)
+
+
+def _place(name: str) -> tuple[int, bool, str]:
+    """Return the place of a name on its page: errors come last."""
+    return FIRST.index(name) if name in FIRST else len(FIRST), name.endswith("Error"), name
 
 
 def undocumented(module: ModuleType) -> Iterator[str]:
@@ -55,13 +73,35 @@ def build(folder: Path) -> None:
         module: Any = importlib.import_module(name)
         module.__all__ = public_names(module)  # pdoc sees lazily loaded names only when they are listed
         modules[name] = doc.Module(module)
-    render.configure(docformat="google", show_source=False, footer_text="Nyala")
-    for name, page in modules.items():
-        file = folder / f"{name.replace('.', '/')}.html"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(render.html_module(page, modules))
-    (folder / "index.html").write_text(render.html_index(modules))
-    (folder / "search.js").write_text(render.search_index(modules))
+        _drop_missing_defaults(modules[name])
+    with tempfile.TemporaryDirectory() as templates:
+        (Path(templates) / "custom.css").write_text(_dark_style())
+        render.configure(docformat="google", show_source=False, footer_text="Nyala", template_directory=Path(templates))
+        for name, page in modules.items():
+            file = folder / f"{name.replace('.', '/')}.html"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(render.html_module(page, modules))
+        (folder / "index.html").write_text(render.html_index(modules))
+        (folder / "search.js").write_text(render.search_index(modules))
+
+
+def _drop_missing_defaults(namespace: Any) -> None:
+    """Take out what pydantic calls the default of a field that has none."""
+    from pdoc import doc
+    from pydantic_core import PydanticUndefined
+
+    for member in namespace.members.values():
+        if isinstance(member, doc.Class):
+            _drop_missing_defaults(member)
+        elif isinstance(member, doc.Variable) and member.default_value is PydanticUndefined:
+            member.default_value = inspect.Signature.empty
+
+
+def _dark_style() -> str:
+    from pygments.formatters import HtmlFormatter
+
+    code = HtmlFormatter(style="github-dark").get_style_defs(".pdoc-code")
+    return f"@media (prefers-color-scheme: dark) {{{DARK}{code}}}"
 
 
 def main() -> None:

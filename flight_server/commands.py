@@ -14,6 +14,7 @@ import typer
 from ..schemas.collector import collector_paused
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.placement import ServerIdentity
+from . import serve_options
 from .location import DEFAULT_LOCATION
 from .opening import open_warm
 
@@ -27,104 +28,36 @@ if TYPE_CHECKING:
     from .traces import Traces
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Listen = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Where to listen; port 0 picks a free one. With several names, of each, or of the first: then ports are "
-        f"counted up.  [default: {DEFAULT_LOCATION}, or from the placement]"
-    ),
-]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=64,
-        help="How many processes share the store's tablets, for as many processors.  [default: as many as it has]",
-    ),
-]
-WebPort = Annotated[
-    int | None,
-    typer.Option(min=0, max=65535, help="Serve health and metrics over HTTP, on this port; 0 picks a free one."),
-]
-TlsCert = Annotated[Path | None, typer.Option(help="The server's certificate, in PEM.")]
-TlsKey = Annotated[Path | None, typer.Option(help="The private key of --tls-cert.")]
-ClientCa = Annotated[Path | None, typer.Option(help="The roots of client certificates, which clients then need.")]
-KeyFile = Annotated[
-    str | None, typer.Option(help="A file with the key of an encrypted store.  [env var: NYALA_KEY_FILE]")
-]
-KeyCommand = Annotated[
-    str | None, typer.Option(help="A shell command that prints this key.  [env var: NYALA_KEY_COMMAND]")
-]
-Names = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="This server's name in the placement file; in a bucket, its store's name, or several: the one to have "
-        "first, then those to stand by for."
-    ),
-]
-WaitsForStore = Annotated[
-    bool | None,
-    typer.Option("--standby/--no-standby", help="Wait while another process has the store, which is in a bucket."),
-]
-Replica = Annotated[
-    bool | None, typer.Option("--replica", help="While it waits for the store, answer reads that may be behind.")
-]
-Advertised = Annotated[
-    list[str] | None,
-    typer.Option(help="Where clients reach this server, as others tell them: grpc://host:port; as --listen."),
-]
-Tokens = Annotated[Path | None, typer.Option(help="The token file; clients then need a token.")]
 
 
 def serve(
-    data: Annotated[
-        str | None, typer.Option(help="The data directory, or the URL of a bucket; created if missing.")
-    ] = None,
-    listen: Listen = None,
-    json_output: Annotated[bool | None, typer.Option("--json", help="Print and log JSON.")] = None,
-    http_port: WebPort = None,
-    insecure: Annotated[
-        bool | None,
-        typer.Option("--insecure", help="Listen on an address that other machines reach, without TLS or login."),
-    ] = None,
-    drain_seconds: Annotated[float | None, typer.Option(min=0, help="How long a stop may take.")] = None,
-    scans_max: Annotated[int | None, typer.Option(min=1, help="Maximum concurrent scans.")] = None,
-    puts_max: Annotated[int | None, typer.Option(min=1, help="Maximum concurrent write streams.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    maintenance: Annotated[str | None, typer.Option(help="on, or off to flush only on request.")] = None,
-    memory_mb: Annotated[
-        int | None, typer.Option(min=16, help="Memory for the store, on top of about 300 MB for the process.")
-    ] = None,
-    placement: Annotated[
-        Path | None, typer.Option(help="The placement file of the servers that share their tables.")
-    ] = None,
-    name: Names = None,
-    processes: Processes = None,
-    standby: WaitsForStore = None,
-    replica: Replica = None,
-    advertise: Advertised = None,
-    key_file: KeyFile = None,
-    key_command: KeyCommand = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_client_ca: ClientCa = None,
-    tokens: Tokens = None,
-    import_storage: Annotated[
-        str | None,
-        typer.Option(help="Where bulk imports stage files, such as s3://bucket/prefix; default: the data directory."),
-    ] = None,
-    traces: Annotated[
-        str | None,
-        typer.Option(
-            help="The collector of OpenTelemetry that gets traces of requests, such as http://127.0.0.1:4318."
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other option as name=value; nyala config show lists them.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file of options.  [env var: NYALA_CONFIG]", show_default=False)
-    ] = None,
+    data: serve_options.Data = None,
+    listen: serve_options.Listen = None,
+    http_port: serve_options.HttpPort = None,
+    advertise: serve_options.Advertise = None,
+    insecure: serve_options.Insecure = None,
+    tls_cert: serve_options.TlsCert = None,
+    tls_key: serve_options.TlsKey = None,
+    tls_client_ca: serve_options.TlsClientCa = None,
+    tokens: serve_options.Tokens = None,
+    key_file: serve_options.KeyFile = None,
+    key_command: serve_options.KeyCommand = None,
+    memory_mb: serve_options.MemoryMb = None,
+    scans_max: serve_options.ScansMax = None,
+    puts_max: serve_options.PutsMax = None,
+    drain_seconds: serve_options.DrainSeconds = None,
+    maintenance: serve_options.Maintenance = None,
+    import_storage: serve_options.ImportStorage = None,
+    placement: serve_options.PlacementFile = None,
+    name: serve_options.Names = None,
+    processes: serve_options.Processes = None,
+    standby: serve_options.Standby = None,
+    replica: serve_options.Replica = None,
+    log_level: serve_options.LogLevel = None,
+    json_output: serve_options.JsonLog = None,
+    traces: serve_options.Traces = None,
+    assignments: serve_options.Assignments = None,
+    config: serve_options.Config = None,
 ) -> None:
     """Serve a data directory over Arrow Flight until SIGTERM or Ctrl-C.
 

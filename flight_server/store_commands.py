@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..schemas.errors import CorruptionError, NotFoundError
-from .commands import Json, KeyCommand, KeyFile
+from .commands import Json
 from .opening import key_source
+from .serve_options import KeyCommand, KeyFile
 
 if TYPE_CHECKING:
     from ..engine.fs.encryption.key_source import KeySource

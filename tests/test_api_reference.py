@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,11 @@ def test_the_reference_builds(tmp_path: Path) -> None:
         pytest.skip("pdoc is missing: pip install '.[dev]'")
     done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+    first = (tmp_path / "nyala.html").read_text()
+    places = [first.index(f'href="#{name}"') for name in ("open", "connect", "Database", "Table", "RowErrors")]
+    assert places == sorted(places), "a reader meets the beginning first"
+    assert re.search(r"prefers-color-scheme: ?dark", first)
+    assert "PydanticUndefined" not in "".join(file.read_text() for file in tmp_path.rglob("*.*"))
     for name in reference.PUBLIC:
         page = (tmp_path / f"{name.replace('.', '/')}.html").read_text()
         names = reference.public_names(importlib.import_module(name))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .complete import one_of, tables
 from .target import Target, takes_target
 
 if TYPE_CHECKING:
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Grant and revoke privileges on tables and columns, and list them.")
 
 Grantee = Annotated[str, typer.Argument(help="The user; with --role, the role.")]
-On = Annotated[str, typer.Argument(metavar="TABLE", help="The table; '*' in quotes is all tables.")]
+On = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table; '*' in quotes is all tables.", autocompletion=tables)
+]
 Privileges = Annotated[
-    list[str], typer.Argument(metavar="PRIVILEGE...", help="read, insert, update, delete, alter, maintain or admin.")
+    list[str],
+    typer.Argument(
+        metavar="PRIVILEGE...",
+        help="read, insert, update, delete, alter, maintain or admin.",
+        autocompletion=one_of("read", "insert", "update", "delete", "alter", "maintain", "admin"),
+    ),
 ]
 IsRole = Annotated[bool, typer.Option("--role", help="The grantee is a role, which tokens name.")]
 Column = Annotated[

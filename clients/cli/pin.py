@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .complete import tables
 from .job_options import JobOptions
 from .options import AsOf, moment
 from .target import Target, takes_target
@@ -14,7 +15,9 @@ from .target import Target, takes_target
 app = typer.Typer(no_args_is_help=True, help="Keep snapshots of tables until they are dropped, and restore them.")
 
 Pin = Annotated[str, typer.Argument(help="The pin's name.")]
-OfTable = Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.", show_default="all tables")]
+OfTable = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="The table.", show_default="all tables", autocompletion=tables)
+]
 
 
 @app.command("create")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from .complete import tables
 
 if TYPE_CHECKING:
     from ..api.database import Database
@@ -23,7 +24,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="NYALA_URL",
-        help=f"The server's URL, or several of one store with commas.  [default: {DEFAULT_URL}]",
+        help="The server's URL, or several of one store with commas.",
+        show_default=DEFAULT_URL,
     ),
 ]
 Data = Annotated[
@@ -31,7 +33,7 @@ Data = Annotated[
     typer.Option("--data", help="A data directory to open instead, or a bucket's URL; no server may have it open."),
 ]
 StoreName = Annotated[str | None, typer.Option("--name", help="The name of the store in the bucket of --data.")]
-Name = Annotated[str, typer.Argument(help="The table.")]
+Name = Annotated[str, typer.Argument(help="The table.", autocompletion=tables)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Command = Callable[..., None]
 

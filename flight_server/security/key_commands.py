@@ -47,11 +47,9 @@ def rotate(
     directory: Directory,
     new_key_file: Annotated[str | None, typer.Option(help="A file with the new key.")] = None,
     new_key_command: Annotated[str | None, typer.Option(help="A shell command that prints the new key.")] = None,
-    key_file: Annotated[
-        str | None, typer.Option(help="A file with the store's key.  [env var: NYALA_KEY_FILE]")
-    ] = None,
+    key_file: Annotated[str | None, typer.Option(help="A file with the store's key; also by NYALA_KEY_FILE.")] = None,
     key_command: Annotated[
-        str | None, typer.Option(help="A shell command that prints it.  [env var: NYALA_KEY_COMMAND]")
+        str | None, typer.Option(help="A shell command that prints it; also by NYALA_KEY_COMMAND.")
     ] = None,
 ) -> None:
     """Give a stopped store another key. Only its file of keys is written; repeat it if it was interrupted."""

@@ -56,10 +56,12 @@ def _flags(each: Any) -> str:
 
 
 def _text(each: Any) -> str:
-    said = " ".join((each.help or "").split()).partition("  [")[0]
-    if "[default" not in said and each.envvar:
-        said += f" Also `{each.envvar}`."
-    return said.replace("|", "\\|")
+    text = " ".join((each.help or "").split())
+    if each.envvar:
+        text += f" Also `{each.envvar}`."
+    if isinstance(each.show_default, str):
+        text += f" Default: {each.show_default}."
+    return text.replace("|", "\\|")
 
 
 def _first(command: Any) -> str:
