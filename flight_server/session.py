@@ -379,7 +379,8 @@ class _RowWords:
 
 
 def _told(result: WriteResult) -> bytes:
-    if result.applied == result.rows and result.durability is Durability.FSYNC and not result.ignored:
+    is_whole = result.applied == result.rows and not (result.ignored or result.truncated)
+    if is_whole and result.durability is Durability.FSYNC:
         return b'{"timestamp":%d,"rows":%d,"applied":%d}' % (result.timestamp, result.rows, result.applied)
     return result.model_dump_json(exclude_defaults=True).encode()
 

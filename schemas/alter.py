@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, PositiveInt
 
-from .column import ColumnDefinition
+from .column import ColumnDefinition, TooLong
 from .message import Message
 from .partition import RangeBound, RangeEnds
 
@@ -65,6 +65,14 @@ class SetBlockRows(Message, frozen=True, extra="forbid"):
     op: Literal["set_block_rows"] = "set_block_rows"
     name: str
     block_rows: int | None = None
+
+
+class SetTooLong(Message, frozen=True, extra="forbid"):
+    """Set what becomes of text that is longer than a varchar column, from now on; None means the default."""
+
+    op: Literal["set_too_long"] = "set_too_long"
+    name: str
+    too_long: TooLong | None = None
 
 
 class SetComment(Message, frozen=True, extra="forbid"):
@@ -138,6 +146,7 @@ Step = Annotated[
     | SetEncoding
     | SetCompression
     | SetBlockRows
+    | SetTooLong
     | SetComment
     | WidenColumn
     | DropNotNull

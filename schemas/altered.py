@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from . import alter
-from .column import ColumnDefinition, ColumnSchema
+from .column import TRUNCATE, ColumnDefinition, ColumnSchema
 from .encoding import fitting_encoding
 from .errors import InvalidArgumentError
 from .limits import Limits
@@ -126,6 +126,12 @@ def _set_block_rows(state: TableState, step: alter.SetBlockRows, limits: Limits)
     return _with_column(state, column, block_rows=_checked(column, block_rows=step.block_rows).block_rows)
 
 
+def _set_too_long(state: TableState, step: alter.SetTooLong, limits: Limits) -> TableState:
+    del limits
+    column = state.schema.column(step.name)
+    return _with_column(state, column, too_long=_checked(column, too_long=step.too_long).too_long)
+
+
 def _set_comment(state: TableState, step: alter.SetComment, limits: Limits) -> TableState:
     if step.name is None:
         return _set_option(state, alter.SetOption(option="comment", value=step.comment), limits)
@@ -147,7 +153,8 @@ def _widen_column(state: TableState, step: alter.WidenColumn, limits: Limits) ->
     if default is not None and old.name == "float":  # rows keep showing the same number
         default = _single(from_json(default, old), default)
     encoding = fitting_encoding(column.encoding, new)
-    return _with_column(state, column, type=str(new), read_default=default, encoding=encoding)
+    too_long = column.too_long if new.name == "varchar" else TRUNCATE
+    return _with_column(state, column, type=str(new), read_default=default, encoding=encoding, too_long=too_long)
 
 
 def _drop_not_null(state: TableState, step: alter.DropNotNull, limits: Limits) -> TableState:
@@ -241,6 +248,7 @@ _STEPS: dict[type, Callable[[TableState, Any, Limits], TableState]] = {
     alter.SetEncoding: _set_encoding,
     alter.SetCompression: _set_compression,
     alter.SetBlockRows: _set_block_rows,
+    alter.SetTooLong: _set_too_long,
     alter.SetComment: _set_comment,
     alter.WidenColumn: _widen_column,
     alter.DropNotNull: _drop_not_null,

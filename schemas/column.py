@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import (
@@ -23,6 +23,10 @@ from .types import LogicalType
 
 BLOCK_ROWS = tuple(1 << bits for bits in range(10, 17))
 """Allowed numbers of rows in a page."""
+
+TooLong = Literal["truncate", "error"]
+"""What becomes of text that is longer than its varchar column: it is cut to that length, or its row is refused."""
+TRUNCATE: TooLong = "truncate"
 
 
 class ColumnOptions(Message, frozen=True, extra="forbid"):
@@ -45,6 +49,8 @@ class ColumnOptions(Message, frozen=True, extra="forbid"):
     """Only new rows take a value; later writes keep it."""
     type: str | None = None
     """A type that Arrow lacks: ``varchar(n)`` over an Arrow string."""
+    too_long: TooLong | None = None
+    """Of a varchar: ``truncate``, the default, cuts longer text to its length; ``error`` refuses the row."""
 
 
 class ColumnDefinition(Message, frozen=True, extra="forbid"):
@@ -60,6 +66,7 @@ class ColumnDefinition(Message, frozen=True, extra="forbid"):
     write_default: Any = None
     comment: str = ""
     immutable: bool = False
+    too_long: TooLong | None = None
 
 
 class ColumnSchema(Message, frozen=True, extra="forbid"):
@@ -78,16 +85,20 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
     comment: str = ""
     immutable: bool = False
     """Only new rows take a value; later writes keep it."""
+    too_long: TooLong = TRUNCATE
+    """Of a varchar; the default is not stored."""
 
     def __hash__(self) -> int:
         return hash((self.id, self.name, self.type))  # a default may be a dict, which is not hashable
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out ``block_rows`` if it is not set: version 0.1 rejects fields that it does not know."""
+        """Leave out what has its default: version 0.1 rejects fields that it does not know."""
         parts = written(self)
         if self.block_rows is None:
             parts.pop("block_rows", None)
+        if self.too_long == TRUNCATE:
+            parts.pop("too_long", None)
         return parts
 
     @field_validator("type")
@@ -135,6 +146,7 @@ class ColumnSchema(Message, frozen=True, extra="forbid"):
             write_default=definition.write_default,
             comment=_comment(definition),
             immutable=definition.immutable,
+            too_long=_too_long(definition, kind),
         )
 
     def check_default(self, what: str, value: Any, limits: Limits) -> None:
@@ -182,6 +194,15 @@ def _block_rows(definition: ColumnDefinition) -> int | None:
             f"not {rows:,}"
         )
     return rows
+
+
+def _too_long(definition: ColumnDefinition, kind: LogicalType) -> TooLong:
+    chosen = definition.too_long or TRUNCATE
+    if chosen != TRUNCATE and kind.name != "varchar":
+        raise InvalidArgumentError(
+            f"column {definition.name!r} is {kind}, which has no length: too_long is an option of varchar(n)"
+        )
+    return chosen
 
 
 def _comment(definition: ColumnDefinition) -> str:

@@ -136,6 +136,7 @@ def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[
         write_default=to_json(given.write_default),
         comment=given.comment,
         immutable=given.immutable,
+        too_long=given.too_long,
     )
 
 

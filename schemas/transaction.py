@@ -149,10 +149,12 @@ class TransactionResult(WriteResult, frozen=True):
     """The outcome of a transaction. With errors nothing was applied, and it can still be committed or aborted.
 
     ``truncated`` counts the live rows of the tables in ``truncate``: all were removed, including those whose keys a
-    part inserted again in the same commit.
+    part inserted again in the same commit. ``cells_truncated`` counts what ``truncated`` does in other results: cells
+    that were cut to the length of their column.
     """
 
     errors: list[StagedRowError] = Field(default_factory=new_list)  # pyright: ignore[reportIncompatibleVariableOverride]
     truncated: int = 0
+    cells_truncated: int = 0
     skipped: bool = False
     """The application had already committed this version or a later one: nothing was applied now."""

@@ -59,7 +59,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
 
     @verb(
         'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","block_rows","'
-        'read_default","write_default","comment","immutable"}],"primary_key":[...],"unique_key","if_not_exist'
+        'read_default","write_default","comment","immutable","too_long"}],"primary_key":[...],"unique_key","if_not_exist'
         's","options":{...}}. Answers its description.',
         TableDefinition,
         TableDescription,

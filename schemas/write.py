@@ -79,7 +79,8 @@ class WriteResult(Message, frozen=True):
     """The outcome of a write.
 
     ``timestamp`` is that of the last commit, even if no row was applied; a scan ``as_of`` it sees the whole write.
-    ``errors`` lists the first thousand; ``error_count`` counts all.
+    ``errors`` lists the first thousand; ``error_count`` counts all. ``truncated`` counts the cells of applied rows that
+    were cut to the length of their varchar column: see ``ColumnOptions.too_long``.
     """
 
     timestamp: int
@@ -89,6 +90,7 @@ class WriteResult(Message, frozen=True):
     error_count: int = 0
     errors: list[RowError] = Field(default_factory=new_list)
     durability: Durability = Durability.FSYNC
+    truncated: int = 0
 
     def shifted(self, rows: int) -> "WriteResult":
         """Return this result with error positions counted from ``rows``."""
@@ -108,4 +110,5 @@ def combine(results: list[WriteResult]) -> WriteResult:
         error_count=sum(result.error_count for result in results),
         errors=[error for result in results for error in result.errors][:ROW_ERRORS_MAX],
         durability=results[-1].durability,
+        truncated=sum(result.truncated for result in results),
     )

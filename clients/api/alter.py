@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from ...schemas import alter
+from ...schemas.column import TooLong
 from ...schemas.command import explain
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
@@ -44,6 +45,7 @@ class TableAlteration:
         block_rows: int | None = None,
         comment: str = "",
         immutable: bool = False,
+        too_long: TooLong | None = None,
     ) -> Self:
         """Add a last column. Existing rows show ``read_default``, or NULL without one; a column that is not
         ``nullable`` needs one. New rows get ``write_default`` if the data has no such column."""
@@ -59,6 +61,7 @@ class TableAlteration:
             block_rows=block_rows,
             comment=comment,
             immutable=immutable,
+            too_long=too_long,
         )
 
     def drop_column(self, name: str) -> Self:
@@ -84,6 +87,11 @@ class TableAlteration:
     def set_block_rows(self, name: str, block_rows: int | None) -> Self:
         """Set the number of rows in a page of a column, for files written from now on. None means 65,536."""
         return self._add(alter.SetBlockRows, name=name, block_rows=block_rows)
+
+    def set_too_long(self, name: str, too_long: TooLong | None) -> Self:
+        """Set what becomes of text that is longer than a varchar column, from now on: ``truncate`` cuts it, ``error``
+        refuses its row. None means ``truncate``."""
+        return self._add(alter.SetTooLong, name=name, too_long=too_long)
 
     def set_comment(self, name: str | None, comment: str) -> Self:
         """Set the comment of a column, or of the table if the name is None."""

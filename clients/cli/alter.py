@@ -10,7 +10,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError
 from .create import default_of, ends_of, row_of
 from .options import pair
-from .schema_text import parse_column
+from .schema_text import parse_column, too_long_of
 from .target import Name, Target, takes_target
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ SetDefault = Annotated[
 ]
 SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= restores the default.")]
 SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= removes compression.")]
+SetTooLong = Annotated[
+    Texts, typer.Option("--set-too-long", help="column=error: a varchar refuses longer text; column= cuts it again.")
+]
 SetComment = Annotated[Texts, typer.Option("--set-comment", help="column=text; =text sets the table's comment.")]
 SetOption = Annotated[
     Texts, typer.Option("--set-option", help="name=value: a table option; name= restores its default; repeatable.")
@@ -52,6 +55,7 @@ def alter(
     set_default: SetDefault = None,
     set_encoding: SetEncoding = None,
     set_compression: SetCompression = None,
+    set_too_long: SetTooLong = None,
     set_comment: SetComment = None,
     set_option: SetOption = None,
     drop_range: DropRange = None,
@@ -77,6 +81,7 @@ def alter(
         steps.values(set_default, "--set-default column=value", steps.set_default)
         steps.values(set_encoding, "--set-encoding column=encoding", steps.change.set_encoding)
         steps.values(set_compression, "--set-compression column=compression", steps.change.set_compression)
+        steps.values(set_too_long, "--set-too-long column=error", steps.set_too_long)
         steps.values(set_comment, "--set-comment column=text", steps.set_comment)
         steps.values(set_option, "--set-option name=value", steps.set_option)
         steps.each(drop_range, steps.drop_range)
@@ -139,6 +144,9 @@ class _Steps:
 
     def set_option(self, option: str, text: str | None) -> None:
         self.change.set_option(option, int(text) if text and text.isdigit() else text)
+
+    def set_too_long(self, name: str, text: str | None) -> None:
+        self.change.set_too_long(name, too_long_of(text) if text else None)
 
     def set_comment(self, name: str, text: str | None) -> None:
         self.change.set_comment(name or None, text or "")

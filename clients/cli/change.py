@@ -126,5 +126,7 @@ def _condition(where: str | None, verb: str) -> str:
 def _say(result: WriteResult, said: str, name: str, target: Target) -> None:
     if target.prints_json(result):
         return
+    from ..executors.progress import cut_note
+
     undo = f"; to undo: nyala restore {name} --as-of {result.timestamp - 1}{target.given}" if result.applied else ""
-    typer.echo(f"{said}{undo}")
+    typer.echo(f"{said}{cut_note(result.truncated)}{undo}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ..executors.progress import counted
+from ..executors.progress import counted, cut_note
 from .job_options import JobOptions
 from .load import load
 from .options import AsOf, moment
@@ -271,7 +271,7 @@ def import_command(
     with job.database() as db:
         result = db.table(name).bulk_import(sources, directory=directory, mode=mode, executor=job.executor)
     if not job.prints_json(result):
-        typer.echo(f"imported {result.rows:,} rows at {result.timestamp}")
+        typer.echo(f"imported {result.rows:,} rows at {result.timestamp}{cut_note(result.truncated)}")
 
 
 @app.command("compact")
@@ -317,7 +317,7 @@ def apply_command(
         )
     if not job.prints_json(made):
         parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} already applied"
-        typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}")
+        typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}{cut_note(made.truncated)}")
 
 
 def other_database(

@@ -202,6 +202,8 @@ def _columns_of(file: InputFile, key: Sequence[str]) -> dict[str, ColumnDefiniti
 
 
 def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
+    from ..executors.progress import cut_note
+
     for error in made.errors[:ERRORS_SHOWN]:
         typer.secho(f"{error.place}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
     if made.error_count > ERRORS_SHOWN:
@@ -213,4 +215,5 @@ def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
         parts += f", {made.skipped:,} skipped: loaded by an earlier run (--again loads them again)"
     rate = made.rows / max(seconds, 1e-9)
     count = f"{made.files} file{'' if made.files == 1 else 's'}"
+    parts += cut_note(made.truncated)
     typer.echo(f"{made.rows:,} rows of {count} in {seconds:.1f} s ({rate:,.0f} a second): {parts}")

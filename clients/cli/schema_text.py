@@ -3,8 +3,8 @@
     id int64, city varchar(40) not null default 'Oslo' encoding dictionary, "odd name" decimal(10,2), primary key (id)
 
 A column is a name, a type, and any of: ``not null``, ``primary key``, ``default V``, ``read default V``,
-``encoding E``, ``compression C``, ``comment 'text'``, ``immutable``. Words may be in any case; types are Nyala's, or
-SQL's usual names for them. ``name:type``, or ``name:type!`` for NOT NULL, is a short form.
+``encoding E``, ``compression C``, ``comment 'text'``, ``immutable``, ``too long error``. Words may be in any case;
+types are Nyala's, or SQL's usual names for them. ``name:type``, or ``name:type!`` for NOT NULL, is a short form.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from ...schemas.column import ColumnDefinition
+from ...schemas.column import ColumnDefinition, TooLong
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import to_json
 from ...schemas.types import LogicalType
@@ -60,6 +60,14 @@ def parse_column(text: str) -> ColumnDefinition:
     if parser.found.key:
         raise InvalidArgumentError(f"{text!r}: give the primary key as --key")
     return parser.found.columns[0]
+
+
+def too_long_of(word: str) -> TooLong:
+    """Return what a word says of too long text. Raises InvalidArgumentError if it says nothing."""
+    for known in get_args(TooLong):
+        if word.lower() == known:
+            return known
+    raise InvalidArgumentError(f"too long text cannot be {word!r}: say error or truncate")
 
 
 class _Parser:
@@ -114,6 +122,8 @@ class _Parser:
             parts["comment"] = self._string("text between single quotes")
         elif self._takes("immutable"):
             parts["immutable"] = True
+        elif self._takes("too", "long"):
+            parts["too_long"] = too_long_of(self._name("error or truncate"))
         else:
             return False
         return True

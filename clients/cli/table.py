@@ -76,9 +76,10 @@ def describe(target: Target, name: Name) -> None:
 
 
 def _constraints(column: dict[str, Any], key: list[str]) -> str:
+    too_long = f"too long: {column['too_long']}" if "too_long" in column else ""
     if column["name"] in key:
-        return "key"
-    words = ["" if column["nullable"] else "not null", "immutable" if column["immutable"] else ""]
+        return ", ".join(word for word in ("key", too_long) if word)
+    words = ["" if column["nullable"] else "not null", "immutable" if column["immutable"] else "", too_long]
     words += [
         f"{word} {column[part]}"
         for word, part in (("default", "write_default"), ("read default", "read_default"))

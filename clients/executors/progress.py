@@ -111,3 +111,8 @@ def _bar(what: str, tasks: int) -> tuple[Progress, TaskID]:
     )
     progress.start()
     return progress, progress.add_task(what, total=tasks, rows="")
+
+
+def cut_note(cells: int) -> str:
+    """Return what the report of a write adds if some of its cells were cut to the length of their column."""
+    return f"; {counted(cells, 'cell')} cut to the length of the column" if cells else ""

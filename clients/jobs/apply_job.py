@@ -49,6 +49,8 @@ class ApplyResult(BaseModel, frozen=True):
     """Batches that an earlier run committed."""
     timestamp: int | None
     """Of this run's last commit."""
+    truncated: int = 0
+    """Cells of applied rows that were cut to the length of their varchar column."""
 
 
 def apply_changes(
@@ -193,4 +195,5 @@ def _result(table: str, files: int, changes: int, results: Sequence[TransactionR
         commits=len(done),
         skipped=len(results) - len(done),
         timestamp=max((result.timestamp for result in done), default=None),
+        truncated=sum(result.cells_truncated for result in done),
     )

@@ -30,7 +30,7 @@ TASK_ROWS = 2 * 1024 * 1024
 BATCH_ROWS = 131_072
 BATCH_BYTES = 16 * 1024 * 1024
 ERRORS_MAX = 1_000
-_COUNTS = {"rows", "applied", "ignored", "error_count"}
+_COUNTS = {"rows", "applied", "ignored", "error_count", "truncated"}
 
 
 class LoadResult(BaseModel, frozen=True):
@@ -48,6 +48,8 @@ class LoadResult(BaseModel, frozen=True):
     """The first thousand."""
     rejected: int = 0
     """Refused rows written to the file of rejected rows."""
+    truncated: int = 0
+    """Cells of applied rows that were cut to the length of their varchar column."""
 
 
 def load(
@@ -203,6 +205,7 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
         made.skipped = result.applied + result.ignored
     else:
         made.applied, made.ignored = result.applied, result.ignored  # despite errors: on other servers
+        made.truncated = result.cells_truncated
     return made
 
 
@@ -217,4 +220,5 @@ def _combined(table: str, files: int, parts: Sequence[PartResult], aside: Reject
         error_count=sum(part.error_count for part in parts),
         errors=[error for part in parts for error in part.errors][:ERRORS_MAX],
         rejected=aside.rows if aside else 0,
+        truncated=sum(part.truncated for part in parts),
     )

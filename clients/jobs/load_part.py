@@ -100,6 +100,8 @@ class PartResult:
     ignored: int = 0
     skipped: int = 0
     """Rows that an earlier run applied or ignored."""
+    truncated: int = 0
+    """Cells that were cut to the length of their column."""
     error_count: int = 0
     errors: list[RefusedRow] = field(default_factory=list)
     places: Places | None = None
@@ -141,6 +143,7 @@ class _Part:
         else:
             done.applied += result.applied
             done.ignored += result.ignored
+            done.truncated += result.truncated
         self._refused(batch, result)
         self._sent += batch.num_rows
         self._places.forget(self._sent)

@@ -138,8 +138,9 @@ def bulk_import(
     plan = store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
     try:
         where = plan.storage or shared_place(store, directory, plan.bucket, plan.staging, "files are built there")
-        files = _built(plan, parts, where, scratch, executor)
-        return store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files), mode=asked))
+        files, truncated = _built(plan, parts, where, scratch, executor)
+        result = store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files), mode=asked))
+        return result.model_copy(update={"truncated": truncated})  # the store sees no row
     except BaseException:
         with suppress(StoreError):
             store.import_abort(plan.import_id)
@@ -152,7 +153,8 @@ def _built(
     where: Directory | BucketPlace,
     scratch: Directory | None,
     executor: Any,
-) -> list[ImportFile]:
+) -> tuple[list[ImportFile], int]:
+    """Return the files, and how many cells of their rows were cut to the length of their column."""
     runs_in = _Place(where, f"{plan.staging}/{_RUNS}") if scratch is None else _Place(scratch, plan.import_id)
     with runs_in.opened() as made:
         made.make_directory("")
@@ -163,7 +165,7 @@ def _built(
             BuildTask(plan, first, tuple(found), runs_in, _Place(where, plan.staging))
             for first, found in number_files(Target(plan), runs).values()
         ]
-        return list(chain.from_iterable(ran(executor, build, tasks)))
+        return list(chain.from_iterable(ran(executor, build, tasks))), sum(run.truncated for run in runs)
     finally:
         if scratch is not None:
             remove_tree(file_system(scratch), plan.import_id)

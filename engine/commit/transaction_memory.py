@@ -34,6 +34,7 @@ class CommittedTransaction(Message, frozen=True, extra="forbid"):
     applied: int
     ignored: int = 0
     truncated: int = 0
+    cells_truncated: int = 0
 
     @property
     def result(self) -> TransactionResult:

@@ -15,7 +15,8 @@ def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
 
     An assignment rounds to the digits of a decimal, and parses text as a date or a timestamp; it does not truncate a
     fraction to an integer, nor convert numbers to text. A cast rounds to integers, and converts between text and
-    everything.
+    everything. A cast cuts text to the length of a varchar; what an assignment makes is a row to be written, whose
+    check does that.
 
     Raises:
         InvalidArgumentError: the types do not match.
@@ -32,7 +33,7 @@ def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
         )
     else:
         value = value.cast(kind, safe=not pa.types.is_date(kind))
-    if target.name == "varchar":
+    if target.name == "varchar" and is_cast:
         return pc.utf8_slice_codeunits(value, 0, target.length)
     return value
 

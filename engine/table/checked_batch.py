@@ -2,8 +2,8 @@
 
 An error of the batch as a whole (an unknown column, a type that does not fit, a missing key column) is raised. An error
 of single rows (NULL in a NOT NULL column, a value outside the column's type, a cell that is too large, a date out of
-range) refuses those rows. A varchar cell that is too long is truncated to its length in characters, as the contract
-says.
+range) refuses those rows. A varchar cell that is too long is cut to its length in characters, and counted, unless the
+column refuses such rows.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class RowRefusals:
     """(code, message) of each reason."""
     by_row: np.ndarray | None = None
     """int16 for each row: 1 + the index of its reason, 0 for none."""
+    cuts: np.ndarray | None = None
+    """int16 for each row: how many of its cells were cut to the length of their column; None if none was."""
 
     def refuse(self, rows: np.ndarray, code: str, message: str) -> None:
         """Refuse the rows where the bool array ``rows`` is true."""
@@ -47,6 +49,11 @@ class RowRefusals:
             self.by_row = np.zeros(self.row_count, np.int16)
         self.reasons.append((code, message))
         self.by_row[rows & (self.by_row == 0)] = len(self.reasons)
+
+    def cut(self, rows: np.ndarray) -> None:
+        """Count a cut cell of the rows where the bool array ``rows`` is true."""
+        cuts = rows.astype(np.int16)
+        self.cuts = cuts if self.cuts is None else self.cuts + cuts
 
     def accepted(self) -> np.ndarray | None:
         """Return the positions of the rows that were not refused; None for all."""
@@ -76,6 +83,12 @@ class CheckedBatch:
         arrays.insert(place, cells)
         names.insert(place, name)
         return CheckedBatch(pa.RecordBatch.from_arrays(arrays, names=names), self.positions, self.refusals)
+
+    @property
+    def cuts(self) -> np.ndarray | None:
+        """How many cells of each accepted row were cut; None if none was."""
+        cuts = self.refusals.cuts
+        return cuts if cuts is None or self.positions is None else cuts[self.positions]
 
     @property
     def column_ids(self) -> list[int]:
@@ -207,7 +220,7 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
         refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
     size = array.get_total_buffer_size() if kind.is_variable else 0  # no cell is longer
     if kind.name == "varchar" and size > kind.length:
-        array = _truncated(array, kind.length)
+        array = _fitted(array, column, refusals)
     if kind.is_variable and size > limits.cell_bytes:
         too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
         message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
@@ -256,6 +269,15 @@ def over_limit(size: int, limits: Limits) -> str:
     return f"have {size:,} bytes: a batch is one commit, of at most {limits.batch_bytes:,} bytes; split it into several"
 
 
-def _truncated(array: pa.Array, length: int) -> pa.Array:
-    longest = pc.max(pc.utf8_length(array)).as_py()
-    return pc.utf8_slice_codeunits(array, 0, length) if longest and longest > length else array
+def _fitted(array: pa.Array, column: ColumnSchema, refusals: RowRefusals) -> pa.Array:
+    """Return the cells of a varchar; what is too long is cut and counted, or its row refused."""
+    length = column.logical.length
+    too_long = bools(pc.greater(pc.utf8_length(array), length))
+    if not too_long.any():
+        return array
+    if column.too_long == "error":
+        message = f"the cell of column {column.name!r} has more than {length:,} characters"
+        refusals.refuse(too_long, "INVALID_ARGUMENT", message)
+    else:
+        refusals.cut(too_long)
+    return pc.utf8_slice_codeunits(array, 0, length)

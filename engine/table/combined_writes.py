@@ -192,7 +192,8 @@ class _Combined:
         checked, start, end = self._routed.checked, int(self._starts[number]), int(self._starts[number + 1])
         by_row = None if checked.refusals.by_row is None else checked.refusals.by_row[start:end]
         positions = None if checked.positions is None else checked.positions[first:last] - start
-        refusals = RowRefusals(end - start, checked.refusals.reasons, by_row)
+        cuts = None if checked.refusals.cuts is None else checked.refusals.cuts[start:end]
+        refusals = RowRefusals(end - start, checked.refusals.reasons, by_row, cuts)
         return CheckedBatch(checked.rows.slice(first, last - first), positions, refusals)
 
 

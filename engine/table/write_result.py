@@ -32,8 +32,15 @@ def answer(
 ) -> WriteResult:
     """Return the answer to ``batch``. ``status`` has one code per accepted row; ``rejected``: the batch is atomic and
     was rejected as a whole, so nothing applied."""
+    truncated = 0 if rejected else cut_cells(checked.cuts, status)
     if checked.refusals.by_row is None and not status.any():
-        return WriteResult(timestamp=timestamp, rows=batch.num_rows, applied=len(status), durability=durability)
+        return WriteResult(
+            timestamp=timestamp,
+            rows=batch.num_rows,
+            applied=len(status),
+            durability=durability,
+            truncated=truncated,
+        )
     failed = np.flatnonzero(status < outcome.IGNORED)
     positions = failed if checked.positions is None else checked.positions[failed]
     refused = np.empty(0, np.int64) if checked.refusals.by_row is None else np.flatnonzero(checked.refusals.by_row)
@@ -46,7 +53,13 @@ def answer(
         error_count=len(refused) + len(failed),
         errors=sorted(errors, key=lambda error: error.row)[:ROW_ERRORS_MAX],
         durability=durability,
+        truncated=truncated,
     )
+
+
+def cut_cells(cuts: np.ndarray | None, status: np.ndarray) -> int:
+    """Return how many cells of applied rows were cut; ``cuts`` has the number of each row."""
+    return 0 if cuts is None else int(cuts[status == outcome.APPLIED].sum())
 
 
 def _refusal_errors(checked: CheckedBatch, refused: np.ndarray) -> list[RowError]:

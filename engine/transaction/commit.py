@@ -30,6 +30,7 @@ from ..table.quota import within
 from ..table.table import Table
 from ..table.table_version import write_locks
 from ..table.tablet_change import TabletChange, tablet_changes
+from ..table.write_result import cut_cells
 from ..tablet import outcome
 from ..tablet.attach import attach
 from .collapse import Collapse
@@ -51,6 +52,7 @@ class _Outcome:
     applied: int = 0
     ignored: int = 0
     truncated: int = 0
+    cells_truncated: int = 0
 
 
 class Transactions:
@@ -219,6 +221,7 @@ class Transactions:
             applied=decided.applied,
             ignored=decided.ignored,
             truncated=decided.truncated,
+            cells_truncated=decided.cells_truncated,
         )
         version = None
         if asked.app_id is not None and asked.app_version is not None:
@@ -279,7 +282,12 @@ def _all(plan: Plan) -> list[TabletWork]:
 
 def _decide(plan: Plan, unchanged_since: int | None) -> _Outcome:
     """Decide all rows; those that changed after the timestamp ``unchanged_since`` are refused."""
-    decided = _Outcome([], applied=sum(each.loader.rows for each in _all(plan) if each.loader))
+    loaders = [each.loader for each in _all(plan) if each.loader]
+    decided = _Outcome(
+        [],
+        applied=sum(loader.rows for loader in loaders),
+        cells_truncated=sum(loader.truncated for loader in loaders),
+    )
     for work in plan.works:
         for each in work.tablets.values():
             _decide_tablet(plan, work, each, decided, unchanged_since)
@@ -292,6 +300,7 @@ def _decide_tablet(
     def count(piece: TabletPart, status: np.ndarray) -> None:
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
+        decided.cells_truncated += cut_cells(piece.cuts, status)
         plan.refusals.add_failed(piece, work.version, work.table, status)
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated

@@ -52,6 +52,8 @@ class Loader:
         self.staged: list[StagedRowSet] = []
         self.rows = 0
         """The number of rows written."""
+        self.truncated = 0
+        """How many of their cells were cut."""
 
     @property
     def is_writing(self) -> bool:
@@ -131,6 +133,7 @@ class Loader:
         """Start to write the waiting rows, of which there are some; raises the error of the last write."""
         self.settle()
         waiting, self._waiting = self._waiting, []
+        self.truncated += sum(int(piece.cuts.sum()) for piece in waiting if piece.cuts is not None)
         self._writing_bytes, self.waiting_bytes = self.waiting_bytes, 0
         self._writing = self._pool.submit(self._write, waiting)
 

@@ -56,6 +56,8 @@ class TabletPart:
     """For each row, the first row of the piece with its key."""
     positions: np.ndarray
     """The position of each row in its part as staged."""
+    cuts: np.ndarray | None
+    """How many cells of each row were cut; None if none was."""
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -73,7 +75,8 @@ class TabletPart:
         keys, hashes = take_keys(self.keys, at), self.hashes[at]
         first = first_occurrences(keys, hashes)
         taken = self.rows.take(pa.array(at))
-        return replace(self, rows=taken, keys=keys, hashes=hashes, first=first, positions=self.positions[at])
+        cuts = None if self.cuts is None else self.cuts[at]
+        return replace(self, rows=taken, keys=keys, hashes=hashes, first=first, positions=self.positions[at], cuts=cuts)
 
     def alone(self) -> TabletPart:
         """Return a copy that does not keep its chunk in memory, if the chunk is much larger."""
@@ -180,6 +183,7 @@ def pieces(chunk: StagedChunk, routed: RoutedBatch, table: Table, refusals: Refu
 def _tablet_parts(chunk: StagedChunk, routed: RoutedBatch) -> list[TabletPart]:
     checked = routed.checked
     accepted = np.arange(checked.rows.num_rows) if checked.positions is None else checked.positions
+    cuts = checked.cuts
     return [
         TabletPart(
             part=chunk.part,
@@ -191,6 +195,7 @@ def _tablet_parts(chunk: StagedChunk, routed: RoutedBatch) -> list[TabletPart]:
             hashes=part.hashes,
             first=part.first,
             positions=chunk.first_row + (accepted if part.positions is None else accepted[part.positions]),
+            cuts=cuts if cuts is None or part.positions is None else cuts[part.positions],
         )
         for part in routed.parts
         if len(part.hashes)

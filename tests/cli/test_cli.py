@@ -57,6 +57,28 @@ def test_alter(run: Run, homes: list[str]) -> None:
     assert json.loads(run("table", "scan", "homes", "--json", *homes).lines[0]) == {"id": 1, "cost": 1.5, "price": None}
 
 
+def test_cells_that_are_cut_are_told_or_refused(run: Run, target: list[str], tmp_path: Path) -> None:
+    columns = ["--column", "id:int64", "--column", "a varchar(3) too long error", "--column", "b:varchar(3)"]
+    assert run("table", "create", "cut", "--key", "id", *columns, *target).code == 0
+    assert run("table", "describe", "cut", *target).lines[2].split("\t")[:3] == ["a", "varchar(3)", "too long: error"]
+    file = tmp_path / "cut.csv"
+    file.write_text("id,a,b\n1,abc,abcd\n2,abcd,abcd\n")
+    loaded = run("load", "cut", file, *target)
+    assert loaded.code == 1 and "1 applied, 0 ignored, 1 rejected; 1 cell cut to the length of the column" in loaded.out
+    assert "INVALID_ARGUMENT: the cell of column 'a' has more than 3 characters" in loaded.err
+    assert run("load", "cut", file, "--again", "--json", *target).json["truncated"] == 1
+    updated = run("update", "cut", "--set", "b='xxxx'", "--where", "true", *target)
+    assert "updated 1 rows of cut; 1 cell cut to the length of the column" in updated.out
+    wrong = run("table", "alter", "cut", "--set-too-long", "b=cut", *target)
+    assert wrong.code == 3 and "too long text cannot be 'cut': say error or truncate" in wrong.err
+    assert run("table", "alter", "cut", "--set-too-long", "b=error", "--set-too-long", "a=", *target).code == 0
+    about = run("table", "describe", "cut", "--json", *target).json["columns"]
+    assert [column.get("too_long") for column in about] == [None, None, "error"]
+    changes = tmp_path / "changes.jsonl"
+    changes.write_text('{"_op": "insert", "id": 5, "a": "abcd", "b": "ok"}\n')
+    assert "; 1 cell cut to the length of the column" in run("job", "apply", "cut", changes, *target).out
+
+
 def test_recall(run: Run, homes: list[str]) -> None:
     wrong = run("table", "drop", "homes", "--yes", "--keep", "7 days", *homes)
     assert wrong.code == 3 and "7d" in wrong.err

@@ -124,6 +124,22 @@ def test_writes_and_their_errors(table: Table, single: Table) -> None:
     both(table, single, lambda t: t.write(rows(200, 3000), "upsert", commit="stream"))
 
 
+def test_cells_that_were_cut_count_on_all_servers(db: Database) -> None:
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string())])
+    options = {name: nyala.ColumnOptions(type="varchar(5)") for name in ("name", "note")}
+    by_name = [nyala.hash("name", buckets=8)]
+    table = db.create_table("cut", schema, ["id", "name"], partition_by=by_name, column_options=options)
+    ids = range(100)
+    data = {"id": ids, "name": [f"{n}" * 9 for n in ids], "note": ["fits", "is too long"] * 50}
+    assert table.insert(data).truncated == 150
+    assert table.upsert([{"id": 1, "name": "111111", "note": "too long"}]).truncated == 2
+    with db.transaction() as work:
+        work.upsert(table, data)
+    assert work.result is not None and work.result.cells_truncated == 150
+    assert table.update_where({"note": "'another one'"}, "id < 30").truncated == 30
+    assert table.count() == 100
+
+
 def test_a_load_of_several_batches(table: Table) -> None:
     batches = pa.Table.from_batches([b for first in range(0, 8000, 500) for b in rows(first, 500).to_batches()])
     assert table.upsert(batches).applied == 8000

@@ -84,6 +84,15 @@ def test_a_column_of_shorter_pages_in_a_manifest() -> None:
     assert read(packed) == shorter
 
 
+def test_a_column_that_refuses_long_text_in_a_manifest() -> None:
+    column = SCHEMA.columns[0].model_copy(update={"type": "varchar(3)", "encoding": "auto", "too_long": "error"})
+    schema = SCHEMA.model_copy(update={"columns": (column,)})
+    refusing = MANIFEST.with_altered(2, lambda table: table.model_copy(update={"schema_": schema}))
+    packed = pack_manifest(refusing)
+    assert '"comment":"","immutable":false,"too_long":"error"}' in packed[24:].decode()
+    assert read(packed) == refusing
+
+
 def test_a_column_with_an_empty_block_rows_in_a_manifest() -> None:
     """As builds after 0.1 wrote it for a while."""
     body = pack_manifest(MANIFEST)[24:].decode()

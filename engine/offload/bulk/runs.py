@@ -34,6 +34,8 @@ class ScratchRun:
     bytes: int
     """Bytes of the rows in memory."""
     crc: int
+    truncated: int
+    """How many cells of its rows were cut to the length of their column."""
 
 
 def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileSystem, token: str) -> list[ScratchRun]:
@@ -47,10 +49,10 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
     try:
         with named("a run of an import could not be written"):
             for batch in _gathered(batches):
-                for tablet_id, rows in target.by_tablet(batch):
+                for tablet_id, rows, truncated in target.by_tablet(batch):
                     if tablet_id not in files:
                         files[tablet_id] = _RunFile(scratch, f"{tablet_id}-{token}.run", rows.schema)
-                    files[tablet_id].add(rows)
+                    files[tablet_id].add(rows, truncated)
             return [file.finish(tablet_id) for tablet_id, file in sorted(files.items())]
     except BaseException:
         for file in files.values():
@@ -78,18 +80,19 @@ class _RunFile:
         self._scratch = scratch
         self._path = path
         self._file: WritableFile = scratch.create(path)
-        self._rows = self._bytes = self._crc = 0
+        self._rows = self._bytes = self._crc = self._truncated = 0
         self._append(schema.serialize())
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch, truncated: int) -> None:
         self._append(rows.serialize())
+        self._truncated += truncated
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
 
     def finish(self, tablet_id: int) -> ScratchRun:
         self._append(END_OF_STREAM)
         self._file.close()
-        return ScratchRun(tablet_id, self._path, self._rows, self._bytes, self._crc)
+        return ScratchRun(tablet_id, self._path, self._rows, self._bytes, self._crc, self._truncated)
 
     def abort(self) -> None:
         self._file.close()

@@ -36,8 +36,9 @@ class Target:
         )
         return TableVersion(schema, TableOptions(), tuple(tablets), self.plan.partitions)
 
-    def by_tablet(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Check a batch as a write does and yield its rows by tablet id: whole rows, columns named by id.
+    def by_tablet(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+        """Check a batch as a write does and yield its rows by tablet id: whole rows, columns named by id, and how many
+        of their cells were cut to the length of their column.
 
         Raises:
             InvalidArgumentError: the batch or one of its rows is invalid; the text names the first.
@@ -55,13 +56,14 @@ class Target:
         _check_no_refusals(checked)
         version.check_here(numbers)
         rows = _decoded(whole_rows(version, checked.rows, checked.rows))
+        cuts = np.zeros(rows.num_rows, np.int16) if checked.cuts is None else checked.cuts
         if numbers is None:
-            yield version.tablets[0].tablet_id, rows
+            yield version.tablets[0].tablet_id, rows, int(cuts.sum())
             return
         order, groups = grouped(numbers)
         rows = rows if len(groups) == 1 else rows.take(pa.array(order))
         for number, first, last in groups:
-            yield version.tablets[number].tablet_id, rows.slice(first, last - first)
+            yield version.tablets[number].tablet_id, rows.slice(first, last - first), int(cuts[order[first:last]].sum())
 
 
 def key_of(version: TableVersion, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:

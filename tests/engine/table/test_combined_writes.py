@@ -70,11 +70,13 @@ class Asked:
         return outcome.model_copy(update={"timestamp": 0}) if isinstance(outcome, WriteResult) else repr(outcome)
 
 
-def opened(fs: FileSystem, buckets: int = 0) -> Store:
+def opened(fs: FileSystem, buckets: int = 0, **options: Any) -> Store:
+    """Open a store with the table ``t``; ``options`` are of its column ``s``."""
     store = Store.open(fs, OPTIONS)
     if "t" not in store.tables():
         levels = [HashLevel(hash=["k"], buckets=buckets)] if buckets else []
-        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=levels))
+        own = {"s": options}
+        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], own, partition_by=levels))
     return store
 
 
@@ -193,6 +195,21 @@ def test_refused_rows_keep_their_positions_and_reasons(store: Store, monkeypatch
     null = "INVALID_ARGUMENT"
     assert found == [[(1, "ALREADY_PRESENT"), (2, null)], [(0, null)], [], [(2, "ALREADY_PRESENT")]]
     assert [(each.result.rows, each.result.applied) for each in writes] == [(3, 1), (1, 0), (1, 1), (3, 2)]
+
+
+def test_each_write_counts_its_own_cells_that_were_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(MemoryFileSystem(), 3, type="varchar(4)") as store:
+        writes = [
+            Asked("insert", [(1, 1, "fits"), (2, 2, "is cut"), (3, None, "is refused")]),
+            Asked("insert", [(4, 4, "fits")]),
+            Asked("insert", [(5, None, "is refused"), (6, 6, "is cut"), (7, 7, "is cut")], writer="w", seq=1),
+        ]
+        assert together(store, writes, monkeypatch) == [3]
+        assert [each.result.truncated for each in writes] == [1, 0, 2]
+        again = Asked("insert", writes[2].rows, writer="w", seq=1)
+        again.run(store)
+        assert again.result == writes[2].result
+        assert [row[2] for row in rows(store)] == ["fits", "is c", "fits", "is c", "is c"]
 
 
 def test_writes_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
