@@ -428,6 +428,7 @@ class Table:
         before: bool = False,
         every: bool = False,
         ordered: bool = False,
+        limit: int | None = None,
     ) -> Scan:
         """Return the changes of all commits with ``since`` < timestamp <= ``until``: see docs/changes.md.
 
@@ -437,7 +438,7 @@ class Table:
 
         Each changed key has one row: the net change from ``since`` to ``until``. A key inserted and deleted in the
         range has none. With ``every`` there is one row for each key and commit, those of one key in timestamp order.
-        ``ordered`` sorts by the primary key, then by ``_timestamp``.
+        ``ordered`` sorts by the primary key, then by ``_timestamp``; ``limit`` is the largest number of rows.
 
         Times are timestamps, aware datetimes or ISO text; ``until`` None means now, fixed by this call. Pass this
         scan's ``snapshot`` as the ``since`` of the next call to chain calls without gap or overlap.
@@ -454,6 +455,7 @@ class Table:
             every=every,
         )
         parts = {"columns": column_names(columns), "where": where_json(where), "changes": feed, "ordered": ordered}
+        parts["limit"] = limit
         spec = built(ScanSpec, "the scan", table=self.name, **parts)
         return Scan(self._store, spec.checked())
 

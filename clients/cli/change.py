@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from ..executors.progress import counted
 from .options import CsvRows, JsonRows, WhereText, moment, pair
 from .target import Data, Name, StoreName, Target, Url, database, takes_target
 
@@ -39,7 +40,7 @@ def update(
     condition = _condition(where, "update")
     with target.database() as db:
         result = db.table(name).update_where(wanted, condition)
-    _say(result, f"updated {result.applied:,} rows of {name}", name, target)
+    _say(result, f"updated {counted(result.applied, 'row')} of {name}", name, target)
 
 
 @takes_target()
@@ -55,7 +56,7 @@ def delete(
     condition = _condition(where, "delete")
     with target.database() as db:
         result = db.table(name).delete_where(condition)
-    _say(result, f"deleted {result.applied:,} rows of {name}", name, target)
+    _say(result, f"deleted {counted(result.applied, 'row')} of {name}", name, target)
 
 
 @takes_target()
@@ -75,7 +76,7 @@ def restore(
     assert start is not None
     with target.database() as db:
         result = db.table(name).restore(start)
-    _say(result, f"restored {name}: {result.applied:,} rows changed", name, target)
+    _say(result, f"restored {name}: {counted(result.applied, 'row')} changed", name, target)
 
 
 def commits(
@@ -97,13 +98,11 @@ def commits(
 
     nyala commits homes --since 2h
     """
-    from .output import RowFormat, print_rows
+    from .output import print_rows, row_format
 
-    if json_output and csv_output:
-        raise InvalidArgumentError("give one of --json and --csv")
+    form = row_format(json_output, csv_output)
     with database(context, url, data, store) as db:
         found = db.commits(name, moment(since))
-    form = RowFormat.JSON if json_output else RowFormat.CSV if csv_output else RowFormat.TABLE
     print_rows(found, form, is_limited=True)
 
 

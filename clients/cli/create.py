@@ -13,6 +13,7 @@ from ...schemas.command import built
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table import TableDefinition, TableOptions
 from ...schemas.types import LogicalType, nearest_word
+from ..executors.progress import counted
 from .options import names, pair
 from .target import Name, Target, takes_target
 
@@ -92,7 +93,7 @@ def create(
     with target.database(create=True) as db:
         about = db.create_table_as(definition).describe()
     if not target.prints_json(about):
-        typer.echo(f"created {name} with {len(about['columns'])} columns")
+        typer.echo(f"created {name} with {counted(len(about['columns']), 'column')}")
 
 
 def table_definition(

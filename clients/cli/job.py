@@ -253,7 +253,8 @@ def export_command(
             **job.running,
         )
     if not job.prints_json(made):
-        typer.echo(f"wrote {made.rows:,} rows as of {made.snapshot} in {len(made.parts)} files to {made.folder}")
+        files = counted(len(made.parts), "file")
+        typer.echo(f"wrote {counted(made.rows, 'row')} as of {made.snapshot} in {files} to {made.folder}")
 
 
 @app.command("import")
@@ -271,7 +272,8 @@ def import_command(
     with job.database() as db:
         result = db.table(name).bulk_import(sources, directory=directory, mode=mode, executor=job.executor)
     if not job.prints_json(result):
-        typer.echo(f"imported {result.rows:,} rows at {result.timestamp}{cut_note(result.truncated)}")
+        rows = counted(result.rows, "row")
+        typer.echo(f"imported {rows} at {result.timestamp}{cut_note(result.truncated)}")
 
 
 @app.command("compact")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ..executors.progress import counted
 from .job_options import JobOptions
 from .options import names
 from .run import FINDINGS
@@ -214,6 +215,6 @@ def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
     if made.skipped:
         parts += f", {made.skipped:,} skipped: loaded by an earlier run (--again loads them again)"
     rate = made.rows / max(seconds, 1e-9)
-    count = f"{made.files} file{'' if made.files == 1 else 's'}"
     parts += cut_note(made.truncated)
-    typer.echo(f"{made.rows:,} rows of {count} in {seconds:.1f} s ({rate:,.0f} a second): {parts}")
+    loaded = f"{counted(made.rows, 'row')} of {counted(made.files, 'file')}"
+    typer.echo(f"{loaded} in {seconds:.1f} s ({rate:,.0f} a second): {parts}")

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,14 +56,27 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption
         console.print(caption, style="dim", highlight=False, markup=False)
 
 
-def print_rows(scan: Scan | pa.Table, form: RowFormat, is_limited: bool = False) -> None:
-    """Print all rows of a scan or table in pieces. A terminal shows the first rows, unless limited, and says so."""
+def row_format(as_json: bool, as_csv: bool) -> RowFormat:
+    """Return the format that options ask for. Raises InvalidArgumentError: they ask for two."""
+    if as_json and as_csv:
+        raise InvalidArgumentError("give one of --json and --csv")
+    return RowFormat.JSON if as_json else RowFormat.CSV if as_csv else RowFormat.TABLE
+
+
+def print_rows(scan: Scan | pa.Table, form: RowFormat, is_limited: bool = False, is_continued: bool = False) -> None:
+    """Print all rows of a scan or table in pieces. A terminal shows the first rows, unless limited, and says so.
+
+    ``is_continued``: they follow others, whose titles are printed.
+    """
     if form is RowFormat.TABLE and sys.stdout.isatty():
         _show(scan, None if is_limited else SHOWN_ROWS)
         return
     reader = scan.to_reader()  # raises the scan's errors before anything is printed
     sys.stdout.flush()
-    _STREAMS[form](reader, sys.stdout.buffer)
+    if is_continued:
+        _CONTINUED[form](reader, sys.stdout.buffer)
+    else:
+        _STREAMS[form](reader, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
@@ -110,10 +124,10 @@ def _write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
         return _write_all(reader, lambda batch: writer.write_batch(batch.cast(schema)))
 
 
-def _write_csv(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
+def _write_csv(reader: pa.RecordBatchReader, file: BinaryIO, has_titles: bool = True) -> int:
     import pyarrow.csv as csv
 
-    with csv.CSVWriter(file, reader.schema) as writer:
+    with csv.CSVWriter(file, reader.schema, write_options=csv.WriteOptions(include_header=has_titles)) as writer:
         return _write_all(reader, writer.write_batch)
 
 
@@ -131,11 +145,12 @@ def _write_json_lines(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
     return counted.rows
 
 
-def _write_tab_lines(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
+def _write_tab_lines(reader: pa.RecordBatchReader, file: BinaryIO, has_titles: bool = True) -> int:
     from .rows import tab_lines
 
     counted = _Counted(reader)
-    file.write("\t".join(reader.schema.names).encode() + b"\n")
+    if has_titles:
+        file.write("\t".join(reader.schema.names).encode() + b"\n")
     file.writelines(tab_lines(counted))
     return counted.rows
 
@@ -156,3 +171,8 @@ _WRITERS = {
     ".ndjson": _write_json_lines,
 }
 _STREAMS = {RowFormat.TABLE: _write_tab_lines, RowFormat.JSON: _write_json_lines, RowFormat.CSV: _write_csv}
+_CONTINUED = {
+    RowFormat.TABLE: partial(_write_tab_lines, has_titles=False),
+    RowFormat.JSON: _write_json_lines,
+    RowFormat.CSV: partial(_write_csv, has_titles=False),
+}

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..executors.progress import counted
 from .complete import tables
 from .job_options import JobOptions
 from .options import AsOf, moment
@@ -71,4 +72,4 @@ def restore_command(
     with job.database() as db:
         done = restore_pin(db, pin, table=table, name=to, directory=directory, **job.running)
     if not job.prints_json(done):
-        typer.echo(f"table {done.table} has {done.rows:,} rows as of {done.snapshot}")
+        typer.echo(f"table {done.table} has {counted(done.rows, 'row')} as of {done.snapshot}")

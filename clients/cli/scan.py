@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...schemas.errors import InvalidArgumentError
+from ..executors.progress import counted
 from .options import AsOf, Columns, CsvRows, JsonRows, Limit, Output, WhereText, moment, names
 from .target import Data, Name, StoreName, Url, database
 
 if TYPE_CHECKING:
     from ..api.scan import Scan
+
+_FOLLOW_SECONDS = 1.0
 
 
 def scan(
@@ -65,6 +69,10 @@ def changes(
     before: Annotated[bool, typer.Option("--before", help="Add the previous values as _before_<column>.")] = False,
     every: Annotated[bool, typer.Option("--every", help="Print every change, not the net change of each key.")] = False,
     ordered: Annotated[bool, typer.Option("--ordered", help="Sort by the primary key.")] = False,
+    limit: Limit = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Then print new changes as they come, each second, until Ctrl-C.")
+    ] = False,
     output: Output = None,
     url: Url = None,
     data: Data = None,
@@ -73,20 +81,31 @@ def changes(
     csv_output: CsvRows = False,
 ) -> None:
     """Print the changes between two times: _op, _timestamp and the columns of each row (docs/changes.md)."""
+    from .output import print_rows, row_format
+
+    if follow and (until or output or limit is not None):
+        raise InvalidArgumentError("--follow goes on for ever: leave --until, --limit and --output out")
     with database(context, url, data, store) as db:
         chosen = names(columns) if columns else None
         start, end = moment(since), moment(until)
         assert start is not None
-        wanted = db.table(name).changes(start, end, chosen, where, before, every, ordered)
-        _put_out(wanted, output, json_output, csv_output)
+        table = db.table(name)
+        feed = table.changes(start, end, chosen, where, before, every, ordered, limit)
+        _put_out(feed, output, json_output, csv_output, limit is not None or follow)
+        while follow:
+            time.sleep(_FOLLOW_SECONDS)
+            feed = table.changes(feed.snapshot or 0, None, chosen, where, before, every, ordered)
+            news = feed.to_arrow()
+            if news.num_rows:
+                print_rows(news, row_format(json_output, csv_output), is_limited=True, is_continued=True)
 
 
 def _put_out(wanted: Scan, output: Path | None, as_json: bool, as_csv: bool, is_limited: bool = False) -> None:
-    from .output import RowFormat, print_rows, write_scan
+    from .output import print_rows, row_format, write_scan
 
     if as_json + as_csv + (output is not None) > 1:
         raise InvalidArgumentError("give one of --json, --csv and --output")
     if output is not None:
-        typer.echo(f"wrote {write_scan(wanted, output):,} rows to {output}")
+        typer.echo(f"wrote {counted(write_scan(wanted, output), 'row')} to {output}")
     else:
-        print_rows(wanted, RowFormat.JSON if as_json else RowFormat.CSV if as_csv else RowFormat.TABLE, is_limited)
+        print_rows(wanted, row_format(as_json, as_csv), is_limited)

@@ -10,11 +10,14 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.service import MaintenanceKind
+from ..executors.progress import counted
+from .aggregate import aggregate
 from .alter import alter
 from .change import commits, delete, restore, update
 from .create import create
 from .load import load
 from .options import UNITS
+from .point import get
 from .scan import changes, scan
 from .target import Name, Target, takes_target
 
@@ -50,13 +53,15 @@ def _print_dropped(tables: list[DroppedTable], target: Target) -> None:
 
 @takes_target()
 def describe(target: Target, name: Name) -> None:
-    """Print a table's columns, key and options."""
+    """Print a table's columns, key, partitions, options and number of rows."""
     from .output import print_table
 
     with target.database() as db:
-        about = db.table(name).describe()
-    if target.prints_json(about):
-        return
+        table = db.table(name)
+        about = table.describe()
+        if target.prints_json(about):
+            return
+        row_count = table.count()
     key = about["primary_key"]
     rows = [
         (
@@ -69,17 +74,19 @@ def describe(target: Target, name: Name) -> None:
         )
         for column in about["columns"]
     ]
-    options = ", ".join(f"{option} = {value}" for option, value in about["options"].items())
-    levels = ", ".join(_level(level) for level in about["partitions"])
-    options += f"\npartitioned by {levels}" if levels else ""
-    print_table(["column", "type", "", "encoding", "compression", "comment"], rows, options)
+    print_table(["column", "type", "constraints", "encoding", "compression", "comment"], rows)
+    typer.echo(f"primary key ({', '.join(key)})")
+    if about["partitions"]:
+        typer.echo(f"partitioned by {', '.join(_level(level) for level in about['partitions'])}")
+    for option, value in about["options"].items():
+        typer.echo(f"{option} = {value}")
+    typer.echo(counted(row_count, "row"))
 
 
 def _constraints(column: dict[str, Any], key: list[str]) -> str:
-    too_long = f"too long: {column['too_long']}" if "too_long" in column else ""
-    if column["name"] in key:
-        return ", ".join(word for word in ("key", too_long) if word)
-    words = ["" if column["nullable"] else "not null", "immutable" if column["immutable"] else "", too_long]
+    words = ["key" if column["name"] in key else "", "" if column["nullable"] else "not null"]
+    words += ["immutable" if column["immutable"] and column["name"] not in key else ""]
+    words += [f"too long: {column['too_long']}" if "too_long" in column else ""]
     words += [
         f"{word} {column[part]}"
         for word, part in (("default", "write_default"), ("read default", "read_default"))
@@ -106,7 +113,9 @@ def stats(target: Target, name: Name) -> None:
     memory = sum(tablet["memory_bytes"] for tablet in about["tablets"])
     rowsets = sum(tablet["rowsets"] for tablet in about["tablets"])
     typer.echo(
-        f"{about['live_rows']:,} rows, {about['bytes_on_disk']:,} bytes on disk in {rowsets:,} rowsets,", nl=False
+        f"{counted(about['live_rows'], 'row')}, {about['bytes_on_disk']:,} bytes on disk in "
+        f"{counted(rowsets, 'rowset')},",
+        nl=False,
     )
     typer.echo(f" {memory:,} bytes in memory")
     rows = [
@@ -133,7 +142,7 @@ def drop(
         if not yes:
             if not sys.stdin.isatty():
                 raise InvalidArgumentError("without a terminal, dropping a table needs --yes")
-            typer.confirm(f"drop {name} with its {table.stats()['live_rows']:,} rows?", abort=True)
+            typer.confirm(f"drop {name} with its {counted(table.stats()['live_rows'], 'row')}?", abort=True)
         db.drop_table(name, keep_seconds)
     typer.echo(f"dropped {name}")
 
@@ -195,6 +204,8 @@ VERBS: Mapping[str, Callable[..., None]] = {
     "alter": alter,
     "load": load,
     "scan": scan,
+    "get": get,
+    "aggregate": aggregate,
     "changes": changes,
     "update": update,
     "delete": delete,

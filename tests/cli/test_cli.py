@@ -33,7 +33,7 @@ def test_table_life(run: Run, homes: list[str]) -> None:
     assert run("table", "list", *homes).lines == ["homes"]
     assert run("table", "list", "--json", *homes).json == ["homes"]
     about = run("table", "describe", "homes", *homes)
-    assert about.lines[1].split("\t")[:3] == ["id", "int64", "key"]
+    assert about.lines[1].split("\t")[:3] == ["id", "int64", "key, not null"]
     assert run("table", "describe", "homes", "--json", *homes).json["primary_key"] == ["id"]
     assert run("table", "stats", "homes", *homes).lines[0].startswith("3 rows, ")
     assert run("table", "stats", "homes", "--json", *homes).json["live_rows"] == 3
@@ -68,7 +68,7 @@ def test_cells_that_are_cut_are_told_or_refused(run: Run, target: list[str], tmp
     assert "INVALID_ARGUMENT: the cell of column 'a' has more than 3 characters" in loaded.err
     assert run("load", "cut", file, "--again", "--json", *target).json["truncated"] == 1
     updated = run("update", "cut", "--set", "b='xxxx'", "--where", "true", *target)
-    assert "updated 1 rows of cut; 1 cell cut to the length of the column" in updated.out
+    assert "updated 1 row of cut; 1 cell cut to the length of the column" in updated.out
     wrong = run("table", "alter", "cut", "--set-too-long", "b=cut", *target)
     assert wrong.code == 3 and "too long text cannot be 'cut': say error or truncate" in wrong.err
     assert run("table", "alter", "cut", "--set-too-long", "b=error", "--set-too-long", "a=", *target).code == 0

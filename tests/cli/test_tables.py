@@ -307,7 +307,7 @@ def test_update_delete_commits_and_restore(run: Run, target: list[str], tmp_path
     done = run("update", "homes", "--set", "price=price * 2", "--set", "city='X'", "--where", "id <= 2", *target)
     assert done.code == 0 and done.out.startswith("updated 2 rows of homes; to undo: nyala restore homes --as-of ")
     assert run("scan", "homes", "--ordered", *target).lines[1:3] == ["1\tX\t3.0", "2\tX\t5.0"]
-    assert run("delete", "homes", "--where", "city = 'Bergen'", *target).out.startswith("deleted 1 rows of homes; ")
+    assert run("delete", "homes", "--where", "city = 'Bergen'", *target).out.startswith("deleted 1 row of homes; ")
 
     told = [json.loads(line) for line in run("commits", "homes", "--json", *target).lines]
     assert [(row["inserted"], row["updated"], row["deleted"]) for row in told] == [(3, 0, 0), (0, 2, 0), (0, 0, 1)]
@@ -413,11 +413,10 @@ def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
 def test_describe_tells_defaults_and_a_scan_any_order(run: Run, target: list[str], tmp_path: Path) -> None:
     schema = "id int primary key, n int not null default 7, m int read default 1"
     run("create", "t", "--schema", schema, "--hash", "id:2", *target)
-    assert [line.split("\t")[2] for line in run("describe", "t", *target).lines[1:]] == [
-        "key",
-        "not null, default 7",
-        "read default 1",
-    ]
+    lines = run("describe", "t", *target).lines
+    assert [line.split("\t")[2] for line in lines[1:4]] == ["key, not null", "not null, default 7", "read default 1"]
+    assert lines[4:6] == ["primary key (id)", "partitioned by hash(id) in 2"] and lines[-1] == "0 rows"
+    assert "history_max_age_seconds = 604800" in lines
     (tmp_path / "t.csv").write_text("id,n,m\n1,5,1\n2,9,1\n3,7,1\n")
     run("load", "t", tmp_path / "t.csv", *target)
     ordered = ["scan", "t", "--order-by", "n desc", "--offset", "1", "--limit", "1", "--columns", "id"]
