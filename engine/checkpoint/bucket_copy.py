@@ -5,7 +5,8 @@ A copy shows what the loss of its holder at one moment would have left, and the 
 1. The *mark* of a copy is put, and what is at the target is listed.
 2. The *cut*: the newest slot, while it names the manifest of a pin, which holds the files; and the records of the log
    that this manifest may lack.
-3. The files that the target lacks are copied, under their names. Names are used once: those that it has are the same.
+3. The files that the target lacks are copied, under their names. Those that it has are the same if the same process
+   made them. Else the source was put back to an earlier state since: nothing is copied, and the copy stays as it is.
 4. A manifest is put, which has another uuid; and then one slot with all records of the cut. That slot is created if
    its number is free, as any. From then on the copy is there; before, the former one was, or none.
 5. What was listed, and does not belong to the copy any more, is deleted. It was dropped before the cut, so no later
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import errno
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -33,10 +34,12 @@ from ..cfile.reader import CFileReader
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
 from ..home.bucket import BucketHome
+from ..home.copy_makers import CopyMakers, read_copy_makers, write_copy_makers
 from ..home.copy_mark import NAME as MARK
 from ..home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
 from ..home.manifests import DIRECTORY, file_paths
 from ..manifest import files
+from ..manifest.makers import maker_of, reign_of
 from ..manifest.manifest import Manifest, pack_manifest
 from ..recovery.bucket_state import state_of
 from ..wal.slots.reader import SlotReader, newest_slot
@@ -101,6 +104,10 @@ class BucketCopy:
         """Its number."""
         self._reign = 0
         """Its reign."""
+        self._makers: dict[int, str] = {}
+        """Who made the files at the target, by their reigns."""
+        self._doubtful: set[str] = set()
+        """Those of which nobody noted it."""
 
     def begin(self, pin_id: str) -> list[FileToCopy] | None:
         """Return the files that the target lacks, of the store as of its newest slot; None if another manifest than
@@ -118,15 +125,17 @@ class BucketCopy:
         newest = state.newest.header
         if (pin_id, newest.manifest) not in {(pin.id, pin.manifest) for pin in state.written.pins}:
             return None
-        self._manifest = state.written
+        self._manifest = state.written.model_copy(update={"makers": state.manifest.makers})
         self._cut = _cut_at(newest, state.reader)
+        self._check_history(newest.reign, state.manifest.makers)
         self._keep_names_apart(newest.reign)
+        self._note_makers(state.manifest.makers)
         self._named = dict(self._sizes(state.manifest))
         written_as = _written_as(state.manifest)
         return [
             FileToCopy(path, size, written_as.get(files.id_of(path.rpartition("/")[2])))
             for path, size in self._named.items()
-            if self._before.get(path) != size
+            if self._before.get(path) != size or path in self._doubtful
         ]
 
     def bring(self, file: FileToCopy) -> int:
@@ -143,6 +152,7 @@ class BucketCopy:
         else:
             self._carry(file, name, new_name, via)
         self._before[file.path] = file.size
+        self._doubtful.discard(file.path)
         return file.size
 
     def end(self) -> int:
@@ -172,7 +182,9 @@ class BucketCopy:
         )
         former = dict(self._before)
         self._write_slots(replace(cut, header=header))
-        return self._sweep(name, former)
+        deleted = self._sweep(name, former)
+        write_copy_makers(bucket, prefix, CopyMakers(makers=raw.makers))
+        return deleted
 
     def _prepare(self) -> None:
         """Mark the target, and note what is there."""
@@ -196,6 +208,25 @@ class BucketCopy:
         self._former, self._end = newest, newest.header.number if newest else 0
         self._reign = newest.header.reign if newest else 0
         self._before = dict(self._listed(""))
+        self._makers = read_copy_makers(home.bucket, home.prefix).makers
+        self._doubtful = {path for path in self._before if reign_of(path) and not maker_of(self._makers, path)}
+
+    def _check_history(self, reign: int, makers: Mapping[int, str]) -> None:
+        """Raise ConflictError if the target has other files under the names of the source's, or may have."""
+        known = self._makers
+        if reign < self._reign or any(known.get(each, maker) != maker for each, maker in makers.items()):
+            raise ConflictError(
+                f"the objects of {self._source.where} were put back to an earlier state after it was copied to "
+                f"{self._target.where}: copy to another name, or delete the objects below {self._target.prefix} first"
+            )
+
+    def _note_makers(self, makers: Mapping[int, str]) -> None:
+        """Take note at the target who made the files that are to be brought."""
+        known, doubtful = self._makers, set(map(reign_of, self._doubtful))
+        new = {each: maker for each, maker in makers.items() if each not in known and each not in doubtful}
+        if new:
+            self._makers = {**known, **new}
+            write_copy_makers(self._target.bucket, self._target.prefix, CopyMakers(makers=self._makers))
 
     def _listed(self, directory: str) -> Iterator[tuple[str, int]]:
         """Yield the paths of the objects at the target, and their sizes."""

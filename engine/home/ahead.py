@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...schemas.errors import StoreError
 from ..bucket.files import BucketFileSystem
 from ..cfile.footer import TAIL_AT_ONCE
+from ..manifest.makers import maker_of, with_makers
 from .manifests import file_paths, read_manifest
 
 if TYPE_CHECKING:
@@ -46,14 +47,15 @@ class CacheAhead:
         self._newest: SlotHeader | None = None
         self._is_changed = threading.Event()
         self._is_over = threading.Event()
-        self._paths: frozenset[str] = frozenset()
-        """The files whose ends were fetched, as far as they were there."""
+        self._paths: frozenset[tuple[str, str]] = frozenset()
+        """The files whose ends were fetched, as far as they were there, and who made each."""
         self._thread = threading.Thread(target=self._run, name="nyala-ahead", daemon=True)
         self._thread.start()
 
     def see(self, header: SlotHeader) -> None:
         """Take note of the newest slot. Returns at once."""
-        if self._newest is None or header.manifest != self._newest.manifest:
+        newest = self._newest
+        if newest is None or (header.manifest, header.manifest_crc) != (newest.manifest, newest.manifest_crc):
             self._newest = header
             self._is_changed.set()
 
@@ -76,14 +78,18 @@ class CacheAhead:
         header = self._newest
         if self._is_over.is_set() or header is None or not header.manifest:
             return
-        paths = frozenset(file_paths(read_manifest(self._bucket, self._prefix, header.manifest, header.manifest_crc)))
+        manifest = read_manifest(self._bucket, self._prefix, header.manifest, header.manifest_crc)
+        makers = with_makers(manifest, header.makers).makers
+        paths = frozenset((path, maker_of(makers, path)) for path in file_paths(manifest))
         if new := sorted(paths - self._paths):
             uuid = header.store_uuid.hex()
-            files = BucketFileSystem(self._bucket, self._prefix, self._cache, self._capacity_bytes, uuid)
+            files = BucketFileSystem(
+                self._bucket, self._prefix, self._cache, self._capacity_bytes, uuid, maker_of=dict(new).__getitem__
+            )
             try:
-                files.exists(new[0])  # lists the names: if that fails, it would for each of them
-                files.fetch_ends(new, 0, TAIL_AT_ONCE)
-                for path in new:
+                files.exists(new[0][0])  # lists the names: if that fails, it would for each of them
+                files.fetch_ends(dict(new), 0, TAIL_AT_ONCE)
+                for path, _ in new:
                     if self._is_over.is_set():
                         return
                     with suppress(FileNotFoundError):  # the holder has replaced it meanwhile

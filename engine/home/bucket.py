@@ -30,6 +30,8 @@ from ..fs.local import LocalFileSystem
 from ..fs.memory import MemoryFileSystem
 from ..fs.store_lock import STORE_LOCK
 from ..kernels.private import cache_base, is_private
+from ..manifest import files
+from ..manifest.makers import maker_of
 from ..manifest.manifest import Manifest, ManifestFile
 from ..mvcc.clock import Clock, boot_seconds
 from ..mvcc.leased import LeasedMvcc
@@ -58,8 +60,6 @@ _ATTEMPTS = 4
 """Attempts to put a slot in the time of a lease, if the bucket does not answer: one request may get lost."""
 _CACHES_MAX = 16
 """Processes of one machine that stand by for one store, each with a cache of its own."""
-REIGN_BITS = 40
-"""A file's number has that of the reign above so many bits."""
 
 
 class BucketHome(Home):
@@ -115,12 +115,18 @@ class BucketHome(Home):
         """Return the files as a reader sees them that keeps nothing; close it."""
         return BucketFileSystem(self.bucket, self.prefix, MemoryFileSystem(), 0, store_uuid)
 
-    def files_beside(self, store_uuid: str, capacity_bytes: int) -> BucketFileSystem:
+    def files_beside(self, store_uuid: str, capacity_bytes: int, maker_of: Callable[[str], str]) -> BucketFileSystem:
         """Return the files as a reader sees them beside the process that has the store, through the cache that
-        ``take`` has locked; close it before another one uses the cache."""
+        ``take`` has locked; close it before another one uses the cache. ``maker_of``: see ``BucketFileSystem``."""
         assert self._cache is not None, "locked by take"
         return BucketFileSystem(
-            self.bucket, self.prefix, self._cache, capacity_bytes, store_uuid, is_held=lambda: False
+            self.bucket,
+            self.prefix,
+            self._cache,
+            capacity_bytes,
+            store_uuid,
+            is_held=lambda: False,
+            maker_of=maker_of,
         )
 
     def slots_within(self, seconds: float) -> BucketSlots:
@@ -265,13 +271,15 @@ class HeldBucket:
             self._uuid,
             is_held=lambda: self._log.lease.holds,
             is_pinned=lambda path: self.pinned.holds(path),
+            maker_of=self._maker_of,
         )
+        self._manifest: ManifestFile | None = None
         self.place = BucketPlace(url=home.url, prefix=home.prefix)
         self.shared_root = SharedRoot(self.fs, cluster, home.url, home.prefix)
         self.pinned = PinnedObjects(home.bucket, self.place, lambda: self._place.next_name)
         self._unlinked: tuple[int, int] | None = None
         """A mark of the files that were unlinked, and the slot with which they may be deleted."""
-        self.first_number = log.reign << REIGN_BITS
+        self.first_number = log.reign << files.REIGN_BITS
         self._place = ManifestInBucket(
             home.bucket,
             home.prefix,
@@ -295,6 +303,7 @@ class HeldBucket:
         for each in others:
             each.result()
         file = ManifestFile(self._place, manifest, self.first_number + 1)
+        self._manifest = file
         self.pinned.watch(file)
         self.pinned.load(manifest, self._note)
         self._place.remove_replaced()
@@ -311,6 +320,9 @@ class HeldBucket:
         if read_copy_mark(home.bucket, home.prefix):  # made after this process looked for it
             raise home.copy_met_opening()
         return Manifest(store_uuid=self._uuid)
+
+    def _maker_of(self, path: str) -> str:
+        return maker_of(self._manifest.current.makers, path) if self._manifest else ""
 
     def opened(self) -> None:
         self.fs.forget_stock()

@@ -7,6 +7,8 @@ from ..delta.file import ColumnEncoding
 from ..vectors.physical import PhysicalType, physical_of
 
 ROOT = "tablets"
+REIGN_BITS = 40
+"""In a bucket, the number of a file has that of the reign in which it was made above so many bits."""
 
 
 def directory(tablet_id: int) -> str:
@@ -21,6 +23,11 @@ def path(tablet_id: int, file_id: int, kind: str) -> str:
 def id_of(name: str) -> int:
     """Return the id in a file name."""
     return int(name.partition(".")[0])
+
+
+def reign_of(file_id: int) -> int:
+    """Return the reign in which a file was made; 0 in a directory."""
+    return file_id >> REIGN_BITS
 
 
 def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:

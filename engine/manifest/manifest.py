@@ -15,55 +15,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pydantic import NonNegativeInt, PositiveInt, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
 from ...schemas.grants import Grantee, Privilege
-from ...schemas.message import Message
+from ...schemas.message import Message, new_dict
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.table import TableOptions, TableSchema
 from ..fs.document import HEADER, pack, parsed, read
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem
+from .moving_entries import ArrivingEntry, MovedEntry
 from .place import COPY_PATH, NEW_PATH, PATH, ManifestInDirectory, ManifestPlace
 from .read_only_latch import ReadOnlyLatch
 from .rowset_entry import RowsetEntry, without_empty
 
 _MAGIC = b"NYALAMAN"
 _VERSION = 1
-
-
-class MovedEntry(Message, frozen=True, extra="forbid"):
-    """A move that brought or took a tablet."""
-
-    name: str
-    """The name of the move."""
-    server: str
-    """The other server."""
-    tablet: PositiveInt
-    """The tablet's number on the server that it came from."""
-
-
-class ArrivingEntry(Message, frozen=True, extra="forbid"):
-    """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
-
-    name: str
-    """The name of the move."""
-    server: str
-    """The server that has the tablet, or had it: only that server knows whether it was handed over."""
-    came_as: PositiveInt
-    """The tablet's number there."""
-    number: PositiveInt
-    """The number of the move's round."""
-    tablet: PositiveInt
-    """The tablet's future number here, also that of its directory."""
-    rowsets: tuple[RowsetEntry, ...] = ()
-    history_floor: NonNegativeInt = 0
-
-    @property
-    def file_names(self) -> list[str]:
-        """The names of its files in its directory."""
-        return [name for rowset in self.rowsets for name in rowset.file_names]
 
 
 class TabletEntry(Message, frozen=True, extra="forbid"):
@@ -191,15 +159,19 @@ class Manifest(Message, frozen=True, extra="forbid"):
     grants: tuple[GrantEntry, ...] = ()
     pins: tuple[PinEntry, ...] = ()
     """Oldest first. The same object until one is made, renewed or ended."""
+    makers: dict[int, str] = Field(default_factory=new_dict)
+    """Of a store in a bucket: the uuids of the processes that made the files which are named here, by their reigns, and
+    that of the newest reign. See ``makers``."""
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out ``grants``, ``pins`` and ``written_as`` if there are none: version 0.1 rejects members that it does
-        not know, and so a store whose grants it would not enforce, or whose files it would delete or not read."""
+        """Leave out ``grants``, ``pins``, ``makers`` and ``written_as`` if there are none: version 0.1 rejects members
+        that it does not know, and so a store whose grants it would not enforce, or whose files it would delete or not
+        read."""
         parts = written(self)
         for tablet in (tablet for table in parts["tables"] for tablet in table["tablets"]):
             without_empty(tablet)
-        for name in ("grants", "pins"):
+        for name in ("grants", "pins", "makers"):
             if not parts[name]:
                 parts.pop(name)
         return parts

@@ -25,6 +25,11 @@ class RowsetEntry(Message, frozen=True, extra="forbid"):
     """Of files that the bucket copied from another store: the numbers under which they were written."""
 
     @property
+    def file_ids(self) -> list[int]:
+        """The ids of its files."""
+        return [self.id, *self.columns.values(), *self.undo, *self.redo]
+
+    @property
     def file_names(self) -> list[str]:
         """The names of its files in the tablet's directory, its original base file first."""
         bases = [f"{file_id}.base" for file_id in (self.id, *sorted(set(self.columns.values())))]

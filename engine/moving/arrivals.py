@@ -31,7 +31,8 @@ from ..fs.tree import remove_quietly
 from ..home.shared_root import SharedRoot
 from ..manifest import files
 from ..manifest.environment import Environment
-from ..manifest.manifest import ArrivingEntry, Manifest, MovedEntry, TableEntry, TabletEntry
+from ..manifest.manifest import Manifest, TableEntry, TabletEntry
+from ..manifest.moving_entries import ArrivingEntry, MovedEntry
 from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.soundness import verify_partition
 from ..scan.snapshots import Snapshots

@@ -34,7 +34,8 @@ from ..home.shared_root import SharedRoot
 from ..maintenance.upkeep import flushed
 from ..manifest import files
 from ..manifest.environment import Environment
-from ..manifest.manifest import MovedEntry, TableEntry, TabletEntry
+from ..manifest.manifest import TableEntry, TabletEntry
+from ..manifest.moving_entries import MovedEntry
 from ..table.table import Table
 from ..table.table_version import check_here, write_locks
 from ..tablet.directories import make_directories, retire

@@ -11,6 +11,7 @@ from ..bucket.at_once import at_once
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
 from ..home.pinned import read_pinned
+from ..manifest.makers import with_makers
 from ..manifest.manifest import Manifest
 from ..tablet.attach import logged_attachments, with_logged
 from ..wal.format import LogRecord
@@ -86,4 +87,5 @@ def _state_at(home: BucketHome, newest: Slot) -> BucketState:
     written = Manifest(store_uuid=header.store_uuid.hex())
     if header.manifest:
         written = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
-    return BucketState(newest, reader, written, with_logged(written, logged_attachments(_records(reader))))
+    attached = logged_attachments(_records(reader))
+    return BucketState(newest, reader, written, with_makers(with_logged(written, attached), reader.makers))

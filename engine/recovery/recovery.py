@@ -11,6 +11,7 @@ from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..maintenance.upkeep import flush, flush_all_deltas
 from ..manifest.environment import Environment
+from ..manifest.makers import with_makers
 from ..manifest.manifest import Manifest, ManifestFile
 from ..options import StoreOptions
 from ..tablet.attach import logged_attachments, with_logged
@@ -36,7 +37,7 @@ def assume_attached(wal: StoreLog, manifest: ManifestFile) -> None:
     """
     attached = logged_attachments(wal.peek())
     ids_used = max((entry.id for _, entry in attached), default=0)
-    manifest.assume(lambda current: with_logged(current, attached), ids_used)
+    manifest.assume(lambda current: with_makers(with_logged(current, attached), wal.makers), ids_used)
 
 
 def replay(

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from itertools import chain
 
-from ..home.bucket import REIGN_BITS, BucketHome
+from ..home.bucket import BucketHome
 from ..home.manifests import DIRECTORY, file_paths, reign_of
 from ..manifest import files
 from ..wal.slots.check import leftovers_before
@@ -92,4 +92,4 @@ def _is_claimed(home: BucketHome, release: Slot) -> bool:
 def _reign_of_file(path: str) -> int:
     """Return the reign in which a file was made; a large number if its name is of none."""
     found = _NUMBERED.match(path.rpartition("/")[2])
-    return int(found[1]) >> REIGN_BITS if found else 1 << 63
+    return files.reign_of(int(found[1])) if found else 1 << 63

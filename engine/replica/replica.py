@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...schemas.description import ScanPlan, TableDescription, TableStats, TabletMap
@@ -39,6 +39,7 @@ from ..manifest import files
 from ..manifest.damage import DamageRegistry
 from ..manifest.environment import LooseFiles
 from ..manifest.key_budget import KeyIndexBudget
+from ..manifest.makers import maker_of, with_makers
 from ..manifest.manifest import Manifest, TabletEntry
 from ..mvcc.clock import Clock, SystemClock
 from ..mvcc.replicated import ReplicatedMvcc
@@ -50,7 +51,7 @@ from ..scan.reads import Reads
 from ..scan.snapshots import Snapshots
 from ..table.stats import described, table_stats, tablet_map
 from ..table.table import Table
-from ..tablet.attach import logged_attachments
+from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import fetch_ends, open_rowset, open_sound, open_tablet
 from ..tablet.tablet import Tablet
 from ..wal.format import LogRecord
@@ -67,6 +68,13 @@ PATIENCE_SECONDS = 2.0
 
 class _GapError(Exception):
     """A slot was freed before it was applied, or is none of those that follow."""
+
+
+class OtherHistoryError(UnavailableError):
+    """The log is another one than that which was applied: the bucket was put back to an earlier state."""
+
+    def __init__(self) -> None:
+        super().__init__("the objects of the bucket were put back to an earlier state: what was read before is gone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,8 @@ class Replica:
         self._reads: Reads | None = None
         self._planned: PlannedScans | None = None
         self._applied: _Applied | None = None
+        self._makers: Mapping[int, str] = {}
+        """Of the files that can be read; see ``makers``."""
         self._end = 0
         self._is_sound = False
         """Whether the tablets have all of the slots up to the last one that was applied, and nothing of later ones."""
@@ -243,6 +253,7 @@ class Replica:
             UnavailableError: something is gone, since the log went on, or the bucket does not answer. What could be
                 read before still can; call again with the newest slot of then. Or the replica was closed.
             CorruptionError: the log or the manifest is not what was written.
+            OtherHistoryError: close it, and open another one.
         """
         try:
             self._advance(newest)
@@ -261,6 +272,8 @@ class Replica:
         applied = self._applied
         self._check_open()
         if applied is not None and newest.header.number <= applied.last.header.number:
+            if newest.crc != applied.last.crc:
+                raise OtherHistoryError
             return
         if newest.header.kind is SlotKind.CLAIM and self._slots.end() != newest.header.number:
             return  # it may be void: the next slot tells
@@ -304,6 +317,7 @@ class Replica:
                 chain.follow(slot)
             except CorruptionError:
                 raise _GapError from None  # if the log is damaged, opening it says so
+            self._know(slot.header.makers)
             yield slot
 
     def _opened(self, former: _Applied | None, newest: Slot) -> _Applied:
@@ -312,6 +326,7 @@ class Replica:
         self._make_files(header)
         attached = logged_attachments(record for slot in self._read(reader) for record in slot.records())
         manifest = self._manifest(header)
+        self._know(with_makers(with_logged(manifest, attached), reader.makers).makers)
         if former is None and self._fs is not None:
             fetch_ends(self._fs, (tablet for table in manifest.tables for tablet in table.tablets))
         tables = open_tables(
@@ -322,6 +337,8 @@ class Replica:
             replay_opened = self._replay(tables, only_opened=True)
             replay = self._replay(tables)
             for slot in self._read(reader):
+                if former and slot.header.number == done and slot.crc != former.last.crc:
+                    raise OtherHistoryError
                 if slot.header.number > done:
                     self._apply(slot, tables, replay)
                 else:
@@ -397,6 +414,14 @@ class Replica:
         if newest is None or newest.header.manifest != header.manifest:
             raise UnavailableError("the process that has the store has replaced files meanwhile")
 
+    def _know(self, makers: Mapping[int, str]) -> None:
+        """Take note of who made the files that are to be read. Raises OtherHistoryError: the names of those that were
+        read before mean others now."""
+        known = self._makers
+        if any(known.get(reign, maker) != maker for reign, maker in makers.items()):
+            raise OtherHistoryError
+        self._makers = {**known, **makers}
+
     def _make_files(self, header: SlotHeader) -> None:
         """Make what reads, once. The cache may be another's as soon as the replica is closed."""
         with self._moved:
@@ -404,7 +429,9 @@ class Replica:
             if self._fs is not None:
                 return
             options = self._options
-            fs = self._fs = self._home.files_beside(header.store_uuid.hex(), options.bucket_cache_bytes)
+            fs = self._fs = self._home.files_beside(
+                header.store_uuid.hex(), options.bucket_cache_bytes, lambda path: maker_of(self._makers, path)
+            )
             # No key index, as in a recovery: one would be built of all keys whenever a flush opens the tablet anew.
             key_index = KeyIndexBudget(options.key_index_bytes, on_demand=False)
             self._files = LooseFiles(fs, PageCache(options.page_cache_bytes), key_index)

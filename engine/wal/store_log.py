@@ -6,7 +6,7 @@ Open the log, replay it to the end in one thread, then append from any number of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,12 @@ class StoreLog(ABC):
     def overdue_lsn(self) -> int:
         """Records before this lsn keep so much of the log that whatever needs them is worth a flush; 0: none do."""
         return 0
+
+    @property
+    def makers(self) -> Mapping[int, str]:
+        """Who made files in the reigns of which ``peek`` has read a record, and in that of this process; see the
+        manifest's ``makers``. None in a directory."""
+        return {}
 
     @property
     @abstractmethod

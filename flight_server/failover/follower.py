@@ -7,7 +7,7 @@ import threading
 
 from ...engine.home.bucket import BucketHome
 from ...engine.options import StoreOptions
-from ...engine.replica.replica import Replica
+from ...engine.replica.replica import OtherHistoryError, Replica
 from ...engine.wal.slots.standby import Standby
 from ...schemas.errors import StoreError, UnavailableError
 
@@ -95,7 +95,12 @@ class Follower:
             if self._stopped.is_set():
                 return
             replica = self._replica = self._replica or Replica(self._home, slots, self._options)
-        replica.advance(newest)
+        try:
+            replica.advance(newest)
+        except OtherHistoryError:
+            self._replica = None
+            replica.close()
+            raise
         self.store_uuid = newest.header.store_uuid.hex()
         if replica.end == newest.header.number:
             self._caught_up = looked

@@ -8,6 +8,7 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.engine.bucket import MemoryBucket
 from nyala.engine.home.cluster import Cluster, pack_cluster, read_cluster
+from nyala.engine.home.copy_makers import CopyMakers, pack_copy_makers, read_copy_makers
 from nyala.engine.home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
 from nyala.engine.home.where import pack_where, read_where, write_where
 from nyala.engine.store import Store
@@ -96,3 +97,17 @@ def test_the_bytes_of_the_mark_of_a_copy() -> None:
     bucket.put("stores/a/copy", content[:-1])
     with pytest.raises(CorruptionError):
         read_copy_mark(bucket, "stores/a/")
+
+
+def test_the_bytes_of_the_makers_of_a_copy() -> None:
+    bucket, makers = MemoryBucket(), CopyMakers(makers={4: "00112233445566778899aabbccddeeff"})
+    assert read_copy_makers(bucket, "stores/a/").makers == {}
+    body = b'{"makers":{"4":"00112233445566778899aabbccddeeff"}}'
+    start = b"NYALACPM" + (1).to_bytes(4, "little") + len(body).to_bytes(8, "little")
+    content = start + zlib.crc32(start + body).to_bytes(4, "little") + body
+    assert pack_copy_makers(makers) == content
+    bucket.put("stores/a/makers", content)
+    assert read_copy_makers(bucket, "stores/a/") == makers
+    bucket.put("stores/a/makers", content[:-1])
+    with pytest.raises(CorruptionError):
+        read_copy_makers(bucket, "stores/a/")

@@ -8,16 +8,15 @@ import zlib
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import (
-    ArrivingEntry,
     GrantEntry,
     Manifest,
-    MovedEntry,
     PinEntry,
     TableEntry,
     TabletEntry,
     pack_manifest,
     read_manifest,
 )
+from nyala.engine.manifest.moving_entries import ArrivingEntry, MovedEntry
 from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.schemas.column import ColumnDefinition, ColumnSchema
 from nyala.schemas.grants import Privilege
@@ -222,3 +221,15 @@ def test_a_rowset_with_copied_files_in_a_manifest() -> None:
     assert '"durable_lsn":9,"born":null,"written_as":{"6":70,"8":72}}]' in packed[24:].decode()
     assert read(packed) == near
     assert b"written_as" not in pack_manifest(MANIFEST)
+
+
+def test_the_makers_of_files_in_a_manifest() -> None:
+    makers = {1: "00112233445566778899aabbccddeeff", 4: "ffeeddccbbaa99887766554433221100"}
+    in_bucket = MANIFEST.model_copy(update={"makers": makers})
+    packed = pack_manifest(in_bucket)
+    assert (
+        '"clean_stop":null,"makers":{"1":"00112233445566778899aabbccddeeff","4":"ffeeddccbbaa99887766554433221100"}}'
+        in packed[24:].decode()
+    )
+    assert read(packed) == in_bucket
+    assert b"makers" not in pack_manifest(MANIFEST)

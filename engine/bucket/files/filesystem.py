@@ -49,6 +49,7 @@ class BucketFileSystem:
         is_held: Callable[[], bool] = lambda: True,
         is_pinned: Callable[[str], bool] = lambda path: False,
         known: Mapping[str, int] | None = None,
+        maker_of: Callable[[str], str] = lambda path: "",
     ) -> None:
         """Use the objects whose names begin with ``prefix``, which is empty or ends with a slash.
 
@@ -56,14 +57,17 @@ class BucketFileSystem:
         what is being written; 0 reads everything from the bucket. ``store`` is the store's uuid: what the cache has of
         another is not used. In the directories ``own``, at the top, only this process makes and removes files, and no
         name is ever used twice, not even by another holder of the store: there the cache lasts, and names are listed
-        once. ``is_held`` tells whether no other process can have the store now: else a missing object is no damage,
-        but an OSError EAGAIN. A file that ``is_pinned`` is not deleted. ``known`` are the files in ``own`` with their
-        sizes, for a reader who got them elsewhere. Raises OSError if the directory of the cache cannot be made.
+        once. But names repeat if the bucket was put back to an earlier state: so what the cache has of a path is used
+        only if it is of the process that ``maker_of`` tells when the file is opened. ``is_held`` tells whether no other
+        process can have the store now: else a missing object is no damage, but an OSError EAGAIN. A file that
+        ``is_pinned`` is not deleted. ``known`` are the files in ``own`` with their sizes, for a reader who got them
+        elsewhere. Raises OSError if the directory of the cache cannot be made.
         """
         cache.make_directory("")
         self._bucket = bucket
         self._disk = cache
         self._store = store
+        self._maker_of = maker_of
         self._names = ObjectNames(bucket, prefix, own, known)
         self._cache = PieceCache(cache, capacity_bytes, self._names.is_own)
         self._fetcher = Fetcher(bucket, is_held)
@@ -99,10 +103,10 @@ class BucketFileSystem:
         with self._lock:
             if path in self._new:
                 return StoredFile(self._objects[path])
-        size = self.size(path)
+        size, maker = self.size(path), self._maker_of(path)
         with self._lock:
             stored = self._objects.get(path)
-            if stored is not None and stored.size != size:
+            if stored is not None and (stored.size, stored.maker) != (size, maker):
                 self._replace(path)
                 stored = None
             if stored is None:
@@ -267,7 +271,8 @@ class BucketFileSystem:
         return self._names.size(path)
 
     def _stored(self, path: str, size: int) -> StoredObject:
-        return StoredObject(self._cache, self._fetcher, self._store, path, self._names.locate(path), size)
+        name, maker = self._names.locate(path), self._maker_of(path)
+        return StoredObject(self._cache, self._fetcher, self._store, maker, path, name, size)
 
     def _put(self, file: NewFile) -> None:
         """Upload a file, which is then in the bucket."""

@@ -5,7 +5,7 @@ Little-endian; in prose in ``docs/format/cache.md``::
     content | crc u4 of each 64 KiB of it, the last one shorter | magic 8 | key 16 | length u8 | crc u4
 
 The last crc is of all that follows the content. The key tells whose bytes these are: store, path and size of the
-object, and the place in it. A piece that is not what was written is worth nothing, and harms nobody.
+object, who made it, and the place in it. A piece that is not what was written is worth nothing, and harms nobody.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def sums_of(content: BytesLike) -> tuple[int, ...]:
     return sums.snapshot()
 
 
-def key_of(store: str, path: str, size: int, first: int) -> bytes:
-    """Return what tells a piece at ``first`` of an object of ``size`` bytes from all others."""
-    return blake2b(f"{store}\n{path}\n{size}\n{first}".encode(), digest_size=16).digest()
+def key_of(store: str, maker: str, path: str, size: int, first: int) -> bytes:
+    """Return what tells a piece at ``first`` of an object of ``size`` bytes, which ``maker`` put, from all others."""
+    return blake2b(f"{store}\n{path}\n{size}\n{first}\n{maker}".encode(), digest_size=16).digest()
 
 
 def pack_tail(key: bytes, length: int, sums: tuple[int, ...]) -> bytes:

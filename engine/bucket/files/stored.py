@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class StoredObject:
     """One object, read through the cache. Thread safe."""
 
-    def __init__(self, cache: PieceCache, fetcher: Fetcher, store: str, path: str, name: str, size: int) -> None:
+    def __init__(
+        self, cache: PieceCache, fetcher: Fetcher, store: str, maker: str, path: str, name: str, size: int
+    ) -> None:
         self.path = path
         self.size = size
         """Bytes in it; of a new file, those written so far."""
@@ -30,13 +32,14 @@ class StoredObject:
         self._cache = cache
         self._fetcher = fetcher
         self._store = store
+        self.maker = maker
         self._name = name
         self._extents = cache.of(path)
         self._coming: list[Coming] = []
 
     def key(self, first: int) -> bytes:
         """Return the key of its piece at ``first``."""
-        return key_of(self._store, self.path, self.size, first)
+        return key_of(self._store, self.maker, self.path, self.size, first)
 
     def read_into(self, offset: int, target: memoryview, is_checked: bool) -> int:
         """Fill ``target`` with what stands from ``offset`` on; return how many bytes came. Raises OSError."""

@@ -32,6 +32,8 @@ class SlotReader:
         self._newest = newest
         self._kept: dict[int, bytes] = {}
         self._kept_bytes = 0
+        self.makers = newest.header.makers
+        """Who makes files in the reigns of the slots that were read; see ``SlotHeader``."""
 
     def fetch(self) -> None:
         """Fetch the slots that ``read`` begins with. Raises UnavailableError."""
@@ -47,6 +49,7 @@ class SlotReader:
                     raise CorruptionError(path_of(each), 0, f"this slot is missing, which slot {last.number} needs")
                 slot = decode_slot(each, content)
                 chain.follow(slot)
+                self.makers |= slot.header.makers
                 yield slot
         if chain.last is None or chain.last.crc != self._newest.crc:
             raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")

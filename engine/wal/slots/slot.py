@@ -85,6 +85,11 @@ class SlotHeader:
     def next_lsn(self) -> int:
         return self.first_lsn + self.count
 
+    @property
+    def makers(self) -> dict[int, str]:
+        """Who makes files in its reign, as a manifest notes it; nobody in a copy that nobody has opened."""
+        return {self.reign: self.holder.hex()} if self.epoch != NO_EPOCH else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:

@@ -68,6 +68,7 @@ class SlotLog(StoreLog):
         self._boot, self._pause = boot, pause
         self._standby = standby
         self._reader: SlotReader | None = SlotReader(slots, claimed.slot)
+        self._makers = self._reader.makers
         self._claim = claimed.slot.header
         self._sink = SlotSink(slots, claimed, clock, self.lease, options, boot, pause)
         self._inner: LogWriter[SlotGroup] = LogWriter(
@@ -167,6 +168,10 @@ class SlotLog(StoreLog):
     @property
     def failed(self) -> UnavailableError | None:
         return self._inner.failed
+
+    @property
+    def makers(self) -> Mapping[int, str]:
+        return self._makers
 
     def fetch(self) -> None:
         """Fetch the slots that ``peek`` begins with, before it: what else is asked for meanwhile takes no longer.

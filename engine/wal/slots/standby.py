@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ....schemas.errors import UnavailableError
 from ....schemas.whereabouts import Holder
-from .slot import SlotHeader
+from .slot import Slot, SlotHeader, decode_slot
 from .slot_store import SlotStore
 from .tail import Tail
 
@@ -30,8 +30,9 @@ class StandbyStoppedError(UnavailableError):
 
 
 class TailedSlots:
-    """Slots, of which those that were read stay in memory until they are forgotten: a slot has one content for ever.
-    See ``SlotStore``."""
+    """Slots, of which those that were read stay in memory until they are forgotten: a slot has one content, unless the
+    bucket is put back to an earlier state. The one at the end is read anew after each look where the end is. See
+    ``SlotStore``."""
 
     def __init__(self, slots: SlotStore, bytes_max: int) -> None:
         self._slots = slots
@@ -62,7 +63,9 @@ class TailedSlots:
         return self._slots.numbers()
 
     def end(self) -> int:
-        return self._slots.end()
+        end = self._slots.end()
+        self._forget(lambda number: number >= end)
+        return end
 
     def delete(self, numbers: Iterable[int]) -> None:
         self._slots.delete(numbers)
@@ -73,9 +76,20 @@ class TailedSlots:
 
     def forget_before(self, number: int) -> None:
         """Keep no slots before one."""
+        self._forget(lambda each: each < number)
+
+    def goes_on(self, before: Slot, now: Slot) -> bool:
+        """Whether one slot comes after another in the same log. Raises UnavailableError and CorruptionError."""
+        number, later = before.header.number, now.header
+        if later.number <= number + 1:
+            return later.number == number + 1 and later.previous_crc == before.crc
+        content = self._slots.read(number) if later.needed_slot <= number else None
+        return content is None or decode_slot(number, content).crc == before.crc
+
+    def _forget(self, is_one: Callable[[int], bool]) -> None:
         with self._mutex:
-            for each in [each for each in self._kept if each < number]:
-                self._kept_bytes -= len(self._kept.pop(each))
+            for number in filter(is_one, list(self._kept)):
+                self._kept_bytes -= len(self._kept.pop(number))
                 self.is_full = False
 
     def keep_nothing(self) -> None:
@@ -121,6 +135,8 @@ class Standby:
         """Why the log, or what it names, could not be read last time; empty if it could."""
         self.sees_life = False
         """Whether somebody else wrote a slot meanwhile, other than to release the log."""
+        self._last: Slot | None = None
+        """The end of the log when it was seen last."""
         self.tail: Tail | None = None
         """The end of the log, as far as the thread that waits has followed it."""
         self._is_stopped = self.is_forced = False
@@ -185,8 +201,11 @@ class Standby:
         if slot is None:
             self.seen = Seen(0, tail.since, None)
             return
-        header = slot.header
-        if self.seen is None or self.seen.end != header.number:
+        header, before = slot.header, self._last
+        if before is None or before.crc != slot.crc:
+            if before is not None and slots is not None and not slots.goes_on(before, slot):
+                slots.forget_before(header.number)
+            self._last = slot
             self.sees_life |= self.seen is not None and not tail.is_released
             if not tail.is_released:
                 self.handicap_seconds = min(self.handicap_seconds, self._handicap_later)

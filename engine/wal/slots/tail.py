@@ -32,7 +32,7 @@ class Tail:
         """How long the holder may be silent."""
         self.about: Mapping[str, Any] = {}
         """What the claim of the holder tells of it."""
-        self._epoch = 0
+        self._claim = 0, b""
         self.seen: Slot | None = None
         self.since = boot_seconds()
         self.looked = float("-inf")
@@ -70,9 +70,13 @@ class Tail:
         return found[-1] is not None
 
     def has_moved(self) -> bool:
-        """Whether the end is elsewhere: slots after this one were written, and freed, while nobody looked. Then it goes
-        there."""
-        is_elsewhere = self._slots.end() != (self.seen.header.number if self.seen else 0)
+        """Whether the end is elsewhere: slots after this one were written, and freed, while nobody looked, or the
+        bucket was put back to an earlier state. Then it goes there."""
+        number = self.seen.header.number if self.seen else 0
+        is_elsewhere = self._slots.end() != number
+        if self.seen and not is_elsewhere:
+            content = self._slots.read(number)
+            is_elsewhere = content is None or decode_slot(number, content).crc != self.seen.crc
         if is_elsewhere:
             self.seek()
         return is_elsewhere
@@ -98,9 +102,10 @@ class Tail:
         return self.silence > self.ttl + self._slowest + longer_by
 
     def _see(self, slot: Slot | None) -> None:
-        if slot is not None and slot.header.epoch != self._epoch:
+        claim = (slot.header.epoch, slot.header.holder) if slot else self._claim
+        if slot is not None and claim != self._claim:
             self.about = self._claim_of(slot)  # first: if it raises, nothing was seen whose TTL is not known
-            self._epoch, ttl = slot.header.epoch, self.about.get(TTL)
+            self._claim, ttl = claim, self.about.get(TTL)
             self.ttl = max(self._own_ttl, float(ttl)) if isinstance(ttl, int | float) else self._own_ttl
         self.seen, self.since = slot, self._boot_seconds()
 

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from nyala.engine.mvcc.clock import SystemClock
 from nyala.engine.replica import replica as replica_module
+from nyala.engine.replica.replica import OtherHistoryError, Replica
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant
 from nyala.engine.wal.slots.options import SlotOptions
@@ -334,3 +336,41 @@ def test_an_update_builds_no_index_of_all_keys(holder: Holder, follower: Followe
     follower.catch_up()
     assert follower.replica._table("t").tablets[0].key_lookup.key_count == 0
     assert values(follower)[4:7] == [1, 7, 1]
+
+
+@pytest.mark.parametrize("more", [0, 2, 30])
+def test_it_shows_nothing_of_a_history_after_which_the_bucket_was_put_back(more: int) -> None:
+    """The log has as many slots since, or more."""
+    machine = Machine()
+    with Holder.of(machine).store as store:
+        Holder(machine, store).database.create_table("t", SCHEMA, ["id"])
+    objects: Any = machine.shared
+    saved = dict(objects._contents)
+
+    def written(v: int) -> Holder:
+        found = Holder.of(machine.other())
+        put(found, *range(50), v=v)
+        found.store.maintain("t", "flush")
+        return found
+
+    gone = written(5)
+    follower = Follower(machine)
+    follower.catch_up()
+    assert set(values(follower)) == {5}
+    gone.machine.objects.is_away = True
+    objects._contents = saved
+    stays = written(7)
+    for each in range(more):
+        put(stays, 1000 + each, v=7)
+    follower.tail.seek()
+    assert follower.tail.seen is not None
+    with pytest.raises(OtherHistoryError):
+        follower.replica.advance(follower.tail.seen)
+    follower.replica.close()
+    again = Follower(machine)
+    again.replica = Replica(follower.machine.home(), again.slots, SMALL)
+    again.catch_up()
+    assert set(values(again)) == {7}
+    for each in (again.replica, gone.store, stays.store):
+        with suppress(UnavailableError):
+            each.close()

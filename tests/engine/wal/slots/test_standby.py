@@ -347,7 +347,8 @@ def test_the_slots_that_a_holder_replays_are_read_once(bench: SlotBench) -> None
 
     standing_by(bench, Standby(), note)
     calls = [numbers[0] for call, numbers in bench.slots.calls if call == "read"]
-    assert set(calls) == {42}, "only the slot after the end is asked for"
+    assert set(calls) == {41, 42}, "only the slot after the end is asked for"
+    assert calls.count(41) == 1, "whether the end is as it was seen, before the claim"
 
 
 def test_a_standby_that_has_no_room_for_a_slot_does_not_fetch_it_again(bench: SlotBench) -> None:
@@ -426,3 +427,28 @@ def test_the_longer_of_two_times_is_waited_for_by_a_standby(bench: SlotBench) ->
     began = bench.boot()
     standing_by(bench, Standby())
     assert 60 < bench.boot() - began < 61
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 20])
+def test_a_standby_forgets_slots_of_a_log_that_was_put_back_to_an_earlier_state(bench: SlotBench, more: int) -> None:
+    """Others have written as many slots since, or fewer, or more."""
+    first, _ = bench.open()
+    put(first, b"at first")
+    first.close()
+    saved = dict(bench.slots.content)
+    gone, _ = bench.open()
+    put(gone, *[b"is gone"] * 5)
+    stays = [b"stays"] * (5 + more)
+    standby = Standby()
+
+    def act(turn: int) -> None:
+        if turn == 500:
+            standby.stop()
+        if turn == 4:
+            gone.lease.lose()
+            bench.logs.remove(gone)
+            bench.slots.content = saved
+            put(bench.open()[0], *stays)
+
+    _, found = standing_by(bench, standby, act)
+    assert found == [b"at first", *stays]
