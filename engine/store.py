@@ -32,7 +32,7 @@ from .home.home import Home, Opening
 from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
-from .maintenance.op import MaintenanceOp, TabletOp, kind_of
+from .maintenance.op import MaintenanceOp, TabletOp, followed_by, kind_of
 from .maintenance.together import FlushTogether, perform_on_all
 from .manifest import pin_note
 from .manifest.damage import DamageRegistry
@@ -252,7 +252,7 @@ class Store:
         """See StoreService."""
         table = self._catalog.alter(alteration, self._clock.physical_microseconds(), self._forget)
         self._gate.freed()  # dropped tablets free memory
-        self._maintenance.notify()  # rows in memory may have been set aside to be flushed
+        self._maintenance.retry(table.name)  # rows in memory may have been set aside to be flushed
         return self._described(table)
 
     @held_verb
@@ -388,9 +388,9 @@ class Store:
         kind, found = kind_of(op), self._catalog.table(table)
         mark, environment = self._snapshots.ancient_history_mark(found), self._environment
         work = perform_on_all(kind, found.tablets, environment, mark, lambda each: each not in found.tablets)
-        with self._maintenance.noted(f"{op} table {table}", op, table):
+        with followed_by(self._after_flush), self._maintenance.noted(f"{op} table {table}", op, table):
             done = list(work)
-        self._after_flush()
+        self._maintenance.retry(table)
         self._home.remove_garbage()
         counts = "rows", "bytes_written", "bytes_freed"
         return {"op": op} | {name: sum(getattr(report, name) for report in done) for name in counts}
@@ -405,7 +405,8 @@ class Store:
         """See StoreService."""
         damaged = damaged_files(self.damage.found(), self._environment.manifest.current, self._catalog.tablets())
         ahead = self._snapshots.seconds_ahead
-        return health_of(self._log.read_only_reason, self._gate.disk.why(), damaged, *self._identity, ahead)
+        failing = self._maintenance.failing()
+        return health_of(self._log.read_only_reason, self._gate.disk.why(), damaged, failing, *self._identity, ahead)
 
     metrics = _of(lambda store: store._metrics.now)
 

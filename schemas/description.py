@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from .column import ColumnSchema
+from .maintenance import FailingWork
 from .message import Message, new_dict, new_list
 from .partition import HashLevel
 from .partition_schema import WHOLE, PartitionSchema, TabletPartition
@@ -250,8 +251,8 @@ class DamagedFile(Message):
 
 
 class Health(Message):
-    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, or the disk is nearly full, as the
-    reason says, and everything else works; or ``read_only`` with the reason why writes are rejected."""
+    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, the disk is nearly full, or maintenance
+    fails, as the reason says, and everything else works; or ``read_only`` with the reason why writes are rejected."""
 
     status: str
     reason: str = ""
@@ -261,6 +262,8 @@ class Health(Message):
     store_uuid: str = ""
     """Identifies the store: 32 hexadecimal digits, assigned when the data directory was created."""
     damaged: list[DamagedFile] = Field(default_factory=new_list)
+    failing: list[FailingWork] = Field(default_factory=new_list)
+    """The maintenance that failed when it was last tried, the longest failing first."""
     clock_ahead_seconds: float = 0.0
     """How far timestamps are ahead of this server's wall clock, if the clock was set back: see docs/servers.md."""
     processes: dict[str, str] = Field(default_factory=new_dict)

@@ -212,3 +212,8 @@ def _error_of(
         return RemoteCorruptionError(message)
     leaf = _BY_CODE.get(code)
     return leaf(message) if leaf else InternalError(f"{code}: {message}")
+
+
+def sentence_of(error: Exception) -> str:
+    """Return the code and message of an error; of a bug only that it is one, since others may read it."""
+    return f"{error.code}: {error.message}" if isinstance(error, StoreError) else "INTERNAL: a bug, which the log shows"

@@ -44,6 +44,22 @@ class DoneWork(Message, frozen=True):
     """Its code; empty: it succeeded."""
 
 
+class FailingWork(Message, frozen=True):
+    """Work that failed when it was last tried. It rests until the next try, and holds up no other work."""
+
+    name: str
+    op: str | None = None
+    table: str = ""
+    error: str
+    """The code of the last failure, and what it said."""
+    failures: int
+    """How often it failed in succession."""
+    since: float
+    """When it failed first, in seconds since 1970."""
+    next_try: float
+    """When it is tried again, likewise."""
+
+
 class MaintenanceState(Message, frozen=True):
     """The answer of ``maintenance``."""
 
@@ -58,3 +74,5 @@ class MaintenanceState(Message, frozen=True):
     due_count: int = 0
     done: list[DoneWork] = Field(default_factory=new_list)
     """The last, the newest first."""
+    failing: list[FailingWork] = Field(default_factory=new_list)
+    """The longest failing first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import typer
 
 from .run import FINDINGS
@@ -19,5 +21,9 @@ def health(target: Target) -> None:
             where = f"tablet {file.tablet} of {file.table}" if file.table else "no table"
             state = ", in quarantine" if file.is_quarantined else ""
             typer.echo(f"damaged: {file.path} ({where}{state}): {file.why}; {file.next_step}")
+        for work in found.failing:
+            of = f" of {work.table}" if work.table else ""
+            since = dt.datetime.fromtimestamp(work.since, dt.UTC).isoformat(timespec="seconds")
+            typer.echo(f"failing: {work.name}{of}, since {since}, failures: {work.failures:,}: {work.error}")
     if found.status != "ok":
         raise typer.Exit(FINDINGS)

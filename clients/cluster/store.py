@@ -390,8 +390,7 @@ class PlacedStore(Verbs):
         found, _ = self.servers.there_now(lambda store: store.maintenance())
 
         def named(work: Callable[[MaintenanceState], list[Any]]) -> list[Any]:
-            every = [(name, each) for name, state in found.items() for each in work(state)]
-            return [each.model_copy(update={"name": f"{name}: {each.name}"}) for name, each in every]
+            return _named({name: work(state) for name, state in found.items()})
 
         return MaintenanceState(
             is_on=all(state.is_on for state in found.values()),
@@ -400,6 +399,7 @@ class PlacedStore(Verbs):
             due=sorted(named(lambda state: state.due), key=lambda each: -each.score),
             due_count=sum(state.due_count for state in found.values()),
             done=sorted(named(lambda state: state.done), key=lambda each: -each.ended),
+            failing=sorted(named(lambda state: state.failing), key=lambda each: each.since),
         )
 
     def pause_maintenance(self, asked: PauseMaintenance) -> None:
@@ -445,8 +445,15 @@ def worst(found: Mapping[str, Health]) -> Health:
     if found[name].status == "ok":
         return found[name].model_copy(update={"server": None, "store_uuid": ""})
     damaged = [file for health in found.values() for file in health.damaged]
-    update = {"reason": f"{name}: {found[name].reason}", "damaged": damaged, "store_uuid": ""}
+    failing = _named({name: health.failing for name, health in found.items()})
+    update = {"reason": f"{name}: {found[name].reason}", "damaged": damaged, "failing": failing, "store_uuid": ""}
     return found[name].model_copy(update=update)
+
+
+def _named(works: Mapping[str, list[Any]]) -> list[Any]:
+    """Return the work of each server, whose name comes first."""
+    every = [(name, each) for name, found in works.items() for each in found]
+    return [each.model_copy(update={"name": f"{name}: {each.name}"}) for name, each in every]
 
 
 def _added(first: ColumnStats, other: ColumnStats) -> ColumnStats:

@@ -6,13 +6,16 @@ limit a batch is rejected at once, with a time to retry after.
 
 Tables with maintenance off are flushed only when their users ask, so waiting for that would be pointless. What they
 hold is subtracted from both limits before writers are slowed down, and the rejection at the hard limit says what to do.
+
+Tablets whose flushes fail are like these, but share half of the memory at most: whoever writes more to their tables is
+rejected, and what they hold beyond that leaves the limits of the others as they are.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,6 +27,8 @@ from ..options import StoreOptions
 from ..tablet.tablet import Tablet
 from .low_water import LowWater
 
+_FAILING_SHARE = 0.5
+"""The share of memory that tablets whose flushes fail may take together."""
 TABLET_BYTES_MAX = 1 << 30
 """A column of a memory store holds less than 2 GiB; this keeps a tablet's stores well below."""
 T = TypeVar("T")
@@ -73,7 +78,7 @@ class MemoryGate:
         self._changed = threading.Condition(self._mutex)
         self._unchecked = 0
         self._in_flight = 0
-        self._is_over_soft = self._is_pressed = False
+        self._is_over_soft = self._is_pressed = self._is_closed_to_failing = False
         self._pressed_at = 0.0
         self._relief_seconds = 1.0
         self._throttled = self._refused = 0
@@ -87,7 +92,7 @@ class MemoryGate:
 
     def is_relieved(self) -> bool:
         """Whether flushes will free memory by themselves, so that a retry makes sense."""
-        return self._is_on and any(_use(tablet).freed for tablet in self._maintained())
+        return self._is_on and any(_use(tablet).freed for tablet in self._maintained() if not tablet.flush_failures)
 
     def state(self) -> MemoryStats:
         """Return the present use of memory, and how often writers waited or were rejected."""
@@ -115,15 +120,16 @@ class MemoryGate:
         return sums
 
     @contextmanager
-    def admitted(self, size_bytes: int) -> Iterator[None]:
-        """Admit a batch. It counts until the body ends: by then it is in the memory stores.
+    def admitted(self, size_bytes: int, tablets: Iterable[Tablet]) -> Iterator[None]:
+        """Admit a batch for some of the ``tablets``. It counts until the body ends: by then it is in the memory stores.
 
         Raises:
             StorageFullError: the disk is nearly full.
-            UnavailableError: memory is at its hard limit; ``retry_after_seconds`` says when to retry.
+            UnavailableError: memory is at its hard limit, or what flushes of one of the tablets cannot free is;
+                ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
-            self._admit(size_bytes)
+            self._admit(size_bytes, tablets)
             self._in_flight += size_bytes
             self._unchecked += size_bytes
         try:
@@ -140,21 +146,27 @@ class MemoryGate:
             self._unchecked += size_bytes
             return True
 
-    def let_in(self, size_bytes: int) -> LargePlace:
-        """Admit a large amount if all of it fits below the hard limit; it counts until the place is left.
+    def let_in(self, size_bytes: int, tablets: Iterable[Tablet]) -> LargePlace:
+        """Admit a large amount for ``tablets`` if all of it fits below the hard limit; it counts until the place is
+        left.
 
         Raises:
             StorageFullError: the disk is nearly full.
-            UnavailableError: it does not fit. Flushes were requested; ``retry_after_seconds`` says when to retry.
+            UnavailableError: it does not fit, or flushes of one of the tablets fail, as for ``admitted``. Flushes were
+                requested; ``retry_after_seconds`` says when to retry.
         """
         with self._changed:
             self.disk.check()
             self._in_flight += size_bytes
             fullness = self._fullness()
-            if fullness.whole >= 1:
+            try:
+                self._check_failing(tablets)
+                if fullness.whole >= 1:
+                    self._flush()
+                    self._refuse(fullness.left_bytes)
+            except UnavailableError:
                 self._in_flight -= size_bytes
-                self._flush()
-                self._refuse(fullness.left_bytes)
+                raise
         return LargePlace(self, size_bytes)
 
     def _leave(self, size_bytes: int) -> None:
@@ -169,11 +181,12 @@ class MemoryGate:
                 self._relief_seconds = time.monotonic() - self._pressed_at
             self._changed.notify_all()
 
-    def _admit(self, size_bytes: int) -> None:
+    def _admit(self, size_bytes: int, tablets: Iterable[Tablet]) -> None:
         if self._is_counted(size_bytes):
             return
         self.disk.check()
         fullness = self._fullness()
+        self._check_failing(tablets)
         if fullness.relieved > 0:
             self._flush()
             if fullness.whole < 1 and self._is_on:
@@ -184,7 +197,7 @@ class MemoryGate:
 
     def _is_counted(self, size_bytes: int) -> bool:
         """Whether a batch may be admitted without a measurement."""
-        is_measured = self._is_over_soft or self.disk.is_low
+        is_measured = self._is_over_soft or self._is_closed_to_failing or self.disk.is_low
         return not is_measured and self._unchecked + size_bytes < min(_CHECK_BYTES, self._hard // 8)
 
     def _throttle(self, fullness: float) -> None:
@@ -193,6 +206,18 @@ class MemoryGate:
         started = time.monotonic()
         self._changed.wait_for(lambda: self._fullness().relieved <= 0, self._longest_wait_seconds * fullness)
         self._throttled_seconds += time.monotonic() - started
+
+    def _check_failing(self, tablets: Iterable[Tablet]) -> None:
+        """Reject what is for a tablet whose flushes fail, if such tablets have all the memory that they may have."""
+        failing = (tablet for tablet in tablets if tablet.flush_failures) if self._is_closed_to_failing else ()
+        for tablet in failing:
+            self._refused += 1
+            why = next(iter(tablet.flush_failures.values()), "")
+            raise UnavailableError(
+                f"rows in memory of tablet {tablet.tablet_id} of this table cannot be flushed, and no more fit in: "
+                f"{why}; health says what fails, and maintain('flush') tries again",
+                retry_after_seconds=_RETRY_SECONDS[1],
+            )
 
     def _refuse(self, left_bytes: int) -> None:
         self._refused += 1
@@ -206,22 +231,30 @@ class MemoryGate:
 
     def _fullness(self) -> Fullness:
         """Measure memory."""
-        uses = {id(tablet): _use(tablet) for tablet in self._tablets()}
+        tablets = self._tablets()
+        uses = {id(tablet): _use(tablet) for tablet in tablets if not tablet.flush_failures}
+        failing = [_use(tablet) for tablet in tablets if id(tablet) not in uses]
         every = uses.values()
         maintained = [uses[id(tablet)] for tablet in self._maintained() if id(tablet) in uses]
         held, freed = sum(use.held for use in every), sum(use.freed for use in maintained)
-        left = held - sum(use.held for use in maintained)
-        room = max(self._hard - left, 0)
+        left, stuck = held - sum(use.held for use in maintained), self._stuck_bytes(failing)
+        room = max(self._hard - left - stuck, 0)
         relieved = max(
             _share(freed + self._in_flight, int(room * self._soft_share), room),
             _share(_largest(maintained), TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX),
         )
         whole = max(
-            _share(held + self._in_flight, self._soft, self._hard),
+            _share(held + stuck + self._in_flight, self._soft, self._hard),
             _share(_largest(every), TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX),
         )
         self._note(whole > 0, bool(freed) and relieved > 0)
         return Fullness(whole, min(relieved, 1.0) if self._is_pressed else 0.0, left)
+
+    def _stuck_bytes(self, failing: Sequence[_Use]) -> int:
+        """Return how much of the memory of tablets whose flushes fail counts, and note whether they may have more."""
+        held, most = sum(use.held for use in failing), int(self._hard * _FAILING_SHARE)
+        self._is_closed_to_failing = held >= most or _largest(failing) >= TABLET_BYTES_MAX // 2
+        return min(held, most)
 
     def _note(self, is_over_soft: bool, is_pressed: bool) -> None:
         self._unchecked = 0

@@ -21,8 +21,8 @@ from ..manifest.manifest import CleanStopEntry, Manifest
 from ..table.table import Table
 from ..tablet.tablet import Tablet
 from ..wal.store_log import StoreLog
-from .op import MaintenanceOp, TabletOp
-from .together import perform_on_all
+from .op import MaintenanceOp, TabletOp, followed_by
+from .together import perform_on_all, unless_all_fail
 
 
 class LogFreeing:
@@ -62,8 +62,8 @@ class LogFreeing:
         is called after flushes, and frees the log."""
 
         def flush() -> None:
-            self._flush_overdue(mark)
-            flushed()
+            with followed_by(flushed):
+                self._flush_overdue(mark)
 
         due: list[MaintenanceOp] = []
         if self._wal.can_free_before(self.needed()[0]):
@@ -89,11 +89,18 @@ class LogFreeing:
         return [tablet for tablet in table.tablets if lsn and not tablet.quarantine and (_first(tablet) or lsn) < lsn]
 
     def _flush_overdue(self, mark: Callable[[Table], int]) -> None:
-        """Flush them, also of tables that are not maintained: the log is everybody's."""
+        """Flush them, also of tables that are not maintained: the log is everybody's. An error comes after all."""
+        failure: Exception | None = None
         for table in self._tables():
             for kind in (MaintenanceKind.FLUSH, MaintenanceKind.FLUSH_DELTAS):
                 is_gone = partial(_is_gone, table)
-                deque(perform_on_all(kind, self._overdue(table), self._environment, mark(table), is_gone), maxlen=0)
+                work = perform_on_all(kind, self._overdue(table), self._environment, mark(table), is_gone)
+                try:
+                    deque(work, maxlen=0)
+                except Exception as error:
+                    failure = unless_all_fail(error, self._environment)
+        if failure:
+            raise failure
 
     def _free(self) -> None:
         if self._readers:

@@ -12,17 +12,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
-from ...schemas.maintenance import DoneWork, DueWork, MaintenanceState, PauseMaintenance
+from ...schemas.errors import StoreError
+from ...schemas.maintenance import DoneWork, DueWork, FailingWork, MaintenanceState, PauseMaintenance
 from ...schemas.service import MaintenanceKind
 from ..mvcc.clock import elapsed_seconds
-from .op import URGENT_SCORE, MaintenanceOp, kind_of
+from .op import URGENT_SCORE, MaintenanceOp, about, kind_of
+from .rests import Rests
 
 log = logging.getLogger("nyala.maintenance")
 
 _POLL_SECONDS = 1.0
 _BACK_OFF_SECONDS = 5.0
-_REST_MICROSECONDS, _REST_MICROSECONDS_MAX = 10_000_000, 3_600_000_000
+"""After a failure that is none of a piece of work, which would rest."""
 _MICROSECONDS = 1_000_000
 _SHOWN = 100
 
@@ -30,17 +31,17 @@ _SHOWN = 100
 class MaintenanceManager:
     """Chooses among the operations that ``operations`` returns at each call.
 
-    ``failed`` receives the errors of the thread's work. Work that meets a damaged file would meet it again, so it
-    pauses, twice as long each time, while other work continues. ``now`` returns the time of day in microseconds;
-    without it none of it pauses. A pause that somebody asks for ends by ``elapsed``, in seconds, whatever happens to
-    the clock. The thread calls ``idle`` whenever there is nothing to do, about once a second.
+    ``failed`` receives the errors of the thread's work. Work that fails rests, twice as long each time, while other
+    work continues (`rests`). ``now`` returns the time of day in microseconds. Rests, and pauses that somebody asks for,
+    end by ``elapsed``, in seconds, whatever happens to the clock. The thread calls ``idle`` whenever there is nothing
+    to do, about once a second.
     """
 
     def __init__(
         self,
         operations: Callable[[], Sequence[MaintenanceOp]],
         failed: Callable[[StoreError], object] = lambda error: None,
-        now: Callable[[], int] | None = None,
+        now: Callable[[], int] = lambda: 0,
         idle: Callable[[], object] = lambda: None,
         elapsed: Callable[[], float] = elapsed_seconds,
     ) -> None:
@@ -49,8 +50,7 @@ class MaintenanceManager:
         self._now = now
         self._idle = idle
         self._elapsed = elapsed
-        self._rests: dict[str, tuple[int, int]] = {}
-        """By the name of the work: the end of its pause, and the pause's length."""
+        self._rests = Rests(elapsed, self._today)
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -72,32 +72,37 @@ class MaintenanceManager:
         best = next((operation for score, operation in self._look() if self._may_run(score, operation)), None)
         if best is None:
             return None
-        with self._resting(best), self.noted(best.name, *_about(best)):
+        with self._rests.after_failure(best), self.noted(best.name, *about(best)):
             best.perform()
         name = best.name
-        self._rests.pop(name, None)
+        self._rests.forget(name)
         self.performed[name] = self.performed.get(name, 0) + 1
         return name
 
     def _look(self) -> list[tuple[float, MaintenanceOp]]:
         """Return the work that is due with its scores, the greatest first."""
-        now = self._microseconds()
         due: list[tuple[float, MaintenanceOp]] = []
-        for operation in self._operations():
-            if self._rests.get(operation.name, (now, 0))[0] <= now:
-                with self._resting(operation):
-                    if (score := operation.score()) > 0:
-                        due.append((score, operation))
+        operations = self._operations()
+        self._rests.keep({operation.name for operation in operations})
+        for operation in operations:
+            if self._rests.is_over(operation.name):
+                with self._rests.after_failure(operation):
+                    score = operation.score()
+                if score > 0:
+                    due.append((score, operation))
+                else:
+                    self._rests.forget(operation.name)
         due.sort(key=lambda pair: -pair[0])
         self._due = [_due(*pair) for pair in due[:_SHOWN]], len(due)
         return due
 
     def _may_run(self, score: float, operation: MaintenanceOp) -> bool:
-        kind = _about(operation)[0]
+        kind = about(operation)[0]
         return kind is None or score >= URGENT_SCORE or self._paused.get(kind, -math.inf) <= self._elapsed()
 
-    def _microseconds(self) -> int:
-        return self._now() if self._now else 0
+    def _today(self) -> float:
+        """Return seconds since 1970."""
+        return self._now() / _MICROSECONDS
 
     @contextmanager
     def noted(self, name: str, kind: str | None, table: str) -> Iterator[None]:
@@ -111,13 +116,13 @@ class MaintenanceManager:
             raise
         finally:
             del self._running[key]
-            ended, seconds = self._microseconds() / _MICROSECONDS, elapsed_seconds() - began
+            ended, seconds = self._today(), elapsed_seconds() - began
             self._done.appendleft(DoneWork(name=name, op=kind, table=table, ended=ended, seconds=seconds, error=error))
 
     def state(self) -> MaintenanceState:
         """See ``StoreService.maintenance``. From any thread."""
         due, count = self._due
-        today, now = self._microseconds() / _MICROSECONDS, self._elapsed()
+        today, now = self._today(), self._elapsed()
         return MaintenanceState(
             is_on=self._thread is not None,
             paused={kind: today + end - now for kind, end in self._paused.copy().items() if end > now},
@@ -125,7 +130,17 @@ class MaintenanceManager:
             due=due,
             due_count=count,
             done=list(self._done.copy()),
+            failing=self.failing(),
         )
+
+    def failing(self) -> list[FailingWork]:
+        """Return the work that failed when it was last tried. From any thread."""
+        return self._rests.failing()
+
+    def retry(self, table: str) -> None:
+        """Try the failing work on a table again at once, since the table has changed."""
+        self._rests.end(table)
+        self.notify()
 
     def pause(self, asked: PauseMaintenance) -> None:
         """See ``StoreService.pause_maintenance``."""
@@ -133,18 +148,6 @@ class MaintenanceManager:
         end = self._elapsed() + asked.seconds
         self._paused |= {str(kind): end for kind in kinds}
         self.notify()
-
-    @contextmanager
-    def _resting(self, operation: MaintenanceOp) -> Iterator[None]:
-        """Pause work that meets a damaged file, and re-raise its error."""
-        try:
-            yield
-        except (CorruptionError, UnreadableFileError):
-            if self._now:
-                before = self._rests.get(operation.name, (0, 0))[1]
-                rest = min(max(2 * before, _REST_MICROSECONDS), _REST_MICROSECONDS_MAX)
-                self._rests[operation.name] = self._now() + rest, rest
-            raise
 
     def start(self) -> None:
         """Start the thread."""
@@ -173,29 +176,20 @@ class MaintenanceManager:
 
     def _attempt(self) -> bool:
         """Do one piece of work; return whether to look for more at once."""
+        failures = self._rests.failures
         try:
             return self.run_once() is not None
-        except (CorruptionError, UnreadableFileError) as error:
-            self._failed(error)
-            log.warning("maintenance found a damaged file and skips it for a while: %s", error.message)
-            if self._now:
+        except Exception as error:
+            if isinstance(error, StoreError):
+                self._failed(error)
+            if self._rests.failures > failures:  # it rests: the others go on
                 return True
-        except StoreError as error:
-            self._failed(error)
-            log.warning("maintenance failed and will be retried: %s: %s", error.code, error.message)
-        except Exception:
-            log.exception("maintenance failed and will be retried")
+            log.exception("maintenance could not look for work, and tries again")
         if not self._stopping:
             self._wake.wait(_BACK_OFF_SECONDS)
         return False
 
 
-def _about(operation: MaintenanceOp) -> tuple[str | None, str]:
-    """Return the kind of work and the table's name, as far as they are known."""
-    kind = getattr(operation, "kind", None)
-    return None if kind is None else str(kind), getattr(operation, "table", "")
-
-
 def _due(score: float, operation: MaintenanceOp) -> DueWork:
-    kind, table = _about(operation)
+    kind, table = about(operation)
     return DueWork(name=operation.name, op=kind, table=table, score=score)

@@ -1,10 +1,11 @@
 """MaintenanceOp: one kind of background work on one thing; the manager knows nothing else of the store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...schemas.errors import InvalidArgumentError
+from ...schemas.errors import InvalidArgumentError, StoreError
 from ...schemas.service import MaintenanceKind
 
 URGENT_SCORE = 1e6
@@ -26,6 +27,24 @@ class MaintenanceOp(Protocol):
     def perform(self) -> object:
         """Do the work; the manager ignores the result. May raise ``StoreError``; its score is then asked again."""
         ...
+
+
+@contextmanager
+def followed_by(freed: Callable[[], object]) -> Iterator[None]:
+    """Call ``freed`` after flushes, also of those that were done before one failed."""
+    try:
+        yield
+    except BaseException:
+        with suppress(StoreError):
+            freed()
+        raise
+    freed()
+
+
+def about(operation: MaintenanceOp) -> tuple[str | None, str]:
+    """Return the kind of work and the table's name, as far as they are known."""
+    kind = getattr(operation, "kind", None)
+    return None if kind is None else str(kind), getattr(operation, "table", "")
 
 
 def kind_of(name: str) -> MaintenanceKind:

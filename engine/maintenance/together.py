@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...schemas.errors import UnavailableError
+from ...schemas.errors import StorageFullError, UnavailableError
 from ...schemas.service import MaintenanceKind
 from ..compaction.file_transaction import commit_together
 from ..compaction.flush import FlushReport, UncommittedFlush, prepare_flush
@@ -18,7 +18,7 @@ from ..manifest.environment import Environment
 from ..mvcc.clock import elapsed_seconds
 from ..options import MIB
 from ..tablet.tablet import Tablet
-from .op import URGENT_SCORE, MaintenanceOp, TabletOp
+from .op import URGENT_SCORE, MaintenanceOp, TabletOp, followed_by
 from .upkeep import at_work, held_deltas, held_rows, left_over_deltas, left_over_rows, memrowsets, perform
 
 _TOGETHER = 256
@@ -55,7 +55,7 @@ class FlushTogether:
         return [
             TabletOp(
                 f"{what} of the largest tablets of {self.table}",
-                partial(self._score, held),
+                partial(self._score, kind, held),
                 partial(self._flush, kind, held, flushed),
                 kind,
                 self.table,
@@ -63,21 +63,22 @@ class FlushTogether:
             for kind, what, held in kinds
         ]
 
-    def _score(self, held: Callable[[Tablet], int]) -> float:
+    def _score(self, kind: MaintenanceKind, held: Callable[[Tablet], int]) -> float:
         """Return the score of work that frees as much memory, if it is that of several tablets."""
         if not self.pressed():
             return 0.0
-        largest = self._largest(held)
+        largest = self._largest(kind, held)
         return URGENT_SCORE + sum(map(held, largest)) / MIB if len(largest) > 1 else 0.0
 
     def _flush(self, kind: MaintenanceKind, held: Callable[[Tablet], int], flushed: Callable[[], None]) -> None:
-        largest, is_gone = self._largest(held), lambda tablet: tablet not in self.tablets()
-        deque(perform_on_all(kind, largest, self.environment, self.mark(), is_gone), maxlen=0)
-        flushed()
+        largest, is_gone = self._largest(kind, held), lambda tablet: tablet not in self.tablets()
+        with followed_by(flushed):
+            deque(perform_on_all(kind, largest, self.environment, self.mark(), is_gone), maxlen=0)
 
-    def _largest(self, held: Callable[[Tablet], int]) -> list[Tablet]:
-        """Return as many as are flushed by one commit, the largest first."""
-        found = sorted(((held(tablet), tablet.tablet_id, tablet) for tablet in self.tablets()), reverse=True)
+    def _largest(self, kind: MaintenanceKind, held: Callable[[Tablet], int]) -> list[Tablet]:
+        """Return as many as are flushed by one commit, the largest first, without those whose last flush failed."""
+        sound = (tablet for tablet in self.tablets() if kind not in tablet.flush_failures)
+        found = sorted(((held(tablet), tablet.tablet_id, tablet) for tablet in sound), reverse=True)
         return next(_batches(tablet for held_bytes, _, tablet in found if held_bytes), [])
 
 
@@ -94,28 +95,48 @@ def perform_on_all(
     true by then are skipped.
 
     Raises:
-        StorageFullError, UnavailableError: the work on a tablet, or on a batch of them, failed; yielded work is done.
+        StorageFullError: the disk is full; yielded work is done.
+        StoreError: the work on a tablet failed; that on all others is done.
     """
     environment.latch.check()
     wanted = (tablet for tablet in tablets if _has_any(kind, tablet))
+    failure: Exception | None = None
     for batch in _batches(wanted) if kind in _STAGES else ([tablet] for tablet in wanted):
-        done, others = _flush_together(kind, batch, environment, mark) if len(batch) > 1 else ([], batch)
+        done: list[FlushReport] = []
+        others = batch
+        if len(batch) > 1:
+            try:
+                done, others = _flush_together(kind, batch, environment, mark)
+            except Exception as error:
+                failure = unless_all_fail(error, environment)  # one by one they tell which of them it is
         yield from done
         for tablet in others:
             work = partial(_perform_unless_gone, kind, tablet, environment, mark, is_gone)
-            if report := environment.work.counted(kind, work):
-                yield report
+            try:
+                report = environment.work.counted(kind, work)
+            except Exception as error:
+                failure = unless_all_fail(error, environment)
+            else:
+                yield from [report] if report else []
+    if failure:
+        raise failure
+
+
+def unless_all_fail(error: Exception, environment: Environment) -> Exception:
+    """Return the error of work on some tablets; raise it if the others would fail too."""
+    if isinstance(error, StorageFullError) or environment.latch.reason:
+        raise error
+    return error
 
 
 def _flush_together(
     kind: MaintenanceKind, tablets: Sequence[Tablet], environment: Environment, mark: int
 ) -> tuple[list[FlushReport], list[Tablet]]:
-    """Flush tablets by one manifest commit; return the reports, and the tablets that other work has locked.
-
-    Locks are tried without waiting, since waiting with other locks held could deadlock.
-    """
+    """Flush tablets by one manifest commit; return the reports, and the tablets that are left to be flushed one by one:
+    those that other work has locked, or whose last flush failed. Locks are tried without waiting, since waiting with
+    other locks held could deadlock."""
     left_over, stage = _STAGES[kind]
-    busy: list[Tablet] = []
+    left: list[Tablet] = []
     done: list[FlushReport | None] = []
     staged: list[UncommittedFlush] = []
     began = elapsed_seconds()
@@ -124,17 +145,17 @@ def _flush_together(
         if len(tablets) >= _SYNCED_TOGETHER:
             synced_together = replace(environment, fs=outermost.enter_context(SyncTogether(environment.fs)))
         for tablet in tablets:
-            if _began(tablet, environment, held):
+            if kind not in tablet.flush_failures and _began(tablet, environment, held):
                 done += left_over(tablet, environment, mark)
                 staged += stage(tablet, synced_together, mark, held)
             else:
-                busy.append(tablet)
+                left.append(tablet)
         if staged:
             commit_together(synced_together, [each.files for each in staged])
     reports = [report for report in done if report] + [each.report for each in staged]
     if reports:
         environment.work.add(kind, elapsed_seconds() - began, reports)
-    return reports, busy
+    return reports, left
 
 
 def _stage_rows(tablet: Tablet, environment: Environment, _mark: int, held: ExitStack) -> list[UncommittedFlush]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ...schemas.errors import ConflictError, UnavailableError
+from ...schemas.errors import ConflictError, StorageFullError, UnavailableError, sentence_of
 from ...schemas.service import MaintenanceKind
 from ...schemas.table import TableSchema
 from ..compaction.dead_rows import long_dead
@@ -30,16 +30,30 @@ from .op import URGENT_SCORE, MaintenanceOp, TabletOp
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
     """Flush all rows of a tablet that are in memory; None if there are none."""
-    with work_on(tablet, environment):
+    with _noting_failures(tablet, MaintenanceKind.FLUSH), work_on(tablet, environment):
         left_over = left_over_rows(tablet, environment, 0)
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
     """Flush all deltas of a tablet's DiskRowSets; None if there are none. ``mark`` is the ancient history mark."""
-    with work_on(tablet, environment):
+    with _noting_failures(tablet, MaintenanceKind.FLUSH_DELTAS), work_on(tablet, environment):
         left_over = left_over_deltas(tablet, environment, mark)
         return _sum(*left_over, flush_deltas(tablet, environment, mark))
+
+
+@contextmanager
+def _noting_failures(tablet: Tablet, kind: MaintenanceKind) -> Iterator[None]:
+    """Note on a tablet whether a flush frees its memory. A full disk is no fault of the tablet."""
+    try:
+        yield
+    except StorageFullError:
+        raise
+    except Exception as error:
+        if not tablet.retired:
+            tablet.flush_failures = {**tablet.flush_failures, kind: sentence_of(error)}
+        raise
+    tablet.flush_failures = {other: why for other, why in tablet.flush_failures.items() if other != kind}
 
 
 def minor_compact(tablet: Tablet, environment: Environment, mark: int, fan_in: int | None = None) -> FlushReport | None:
@@ -266,13 +280,14 @@ class TabletUpkeep:
         """Return more than 0 if the MemRowSet is large, writers wait for memory, or an earlier flush failed."""
         version = self.tablet.version
         share = version.active.nbytes / self.options.flush_bytes
-        at_least = 2.0 if version.frozen else 0.0
+        at_least = _RETRY_SCORE if version.frozen or MaintenanceKind.FLUSH in self.tablet.flush_failures else 0.0
         return max(self._memory_score(held_rows(self.tablet), share), at_least)
 
     def flush_deltas_score(self) -> float:
-        """Return more than 0 if the DeltaMemStores are large, or writers wait for memory."""
+        """Return more than 0 if the DeltaMemStores are large, writers wait for memory, or an earlier flush failed."""
         held = held_deltas(self.tablet)
-        return self._memory_score(held, held / self.options.flush_deltas_bytes)
+        at_least = _RETRY_SCORE if MaintenanceKind.FLUSH_DELTAS in self.tablet.flush_failures else 0.0
+        return max(self._memory_score(held, held / self.options.flush_deltas_bytes), at_least)
 
     def _memory_score(self, held_bytes: int, share: float) -> float:
         """Return the score of work that frees ``held_bytes``; ``share`` is their share of the due size. When writers
@@ -357,6 +372,8 @@ def held_deltas(tablet: Tablet) -> int:
 
 _COMPACTION_SCORE = 0.9
 _INDEX_SCORE = 0.95
+_RETRY_SCORE = 2.0
+"""Of a flush that failed: it is due, however little there is to flush."""
 _SUPERSEDED_SHARE = 0.15
 """Smaller shares of old bases are not worth a merge: each major delta compaction leaves some."""
 _HISTORY_SHARE = 0.1

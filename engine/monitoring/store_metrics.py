@@ -160,6 +160,11 @@ class StoreMetrics:
             gauge("nyala_read_only", "1 while the store takes no writes, else 0.", one(not health.takes_writes)),
             gauge("nyala_damaged_files", "Files found to be damaged.", one(len(health.damaged))),
             gauge(
+                "nyala_maintenance_failing",
+                "Pieces of maintenance that failed when they were last tried.",
+                one(len(health.failing)),
+            ),
+            gauge(
                 "nyala_quarantined_tablets",
                 "Tablets that reject all reads and writes.",
                 one(sum(tablet.quarantine is not None for tablet in tablets)),

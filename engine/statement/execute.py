@@ -158,7 +158,7 @@ class Statements:
         """Decide, log and apply under the locks; None if the table was altered."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         mine = [tablet for tablet in version.tablets if tablet.elsewhere is None]
-        with patiently(lambda: self._gate.let_in(gathered.rows.size_bytes), patience), write_locks(mine):
+        with patiently(lambda: self._gate.let_in(gathered.rows.size_bytes, mine), patience), write_locks(mine):
             table.check_in_use()
             if table.version is not version:
                 return None

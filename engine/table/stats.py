@@ -20,6 +20,7 @@ from ...schemas.description import (
     TabletPlace,
     TabletStats,
 )
+from ...schemas.maintenance import FailingWork
 from ..manifest import files
 from ..manifest.damage import NEXT_STEP, Damage
 from ..manifest.manifest import Manifest
@@ -83,17 +84,20 @@ def health_of(
     read_only_reason: str | None,
     full_reason: str,
     damaged: list[DamagedFile],
+    failing: list[FailingWork],
     server: str | None,
     store_uuid: str,
     clock_ahead_seconds: float,
 ) -> Health:
+    failing_reason = f"maintenance fails and is tried again ({len(failing):,} in failing)" if failing else ""
     return Health(
-        status="read_only" if read_only_reason else "degraded" if damaged or full_reason else "ok",
-        reason=read_only_reason or full_reason,
+        status="read_only" if read_only_reason else "degraded" if damaged or full_reason or failing else "ok",
+        reason=read_only_reason or full_reason or failing_reason,
         version=_installed_version("nyala"),
         server=server,
         store_uuid=store_uuid,
         damaged=damaged,
+        failing=failing,
         clock_ahead_seconds=round(clock_ahead_seconds, 3),
     )
 

@@ -137,7 +137,7 @@ class Writes:
         def together(group: list[QueuedWrite]) -> None:
             apply_together(group, table, self._log, limits)
 
-        with self._gate.admitted(size):
+        with self._gate.admitted(size, table.tablets):
             pending = table.queue.begin(queued, table.key_names, together, alone) if queued else alone()
         if any(
             tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in pending.tablets

@@ -69,6 +69,8 @@ class Tablet:
         self.write_lock = threading.Lock()
         self.maintenance_lock = threading.Lock()
         """Held by the running flush or compaction."""
+        self.flush_failures: dict[str, str] = {}
+        """Why its rows or changes in memory could not be flushed when that was last tried, by the kind of flush."""
         self.retired: str | None = None
         """Why no more maintenance may begin; set under the maintenance lock when the tablet is dropped or closed."""
         self.last_timestamp = 0

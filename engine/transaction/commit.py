@@ -198,7 +198,7 @@ class Transactions:
     def _settle(self, asked: TransactionCommit, plan: Plan) -> TransactionResult | None:
         """Decide, log and apply under the locks; None if rows are refused, or the plan is outdated."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
-        with patiently(lambda: self._gate.let_in(plan.held_bytes), patience), write_locks(plan.tablets):
+        with patiently(lambda: self._gate.let_in(plan.held_bytes, plan.tablets), patience), write_locks(plan.tablets):
             if not all(work.is_current for work in plan.works):
                 return None
             if any(work.table.dropped_until is not None for work in plan.works):

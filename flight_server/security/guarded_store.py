@@ -105,14 +105,15 @@ class GuardedStore(Verbs):
 
     def health(self) -> Health:
         """See StoreService. Only administrators learn how to reach the processes, and so what is wrong with these; that
-        the audit log fails; and of damage outside of the tables that they see."""
+        the audit log fails; and of damage and failing maintenance outside of the tables that they see."""
         found, rights = self._store.health(), self.rights
         if rights.is_admin:
             lost = self._audit.failure if self._audit else ""
             return _degraded(found, lost) if lost else found
         seen = [each for each in found.damaged if each.table is not None and rights.of(each.table).privileges]
+        failing = [each for each in found.failing if each.table and rights.of(each.table).privileges]
         reason = "" if found.processes else found.reason
-        return found.model_copy(update={"damaged": seen, "processes": {}, "reason": reason})
+        return found.model_copy(update={"damaged": seen, "failing": failing, "processes": {}, "reason": reason})
 
     def grants(self) -> list[Grant]:
         """See StoreService. To others than administrators: their own, and all on tables that they administer."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from command import Run
 
 import nyala
+from nyala.clients.api.database import Database
+from nyala.schemas.description import Health
+from nyala.schemas.maintenance import FailingWork
 
 
 def test_from_damage_to_repair(run: Run, tmp_path: Path) -> None:
@@ -75,3 +79,15 @@ def test_a_store_that_is_open_is_not_repaired(run: Run, tmp_path: Path) -> None:
         for command in (["repair"], ["repair", "--apply"], ["verify"]):
             refused = run(command[0], tmp_path / "store", *command[1:])
             assert refused.code == 9 and "already has the store open" in refused.err
+
+
+def test_maintenance_that_fails_is_listed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = FailingWork(
+        name="flush tablet 2", op="flush", table="hurt", error="INTERNAL: a bug", failures=3, since=0.0, next_try=1.0
+    )
+    monkeypatch.setattr(Database, "health", lambda _: Health(status="degraded", version="1", failing=[work]))
+    nyala.open(tmp_path / "store").close()
+    health = run("health", "--data", str(tmp_path / "store"))
+    since = "1970-01-01T00:00:00+00:00"
+    assert health.code == 1
+    assert health.lines[1] == f"failing: flush tablet 2 of hurt, since {since}, failures: 3: INTERNAL: a bug"

@@ -14,6 +14,7 @@ from nyala.clients.api.table import Table
 from nyala.clients.cluster.store import worst
 from nyala.clients.flight import server_wait
 from nyala.schemas.description import Health
+from nyala.schemas.maintenance import FailingWork
 from nyala.schemas.scan import ScanSpec
 
 from .cluster import Cluster
@@ -158,3 +159,9 @@ def test_the_health_of_several_servers_is_that_of_no_store(status: str) -> None:
     found = {name: Health(status="ok", store_uuid=name * 32) for name in "ab"}
     found["a"] = Health(status=status, reason="the disk is full", store_uuid="a" * 32)
     assert (worst(found).status, worst(found).store_uuid) == (status, "")
+
+
+def test_the_health_of_several_servers_has_what_fails_on_each() -> None:
+    work = FailingWork(name="flush", error="INTERNAL: a bug", failures=1, since=0.0, next_try=1.0)
+    found = {name: Health(status="degraded", failing=[work]) for name in "ab"}
+    assert [each.name for each in worst(found).failing] == ["a: flush", "b: flush"]

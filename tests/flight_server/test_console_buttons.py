@@ -18,6 +18,7 @@ import pytest
 from http_client import Port
 from test_console import tree, words
 
+from nyala.engine.maintenance import upkeep
 from nyala.flight_server.http.console.maintenance import Buttons
 from nyala.flight_server.http.console.visit import Visit
 from nyala.flight_server.security.token_file import create_token
@@ -99,6 +100,24 @@ def test_due_work_has_a_button(port: Callable[..., Port]) -> None:
     (run,) = (each for each in forms(text) if "table" in each)
     assert (run["op"], run["table"]) == ("flush", "homes") and "Maintenance is off" in words(text)
     assert press(one, run) == 303 and done(one) == [("flush", "homes", "")]
+
+
+def test_work_that_fails_is_shown_with_its_cause(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = port()
+    store: Any = one.served.store
+    assert "Failing" not in words(one.ask(PATH)[1])
+    store._gate.is_pressed = lambda: True
+    one.served.put("homes", one.served.rows(100))
+    with monkeypatch.context() as patched:
+        patched.setattr(upkeep, "flush_memrowset", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.run_maintenance_once()
+    text = words(one.ask(PATH)[1])
+    assert "Failing" in text and "INTERNAL: a bug, which the log shows" in text
+    assert "maintenance fails and is tried again (1 in failing)" in words(one.ask("/console")[1])
+    (run,) = (each for each in forms(one.ask("/console/table?name=homes")[1]) if each["op"] == "flush")
+    assert press(one, run) == 303 and done(one)[0] == ("flush", "homes", "")
+    assert "Failing" not in words(one.ask(PATH)[1])
 
 
 def test_nobody_else_can_press_a_button(port: Callable[..., Port]) -> None:

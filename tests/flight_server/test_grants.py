@@ -22,6 +22,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
 from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.grants import GrantChange, Privilege
+from nyala.schemas.maintenance import FailingWork
 from nyala.schemas.scan import ScanSpec
 from nyala.schemas.server_verbs import ACTIONS as SERVED
 from nyala.schemas.service import RowWriter
@@ -392,6 +393,20 @@ def test_only_administrators_learn_where_the_processes_are(guarded: Guarded, mon
     single = down.model_copy(update={"reason": "the disk is full", "processes": {}})
     monkeypatch.setattr(guarded.store, "health", lambda: single)
     assert guarded.user.action("health")["reason"] == "the disk is full"
+
+
+def test_only_who_sees_a_table_learns_that_its_maintenance_fails(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = [
+        FailingWork(name=f"flush {name}", table=name, error="INTERNAL: a bug", failures=1, since=0.0, next_try=1.0)
+        for name in ("t", "hidden", "")
+    ]
+    failing = guarded.store.health().model_copy(update={"status": "degraded", "failing": works})
+    monkeypatch.setattr(guarded.store, "health", lambda: failing)
+    guarded.set_grants({"read": frozenset("a")})
+    assert [work["table"] for work in guarded.user.action("health")["failing"]] == ["t"]
+    assert len(guarded.admin.action("health")["failing"]) == 3
 
 
 def test_grants_by_the_python_client(guarded: Guarded) -> None:

@@ -8,7 +8,7 @@ writing the same keys would block the import forever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -32,6 +32,7 @@ from ...table.table_version import TableVersion, write_locks
 from ...table.tablet_change import TabletChange, tablet_changes
 from ...tablet import outcome
 from ...tablet.attach import attach
+from ...tablet.tablet import Tablet
 from .check import check_file
 from .existing import rows_at
 from .staged import StagedImport, Staging, staged_import
@@ -51,8 +52,8 @@ class Importer:
     environment: Environment
     log: CommitLog
     limits: Limits
-    admitted: Callable[[int], AbstractContextManager[None]]
-    """Admits this many bytes to the memory stores."""
+    admitted: Callable[[int, Iterable[Tablet]], AbstractContextManager[None]]
+    """Admits this many bytes to the memory stores of tablets."""
     now: Callable[[], int]
     """Microseconds since 1970."""
 
@@ -99,7 +100,7 @@ class Importer:
         """Apply the staged files; None if a key has come to the table meanwhile."""
         parts = self._parts(version, staged)
         tablets = {one.tablet for one in staged.rowsets} | {part.tablet for part in parts}
-        with self.admitted(sum(part.rows.nbytes for part in parts)), write_locks(tablets):
+        with self.admitted(sum(part.rows.nbytes for part in parts), tablets), write_locks(tablets):
             _check_there(table, version)
             if not all(one.keys.are_still_new() for one in staged.rowsets):
                 return None

@@ -133,6 +133,7 @@ def maintenance_page(visit: Visit, buttons: Buttons) -> bytes:
         live(
             "state",
             tag("p", f"Now running: {running}.{is_off}"),
+            *_failing(state),
             tag("h2", "Due"),
             table(
                 ("Work", "Table", "Score", "Run"),
@@ -169,6 +170,18 @@ def run_buttons(visit: Visit, buttons: Buttons, name: str) -> list[Element]:
     token = buttons.token(visit.caller)
     forms = [_button(title, token, op=kind, table=name) for kind, title in TITLES.items()]
     return [tag("h2", "Maintenance"), tag("p", *(part for form in forms for part in (form, " ")))]
+
+
+def _failing(state: MaintenanceState) -> list[Element]:
+    if not state.failing:
+        return []
+    columns = "Work", "Table", "Error", "Failures", "Since", "Next try"
+    rows = [
+        (each.name, each.table, each.error, f"{each.failures:,}", clock(each.since), clock(each.next_try))
+        for each in state.failing
+    ]
+    about = "The longest failing first. It holds up no other work."
+    return [tag("h2", "Failing"), table(columns, rows, 3, about)]
 
 
 def _about(state: MaintenanceState) -> str:

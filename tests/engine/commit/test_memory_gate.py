@@ -3,7 +3,7 @@
 import pickle
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -24,6 +24,8 @@ MIB = 1 << 20
 class Part:
     memory_bytes: int
     flushing_bytes: int = 0
+    flush_failures: dict[str, str] = field(default_factory=dict)
+    tablet_id: int = 7
 
     @property
     def unflushed_bytes(self) -> int:
@@ -57,7 +59,7 @@ class Tablets:
 def admit(gate: MemoryGate, size_bytes: int) -> float:
     """Let a batch in and through; return how long that took."""
     started = time.monotonic()
-    with gate.admitted(size_bytes):
+    with gate.admitted(size_bytes, []):
         return time.monotonic() - started
 
 
@@ -162,7 +164,7 @@ def test_the_time_to_come_again_is_what_the_last_relief_took() -> None:
 
 def test_batches_on_their_way_count() -> None:
     gate = Tablets(30 * MIB).gate(64 * MIB)
-    with gate.admitted(34 * MIB):
+    with gate.admitted(34 * MIB, []):
         assert gate.state().in_flight_bytes == 34 * MIB
         with pytest.raises(UnavailableError):
             admit(gate, MIB)

@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 
 from nyala.engine.maintenance import manager as module
+from nyala.engine.maintenance import rests
 from nyala.engine.maintenance.manager import MaintenanceManager
 from nyala.engine.maintenance.op import URGENT_SCORE
 from nyala.schemas.errors import (
@@ -17,7 +19,7 @@ from nyala.schemas.errors import (
     UnavailableError,
     UnreadableFileError,
 )
-from nyala.schemas.maintenance import PauseMaintenance
+from nyala.schemas.maintenance import FailingWork, PauseMaintenance
 from nyala.schemas.service import MaintenanceKind
 
 
@@ -75,7 +77,8 @@ def test_a_failure_of_one_call_is_its_callers() -> None:
 
 @pytest.mark.parametrize("error", [StorageFullError("no room"), ValueError("a bug")], ids=["named", "unforeseen"])
 def test_the_thread_survives_failures_and_tries_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setattr(module, "_BACK_OFF_SECONDS", 0.001)
+    monkeypatch.setattr(rests, "_PASSING_SECONDS", (0.001, 0.001))
+    monkeypatch.setattr(rests, "_LASTING_SECONDS", (0.001, 0.001))
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.001)
     done, op = threading.Event(), Op("flush", 1.0)
     failures = [error, error]
@@ -92,6 +95,22 @@ def test_the_thread_survives_failures_and_tries_again(monkeypatch: pytest.Monkey
     assert done.wait(20)
     manager.stop()
     assert manager.performed == {"flush": 1}
+
+
+def test_the_thread_survives_that_no_work_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BACK_OFF_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.001)
+    done, failures = threading.Event(), [ValueError(), StorageFullError("no room")]
+
+    def operations() -> list[Op]:
+        if failures:
+            raise failures.pop()
+        return [] if done.is_set() else [Op("flush", 1.0, done.set)]
+
+    manager = MaintenanceManager(operations)
+    manager.start()
+    assert done.wait(20)
+    manager.stop()
 
 
 def test_notify_does_not_wait_for_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +155,27 @@ def test_a_manager_that_was_never_started_stops() -> None:
     MaintenanceManager(lambda: []).stop()
 
 
+DAMAGE = [CorruptionError("f", 0, "a flip"), UnreadableFileError("f", "EIO")]
+PASSING = [StorageFullError("no room"), UnavailableError("the disk fails"), MemoryError()]
+
+
 @pytest.mark.parametrize("at", ["score", "perform"])
 @pytest.mark.parametrize(
-    "error", [CorruptionError("f", 0, "a flip"), UnreadableFileError("f", "EIO")], ids=["wrong", "EIO"]
+    ("error", "moments"),
+    [
+        *((error, [0, 10, 30, 70, 150, 310]) for error in (*DAMAGE, InvalidArgumentError("no"), ValueError("a bug"))),
+        *((error, [0, 5, 15, 35, 75, 115, 155, 195, 235, 275, 315]) for error in PASSING),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_work_that_meets_damage_rests_longer_each_time_and_other_work_goes_on(error: Exception, at: str) -> None:
-    tried: list[int] = []
-    now = 1_000_000_000
+def test_work_that_fails_rests_longer_each_time_and_other_work_goes_on(
+    error: Exception, moments: list[int], at: str
+) -> None:
+    tried: list[float] = []
+    now = 1000.0
 
     def fail() -> None:
-        tried.append(now)
+        tried.append(now - 1000)
         raise error
 
     class Failing(Op):
@@ -155,32 +185,98 @@ def test_work_that_meets_damage_rests_longer_each_time_and_other_work_goes_on(er
             return super().score()
 
     ops = [Failing("compact 1", 2.0, fail), Op("compact 2", 1.0)]
-    manager = MaintenanceManager(lambda: ops, now=lambda: now)
-    for _ in range(100):
+    manager = MaintenanceManager(lambda: ops, elapsed=lambda: now)
+    for _ in range(340):
         try:
             assert manager.run_once() == "compact 2"
         except type(error):
-            assert tried[-1] == now
-        now += 1_000_000
-    assert [moment // 1_000_000 - 1000 for moment in tried] == [0, 10, 30, 70]
-    assert manager.performed == {"compact 2": 96}
+            assert tried[-1] == now - 1000
+        now += 1
+    assert tried == moments
+    assert manager.performed == {"compact 2": 340 - len(moments)}
 
 
-def test_work_that_succeeds_again_is_as_before() -> None:
-    now, is_damaged = 0, True
+def test_no_rest_is_longer_than_an_hour() -> None:
+    tried, now = 0, 0.0
+
+    def fail() -> None:
+        nonlocal tried
+        tried += 1
+        raise ValueError("a bug")
+
+    manager = MaintenanceManager(lambda: [Op("flush", 1.0, fail)], elapsed=lambda: now)
+    for _ in range(100_000):
+        with suppress(ValueError):
+            manager.run_once()
+        now += 10
+    assert 1_000_000 / 3600 <= tried < 1_000_000 / 3600 + 12
+
+
+def test_work_that_fails_is_told_until_it_succeeds_or_is_gone() -> None:
+    day, now, error = 5_000_000, 0.0, None
 
     def work() -> None:
-        if is_damaged:
-            raise CorruptionError("f", 0, "a flip")
+        if error:
+            raise error
 
-    manager = MaintenanceManager(lambda: [Op("compact", 1.0, work)], now=lambda: now)
-    for _ in range(2):
-        with pytest.raises(CorruptionError):
+    op, ops = Kind(MaintenanceKind.COMPACT, 1.0, work), []
+    ops.append(op)
+    manager = MaintenanceManager(lambda: ops, now=lambda: day, elapsed=lambda: now)
+
+    def fail(with_error: Exception) -> None:
+        nonlocal error
+        error = with_error
+        with pytest.raises(type(error)):
             manager.run_once()
-        assert manager.run_once() is None
-        now += 100_000_000
-    is_damaged = False
-    assert [manager.run_once() for _ in range(2)] == ["compact", "compact"]
+        error = None
+
+    fail(StorageFullError("no room"))
+    day, now = 15_000_000, 10.0
+    fail(ValueError("secret"))
+    assert (
+        manager.failing()
+        == manager.state().failing
+        == [
+            FailingWork(
+                name="compact it",
+                op="compact",
+                table="homes",
+                error="INTERNAL: a bug, which the log shows",
+                failures=2,
+                since=5.0,
+                next_try=25.0,
+            )
+        ]
+    )
+    assert manager.run_once() is None
+    manager.retry("others")
+    assert manager.run_once() is None
+    manager.retry("homes")
+    assert manager.run_once() == "compact it" and manager.failing() == []
+    fail(ValueError())
+    now += 10
+    op.worth = 0.0
+    assert manager.run_once() is None and manager.failing() == []
+    op.worth = 1.0
+    fail(ValueError())
+    ops.clear()
+    assert manager.run_once() is None and manager.failing() == []
+
+
+def test_the_thread_does_other_work_while_one_piece_always_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL_SECONDS", 60.0)
+    monkeypatch.setattr(module, "_BACK_OFF_SECONDS", 60.0)
+    done = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    ops = [Op(f"flush {number}", 2.0, fail) for number in range(20)] + [Op("compact", 1.0, done.set)]
+    manager = MaintenanceManager(lambda: ops if not done.is_set() else [])
+    manager.start()
+    assert done.wait(20)
+    manager.stop()
+    assert manager.performed == {"compact": 1}
 
 
 class Kind(Op):
@@ -234,6 +330,7 @@ def test_what_runs_and_was_done_is_told() -> None:
     with pytest.raises(UnavailableError):
         manager.run_once()
     op.work = lambda: None
+    manager.retry("homes")
     manager.run_once()
     state = manager.state()
     assert seen == [["gc it"]] and state.running == []
