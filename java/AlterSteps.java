@@ -99,7 +99,7 @@ final class AlterSteps {
     TableProperties.OfColumn of = TableProperties.ofColumn(property);
     String part = of.part();
     String operation = switch (part) {
-      case "encoding", "compression", TableProperties.BLOCK_ROWS -> "set_" + part;
+      case "encoding", "compression", TableProperties.BLOCK_ROWS, TableProperties.TOO_LONG -> "set_" + part;
       case TableProperties.TYPE -> "widen_column";
       default -> throw fixed(property);
     };

@@ -35,6 +35,10 @@ final class ColumnTypes {
     return new DecimalType(Integer.parseInt(digits[0].strip()), Integer.parseInt(digits[1].strip()));
   }
 
+  static boolean isVarchar(String word) {
+    return word.startsWith("varchar");
+  }
+
   /** Returns the store's word for the type of a column. Throws an IllegalArgumentException if it has none. */
   static String word(String column, DataType type) {
     if (type instanceof DecimalType decimal) {

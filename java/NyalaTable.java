@@ -7,6 +7,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Stream;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
@@ -139,6 +141,12 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
   @SuppressWarnings("deprecation") // columns() uses it
   public StructType schema() {
     return schema;
+  }
+
+  /** Returns the columns with their own types, also those whose cells are strings: {@code varchar(n)}. */
+  @Override
+  public Column[] columns() {
+    return CatalogV2Util.structTypeToV2Columns(CharVarcharUtils.getRawSchema(schema), true);
   }
 
   /** Returns what the store says of a table of a catalog; null of changes, and elsewhere. */

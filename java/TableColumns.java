@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
@@ -136,18 +137,25 @@ final class TableColumns {
     }
   }
 
-  /** Returns a column; {@code mark} tells the writer of a statement that it is that of a whole table. */
+  /**
+   * Returns a column; {@code mark} tells the writer of a statement that it is that of a whole table, and then Spark is
+   * told the length of a {@code varchar(n)}, so that it refuses longer text in statements.
+   */
   private static StructField field(JsonNode column, String before, String mark) {
     MetadataBuilder metadata = new MetadataBuilder();
     String comment = column.path("comment").asText("");
     if (!comment.isEmpty()) {
       metadata.putString("comment", comment);
     }
+    String word = column.path("type").asText();
     if (mark != null) {
       metadata.putString(NyalaTable.MARK, mark);
+      if (ColumnTypes.isVarchar(word)) {
+        metadata.putString(CharVarcharUtils$.MODULE$.CHAR_VARCHAR_TYPE_STRING_METADATA_KEY(), word);
+      }
     }
     boolean isNullable = column.path("nullable").asBoolean() || !before.isEmpty();
-    DataType type = ColumnTypes.of(column.path("type").asText());
+    DataType type = ColumnTypes.of(word);
     return new StructField(before + name(column), type, isNullable, metadata.build());
   }
 

@@ -55,8 +55,8 @@ record TableDescription(JsonNode described) {
     if (column.path(TableProperties.IMMUTABLE).asBoolean()) {
       found.put(TableProperties.IMMUTABLE + "." + name, "true");
     }
-    if (column.path("type").asText().startsWith("varchar")) {
-      found.put(TableProperties.TYPE + "." + name, column.path("type").asText());
+    if (column.hasNonNull(TableProperties.TOO_LONG)) {
+      found.put(TableProperties.TOO_LONG + "." + name, column.get(TableProperties.TOO_LONG).asText());
     }
     JsonNode before = column.path(TableProperties.READ_DEFAULT);
     if (!before.isMissingNode() && !before.isNull()) {

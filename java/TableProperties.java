@@ -22,13 +22,14 @@ final class TableProperties {
   static final String READ_DEFAULT = "read_default";
   static final String IMMUTABLE = "immutable";
   static final String BLOCK_ROWS = "block_rows";
+  static final String TOO_LONG = "too_long";
 
   /** Options of a table, which may change. */
   private static final List<String> OPTIONS =
       List.of("history_max_age_seconds", "maintenance", "max_rows", "max_bytes");
   private static final List<String> OF_KEY = List.of(PRIMARY_KEY, UNIQUE_KEY, BOUNDS, SPLITS);
   private static final List<String> OF_COLUMNS =
-      List.of("encoding", "compression", BLOCK_ROWS, IMMUTABLE, READ_DEFAULT, TYPE);
+      List.of("encoding", "compression", BLOCK_ROWS, TOO_LONG, IMMUTABLE, READ_DEFAULT, TYPE);
 
   private TableProperties() {}
 

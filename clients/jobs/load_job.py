@@ -136,8 +136,9 @@ def _load_frame(link: StoreLink, about: TableDescription, frame: Any, op: Operat
     if type(frame).__module__.startswith("pyspark.sql"):
         from .spark_frame import write_spark_frame
 
-        rows = write_spark_frame(link, about.name, frame, op)
-        return LoadResult(table=about.name, files=0, rows=rows, applied=rows, ignored=0, error_count=0, errors=[])
+        rows, cut = write_spark_frame(link, about, frame, op)
+        counts = {"rows": rows, "applied": rows, "ignored": 0, "error_count": 0, "truncated": cut}
+        return LoadResult(table=about.name, files=0, errors=[], **counts)
     result = Table(link.service, about).write(frame, op, on_error="return")
     errors = [RefusedRow(file="", **error.model_dump()) for error in result.errors]
     return LoadResult(table=about.name, files=0, errors=errors, **result.model_dump(include=_COUNTS))

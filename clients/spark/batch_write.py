@@ -3,6 +3,7 @@ Spark accepted, at one timestamp. Rows staged by failed, killed or duplicate tas
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ from ...schemas.operation import Operation
 from ...schemas.transaction import StagedBatch, TransactionCommit
 from ...schemas.write import Stage, WriteCommand
 from ..convert.batching import in_batches, in_slices
+from ..executors.progress import counted
 from .alignment import Alignment
 from .grouping import grouped
 from .options import StreamWriteOptions, WriteOptions
 from .plain_errors import plain_errors
 from .statement import advised, as_meant
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -104,6 +108,11 @@ class Stager:
         if result.error_count:
             store.abort_transaction(transaction)
             raise RowErrors(result)
+        if result.cells_truncated:
+            cells = counted(result.cells_truncated, "cell")
+            _log.warning(
+                "table %s: %s cut to the length of the column, see its option too_long", self.options.table, cells
+            )
 
     def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[StagedBatch]:
         """Yield batches to stage: of a good size, each with one operation and one set of columns."""

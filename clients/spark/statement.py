@@ -30,6 +30,8 @@ Writing = TypeVar("Writing", WriteOptions, StreamWriteOptions)
 
 _MARK = "nyala"
 """The metadata key of the mark; the shim looks for it too."""
+_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata key in which Spark itself keeps the length of text: statements with longer text are refused by it."""
 _DEFAULT, _DEFAULT_BEFORE = "CURRENT_DEFAULT", "EXISTS_DEFAULT"
 """The metadata keys of Spark's defaults. Spark requires the second too, though it is not used here."""
 UNNUMBERED = 0
@@ -120,13 +122,16 @@ def _refuses(schema: StructType) -> bool:
 
 
 def _metadata(column: ColumnSchema, options: BatchReadOptions) -> dict[str, Any]:
+    known = {_MARK: _mark(options)}
+    if column.logical.name == "varchar":
+        known[_VARCHAR] = column.type
     if _may_erase(options):
         default = _REFUSAL
     elif column.write_default is None or options.ignore_null:
-        return {_MARK: _mark(options)}
+        return known
     else:
         default = _sql(column)
-    return {_MARK: _mark(options), _DEFAULT: default, _DEFAULT_BEFORE: "NULL"}
+    return {**known, _DEFAULT: default, _DEFAULT_BEFORE: "NULL"}
 
 
 def _with_metadata(field: StructField, more: dict[str, Any]) -> StructField:

@@ -139,6 +139,15 @@ def test_only_the_attempts_that_spark_took_count(homes: Table, source: Source) -
     assert state(homes) == BEFORE | {7: ("s", 7.0)}
 
 
+def test_the_log_tells_of_cells_that_were_cut(db: Database, source: Source, caplog: pytest.LogCaptureFixture) -> None:
+    db.create_table("homes", SCHEMA, ["id"], column_options={"city": {"type": "varchar(2)"}})
+    writer = source().writer(ROWS, False)
+    writer.commit(write(writer, [batch(id=[7, 8], city=["abc", "ab"], price=[7.0, 8.0])]))
+    assert [record.getMessage() for record in caplog.records] == [
+        "table homes: 1 cell cut to the length of the column, see its option too_long"
+    ]
+
+
 def test_a_task_that_dies_leaves_nothing(homes: Table, source: Source) -> None:
     def dies() -> Iterator[pa.RecordBatch]:
         yield batch(id=[8], city=["s"], price=[7.0])

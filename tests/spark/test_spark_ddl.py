@@ -53,8 +53,9 @@ CREATE TABLE all_of_it (
 PARTITIONED BY (bucket(4, id), hash(day, 2, 7), range(day))
 COMMENT 'all of it'
 TBLPROPERTIES ('encoding.city' = 'dictionary', 'compression.price' = 'lz4', 'block_rows.PRICE' = '4096',
-  'immutable.note' = 'true', 'read_default.small' = '7', 'encoding.a.b' = 'alp', 'max_rows' = '100',
-  'history_max_age_seconds' = '3600', 'bounds' = '2020-01-01..2021-01-01, 2021-01-01..', 'splits' = '2020-07-01')
+  'immutable.note' = 'true', 'too_long.city' = 'error', 'read_default.small' = '7', 'encoding.a.b' = 'alp',
+  'max_rows' = '100', 'history_max_age_seconds' = '3600',
+  'bounds' = '2020-01-01..2021-01-01, 2021-01-01..', 'splits' = '2020-07-01')
 """
 
 
@@ -74,6 +75,7 @@ def test_a_table_is_created_with_all_that_the_store_has(sql: Sql, uri: str) -> N
         "raw": {"base64": "AP8="}, "old": -62300000000000001,
     }  # fmt: skip
     assert (columns["city"]["encoding"], columns["city"]["comment"]) == ("dictionary", "town")
+    assert [name for name in columns if "too_long" in columns[name]] == ["city"]
     assert (columns["price"]["compression"], columns["price"]["block_rows"]) == ("lz4", 4096)
     assert (columns["note"]["immutable"], columns["small"]["read_default"]) == (True, 7)
     assert columns["a.b"]["encoding"] == "alp"
@@ -173,6 +175,8 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
         "DROP COLUMN IF EXISTS nothing",
         "SET TBLPROPERTIES ('encoding.City' = 'plain', 'compression.text' = 'zstd', 'block_rows.text' = '1024', "
         "'type.city' = 'varchar(20)', 'max_rows' = '7', 'maintenance' = 'off')",
+        "SET TBLPROPERTIES ('too_long.city' = 'error')",
+        "ALTER COLUMN city TYPE VARCHAR(30)",
         "UNSET TBLPROPERTIES ('maintenance')",
     ):  # fmt: skip
         sql(f"ALTER TABLE homes {step}")
@@ -186,12 +190,15 @@ def test_every_step_of_alter(sql: Sql, homes: None, uri: str) -> None:
     )
     assert (columns["price"]["type"], columns["price"]["write_default"]) == ("decimal(9,2)", None)
     assert columns["price"]["comment"] == "in euros" and columns["z"]["comment"] == "last"
-    assert (columns["city"]["type"], columns["city"]["encoding"]) == ("varchar(20)", "plain")
+    assert (columns["city"]["type"], columns["city"]["encoding"]) == ("varchar(30)", "plain")
+    assert columns["city"]["too_long"] == "error"
     assert (columns["text"]["compression"], columns["text"]["block_rows"]) == ("zstd", 1024)
     options = about(uri, "homes")["options"]
     assert (options["max_rows"], options["maintenance"], options["comment"]) == (7, "on", "where people live")
     sql("ALTER TABLE homes UNSET TBLPROPERTIES ('max_rows', 'encoding.city', 'compression.text', 'block_rows.text')")
+    sql("ALTER TABLE homes UNSET TBLPROPERTIES ('too_long.city')")
     columns = columns_of(uri, "homes")
+    assert "too_long" not in columns["city"]
     assert "max_rows" not in about(uri, "homes")["options"] and "block_rows" not in columns["text"]
     assert (columns["city"]["encoding"], columns["text"]["compression"]) == ("auto", "none")
     sql("INSERT INTO homes (id, city) VALUES (2, 'Bern')")

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.jobs import load
 from nyala.spark import write_table
 
 pytestmark = pytest.mark.spark
@@ -183,6 +184,35 @@ def test_dynamic_overwrites_replace_all_rows_unless_the_table_has_partitions(
             assert sorted(state(homes)) == [0, 1, 2]
     finally:
         spark.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
+
+
+@pytest.mark.parametrize("default", [None, "ab"])
+@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+def test_statements_refuse_text_that_is_longer_than_its_column(
+    spark: SparkSession, db: Database, view: Callable[..., str], shim: Path | None, way: str, default: str | None
+) -> None:
+    """Spark itself does, as for the tables of other catalogs; `df.write` lets the store cut it, and it is counted."""
+    if way != "plain" and shim is None:
+        pytest.skip("there is no shim")
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("short", pa.string())])
+    option = nyala.ColumnOptions(type="varchar(5)", write_default=default)
+    table = db.create_table("homes", schema, ["id"], column_options={"short": option})
+    name = "nyala.default.homes" if way == "catalog" else view(way)
+    statements = ["INSERT INTO {} VALUES (2, 'abcdef')", "INSERT OVERWRITE {} VALUES (2, 'abcdef')"]
+    if way == "catalog":
+        statements += ["UPDATE {} SET short = 'abcdef' WHERE id = 1"]
+        assert [row[1] for row in spark.sql(f"DESCRIBE {name}").collect()] == ["bigint", "varchar(5)"]
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'abcde ')")
+    for statement in statements:
+        with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+            spark.sql(statement.format(name))
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "short": "abcde"}]
+    long = spark.sql("SELECT id, concat('abcdef', id) AS short FROM range(7, 9)")
+    form = "nyala_plain" if way == "plain" else "nyala"
+    long.write.format(form).options(**options_of(spark)).mode("append").save("homes")
+    assert table.count("short = 'abcde'") == 3
+    made = load(options_of(spark)["uri"], "homes", long)
+    assert (made.applied, made.truncated) == (2, 2)
 
 
 def test_upserts_of_statements_leave_the_columns_that_they_do_not_name(
