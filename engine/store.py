@@ -327,7 +327,12 @@ class Store:
     scan = _of(lambda store: store._reads.scan)
     plan = _of(lambda store: store._reads.plan)
     release_scan = _of(lambda store: store._reads.release)
-    get = _of(lambda store: store._reads.get)
+    look_up = _of(lambda store: store._reads.look_up)
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """See StoreService."""
+        return self.look_up(table, keys).to_table()
+
     get_row = _of(lambda store: store._reads.get_row)
 
     # Work that other processes do, and moves of tablets

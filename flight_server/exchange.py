@@ -6,10 +6,14 @@ stopping server does not wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
 import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic_core import from_json
 
+from ..schemas.batches import no_rows
 from ..schemas.command import RowCount, TableName, read_json
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.service import StoreService
@@ -72,23 +76,46 @@ def _point_reads(
     schema = pa.schema([column.field for column in store.describe_table(table).columns])
     writer.begin(schema)
     for item in received(reader, config, call):
-        with call.working(), calls.admission.admit(Kind.READ, call.peer, call.check):
-            found = store.get(table, item.batch)
-        if found.schema != schema:
-            raise UnavailableError(f"table {table!r} was altered after this stream began; open a new stream")
-        call.sent(found.nbytes, found.num_rows)
-        with call.with_client():
-            _answer(found, writer, config)
+        with closing(_rows(store, table, item.batch, schema, calls, call)) as rows:
+            _answer(rows, schema, writer, config, call)
 
 
-def _answer(found: pa.Table, writer: fl.MetadataRecordBatchWriter, config: ServerConfig) -> None:
+def _rows(
+    store: StoreService, table: str, keys: pa.RecordBatch, schema: pa.Schema, calls: Calls, call: Call
+) -> Generator[pa.RecordBatch]:
+    """Yield the rows of keys. Each piece is read in a slot of its own: none is held while the client takes another."""
+    found = None
+    try:
+        while True:
+            with call.working(), calls.admission.admit(Kind.READ, call.peer, call.check):
+                found = found or store.look_up(table, keys)
+                piece = next(found.batches, None)
+            if piece is None:
+                return
+            if piece.schema != schema:
+                raise UnavailableError(f"table {table!r} was altered after this stream began; open a new stream")
+            yield piece
+    finally:
+        if found is not None:
+            found.close()
+
+
+def _answer(
+    rows: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    writer: fl.MetadataRecordBatchWriter,
+    config: ServerConfig,
+    call: Call,
+) -> None:
     """Write the rows, in one message if they are few; an answer without rows is one message too."""
-    pieces = cut(found.combine_chunks().to_batches(), config)
+    pieces = cut(rows, config)
     piece = next(pieces, None)
     if piece is None:
-        piece = pa.RecordBatch.from_pylist([], schema=found.schema)
+        piece = no_rows(schema)
     while piece is not None:
         following = next(pieces, None)
-        said = RowCount(rows=piece.num_rows, more=following is not None)
-        writer.write_with_metadata(piece, said.model_dump_json(exclude_defaults=True).encode())
+        count = RowCount(rows=piece.num_rows, more=following is not None)
+        call.sent(piece.nbytes, piece.num_rows)
+        with call.with_client():
+            writer.write_with_metadata(piece, count.model_dump_json(exclude_defaults=True).encode())
         piece = following

@@ -34,7 +34,7 @@ from ..schemas.moving import (
 )
 from ..schemas.placement import ServerIdentity
 from ..schemas.scan import ScanSpec
-from ..schemas.service import GrantKeeper, RowReader, RowWriter, ScanStream, StoreService
+from ..schemas.service import GrantKeeper, KeyReader, RowReader, RowWriter, ScanStream, StoreService
 from ..schemas.verb import Verb
 from ..schemas.verbs import Verbs
 
@@ -51,7 +51,7 @@ class _LocalStore(StoreService, RowReader, RowWriter, GrantKeeper, Protocol):
         ...
 
 
-class Gateway(Verbs):
+class Gateway(Verbs, KeyReader):
     """A ``StoreService``: passes verbs that it does not define to the local store."""
 
     def __init__(self, local: _LocalStore, here: ServerIdentity, credentials: Credentials | None = None) -> None:
@@ -93,12 +93,12 @@ class Gateway(Verbs):
         ]
         return plan.model_copy(update={"splits": splits})
 
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService."""
         try:
-            return self._local.get(table, keys)
+            return self._local.look_up(table, keys)
         except WrongServerError:
-            return self._all.get(table, keys)
+            return self._all.look_up(table, keys)
 
     # Moves of tablets: questions to other servers are asked here
 

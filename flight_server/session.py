@@ -301,11 +301,24 @@ class _Session:
             self.answers.send(_LARGE)
             return
         with self.call.working():  # long lists of keys take turns
-            found = self._admitted(Kind.READ, lambda: self.store.get(table, keys))
-        if found.nbytes > self._config.sent_bytes_min:
+            found = self._admitted(Kind.READ, lambda: self._few_rows(table, keys))
+        if found is None:
             self.answers.send(_LARGE)
         else:
             self.answers.send(to_json({"rows": found.num_rows}), found)
+
+    def _few_rows(self, table: str, keys: pa.RecordBatch) -> pa.Table | None:
+        """Return the rows of keys; None if they are too many for a session, of which some were read then."""
+        found = self.store.look_up(table, keys)
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for batch in found.batches:
+            size += batch.nbytes
+            if size > self._config.sent_bytes_min:
+                found.close()
+                return None
+            batches.append(batch)
+        return pa.Table.from_batches(batches, found.schema)
 
 
 class _Get:

@@ -77,6 +77,10 @@ class ScanStream:
         """Return the batches as an Arrow reader."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches)
 
+    def to_table(self) -> pa.Table:
+        """Return all rows, in memory."""
+        return pa.Table.from_batches(list(self.batches), self.schema)
+
 
 class Undecided(Enum):
     """The type of ``UNDECIDED``."""
@@ -163,7 +167,24 @@ class PendingResult(Protocol):
         ...
 
 
-class StoreService(Verbs, Protocol):
+class KeyReader(Protocol):
+    """A store that finds rows by their keys."""
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """Start to read the live rows of the given primary keys, all at one snapshot, in the order of the keys. Absent
+        keys are left out; one that is given twice is answered twice.
+
+        The stream has at least one batch. Its batches have some MB, but for single rows that are larger: so an answer
+        takes little memory, however long it is.
+        """
+        ...
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """Do as ``look_up``, and return all rows, in memory."""
+        return self.look_up(table, keys).to_table()
+
+
+class StoreService(Verbs, KeyReader, Protocol):
     """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
@@ -199,10 +220,6 @@ class StoreService(Verbs, Protocol):
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """Start a scan. Invalid columns, filters and moments are raised here, not by the first batch."""
-        ...
-
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
-        """Return the live rows of the given primary keys, in the order of the keys; absent keys are left out."""
         ...
 
     def move_tablet(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
@@ -17,15 +17,14 @@ from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ...schemas.operation import Operation
 from ...schemas.order import OrderTerm, order_terms
 from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, RowReader, StoreService
+from ...schemas.service import RowReader, StoreService
 from ...schemas.statement import StatementKind
 from ...schemas.timestamp import parse_moment
 from ...schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
-from ..convert.cells import python_cell
 from ..convert.data import WriteData
-from ..convert.keys import key_of, key_values, keys_of
 from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered
+from . import key_reads
 from .alter import TableAlteration
 from .few_rows import FewRowsWriter
 from .progress import LoadProgress
@@ -469,22 +468,25 @@ class Table:
         Raises:
             InvalidArgumentError: the key is incomplete, or a value does not fit its column.
         """
-        if self._rows is not None:
-            row = self._rows.get_row(self._description, key_values(key, self._description))
-            if row is not UNDECIDED:
-                return row
-        found = self._store.get(self.name, key_of(key, self._description))
-        return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
+        return key_reads.row_of(self._store, self._rows, self._description, key)
 
     def get_many(self, keys: Any) -> pa.Table:
         """Return the live rows with the given primary keys as one table, in the order of ``keys``; absent keys are left
         out.
 
         ``keys`` is a list of keys as ``get`` takes them, an Arrow array of bare ones, or data with the key columns in
-        a form that ``write`` takes.
+        a form that ``write`` takes. For answers that may not fit into memory there is ``get_batches``.
         """
-        found = [self._store.get(self.name, batch) for batch in keys_of(keys, self._description)]
-        return pa.concat_tables(found) if found else self.schema.empty_table()
+        return key_reads.rows_of(self._store, self._description, keys)
+
+    def get_batches(self, keys: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of ``get_many`` in batches of some MB, as they are read; some may be empty. Keys in a list, or
+        in one record batch, are read at one snapshot. Closing the iterator ends the read.
+
+        Raises:
+            UnavailableError: the table was altered, or the server stopped, after the first batch: read again.
+        """
+        return key_reads.batches_of(self._store, self._description, keys)
 
     def count(self, where: Where = None) -> int:
         """Return the number of rows that match ``where``."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.batches import in_one, no_rows
 from ...schemas.errors import ConflictError, UnavailableError, WrongServerError
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 
 _TURNS_MAX = 20
 _POSITION = "_position"
+_KEYS_MAX, _BYTES_MAX = 16_384, 8 << 20
+"""The most keys that are looked up at once, and the most bytes of the rows of several from one server."""
 
 
 def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.RecordBatch) -> pa.Table:
@@ -20,23 +26,70 @@ def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.Reco
         ConflictError: the columns differ between servers.
         UnavailableError: tablets move faster than the reads can follow.
     """
+    return _rows(cache, table, keys, lambda name, part: servers.store(name).get(table, part))
+
+
+def look_up(
+    servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of some MB, at least one, each as of its own "now". Raises as ``get``."""
+    first, count, is_first = 0, _KEYS_MAX, True
+    while is_first or first < keys.num_rows:
+        part = keys.slice(first, count)
+        bytes_max = _BYTES_MAX if part.num_rows > 1 else None
+        try:
+            rows = _rows(cache, table, part, partial(_few, servers, table, bytes_max))
+        except _TooManyBytesError:
+            count = max(part.num_rows // 2, 1)
+            continue
+        yield in_one(rows.to_batches() or [no_rows(rows.schema)])
+        first, is_first = first + part.num_rows, False
+        if rows.nbytes < _BYTES_MAX // 4:
+            count = min(2 * count, _KEYS_MAX)
+
+
+class _TooManyBytesError(Exception):
+    """The rows of several keys have too many bytes to be put in order at once."""
+
+
+def _few(servers: Servers, table: str, bytes_max: int | None, name: str, keys: pa.RecordBatch) -> pa.Table:
+    found = servers.store(name).look_up(table, keys)
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for batch in found.batches:
+        size += batch.nbytes
+        if bytes_max is not None and size > bytes_max:
+            found.close()
+            raise _TooManyBytesError
+        batches.append(batch)
+    return pa.Table.from_batches(batches, found.schema)
+
+
+def _rows(
+    cache: TabletLocationsCache, table: str, keys: pa.RecordBatch, read: Callable[[str, pa.RecordBatch], pa.Table]
+) -> pa.Table:
     for _ in range(_TURNS_MAX):
         parts = cache.of(table).by_server(keys)
         try:
             if len(parts) == 1:
-                return servers.store(next(iter(parts))).get(table, keys)
-            return _gathered(servers, table, keys, parts)
+                return read(next(iter(parts)), keys)
+            return _gathered(table, keys, parts, read)
         except WrongServerError:
             cache.forget(table)
     raise UnavailableError("the tablets of the keys keep moving between servers; try again", 1.0)
 
 
-def _gathered(servers: Servers, table: str, keys: pa.RecordBatch, parts: dict[str, np.ndarray]) -> pa.Table:
+def _gathered(
+    table: str,
+    keys: pa.RecordBatch,
+    parts: dict[str, np.ndarray],
+    read: Callable[[str, pa.RecordBatch], pa.Table],
+) -> pa.Table:
     answers: list[pa.Table] = []
     positions: list[np.ndarray] = []
     for name, rows in parts.items():
         asked = keys.take(pa.array(rows))
-        found = servers.store(name).get(table, asked)
+        found = read(name, asked)
         if answers and found.schema != answers[0].schema:
             raise ConflictError(
                 f"table {table!r} has different columns on the servers: an alteration reached only some of "

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ...schemas.alter import Alteration
+from ...schemas.batches import begun
 from ...schemas.description import (
     ColumnStats,
     DroppedTable,
@@ -346,6 +347,11 @@ class PlacedStore(Verbs):
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService. Servers are read one after the other, each as of now."""
         return point_reads.get(self.servers, self._cache, table, keys)
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """See StoreService. Servers are read one after the other, and each batch as of its own now."""
+        schema, batches = begun(point_reads.look_up(self.servers, self._cache, table, keys))
+        return ScanStream(schema, None, batches)
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""

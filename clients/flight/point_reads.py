@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -31,22 +32,26 @@ class _Stream:
         self._writer, self._reader = kind.client.do_exchange(descriptor)
         self._writer.begin(kind.keys)
 
-    def ask(self, keys: pa.RecordBatch) -> pa.Table:
-        """Send keys and return the rows that come back."""
+    def send(self, keys: pa.RecordBatch) -> None:
+        """Ask for the rows of keys; ``receive`` them all before the next."""
         self._writer.write_batch(keys)
-        batches: list[pa.RecordBatch] = []
-        more = True
-        while more:
+
+    def receive(self) -> tuple[pa.RecordBatch, bool]:
+        """Return the next rows, and whether there are more. Raises StoreError."""
+        with as_store_errors():
             try:
                 chunk = self._reader.read_chunk()
             except StopIteration:
                 raise fl.FlightUnavailableError("the server ended the stream") from None
-            batches.append(chunk.data)
-            more = RowCount.model_validate_json(chunk.app_metadata.to_pybytes()).more
-        return pa.Table.from_batches(batches)
+        return chunk.data, RowCount.model_validate_json(chunk.app_metadata.to_pybytes()).more
+
+    def abandon(self) -> None:
+        """End the stream without the rows that are still to come."""
+        self._reader.cancel()
+        self.close()
 
     def close(self) -> None:
-        """End the stream, whether the server reports an error, is gone, or neither."""
+        """End the stream, whether the server reports an error, is gone, or neither. It waits for the rows to come."""
         with suppress(pa.ArrowException, OSError):
             self._writer.close()
 
@@ -58,8 +63,9 @@ class PointReads:
         self._client = client
         self._idle = IdleStreams[_Stream]()
 
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
-        """Return the live rows of the keys. If a stream that was idle fails, use a new one, once.
+    def look_up(self, table: str, keys: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Return the live rows of the keys as they come, the first of which are there. If a stream that was idle fails
+        before, use a new one, once.
 
         Raises:
             StoreError: the server rejected the keys, or cannot be reached.
@@ -79,12 +85,28 @@ class PointReads:
         """Close idle streams, and others when their calls end."""
         self._idle.close()
 
-    def _ask(self, stream: _Stream, keys: pa.RecordBatch) -> pa.Table:
+    def _ask(self, stream: _Stream, keys: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
             with as_store_errors():
-                found = stream.ask(keys)
+                stream.send(keys)
+            rows, more = stream.receive()
         except BaseException:
             stream.close()
             raise
+        if more:
+            return self._rest(rows, stream)
         self._idle.give_back(stream)
-        return found
+        return iter((rows,))
+
+    def _rest(self, rows: pa.RecordBatch, stream: _Stream) -> Iterator[pa.RecordBatch]:
+        more = True
+        try:
+            yield rows
+            while more:
+                rows, more = stream.receive()
+                yield rows
+        finally:
+            if more:  # it failed, or its reader wants no more of it
+                stream.abandon()
+            else:
+                self._idle.give_back(stream)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
+from ...schemas.batches import begun, no_rows
 from ...schemas.description import Health, TableDescription
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.locations import joined, locations_of
@@ -374,8 +375,18 @@ class FlightStore(Verbs, ServerVerbs):
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
-        found = self._patiently(self._small.rows, table, keys)
-        return self._patiently(self._point_reads.get, table, keys) if found is UNDECIDED else found
+        return self._patiently(lambda: self._look_up(table, keys).to_table())
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """See StoreService. It waits for a server that is down before its first batch, and not between batches."""
+        return self._patiently(self._look_up, table, keys)
+
+    def _look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        found = self._small.rows(table, keys)
+        if found is not UNDECIDED:
+            return ScanStream(found.schema, None, iter(found.to_batches() or [no_rows(found.schema)]))
+        schema, batches = begun(self._point_reads.look_up(table, keys))
+        return ScanStream(schema, None, batches)
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""

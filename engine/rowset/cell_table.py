@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,21 +21,47 @@ from .places import KEPT, Place, place_of
 from .row_columns import RowColumns
 from .scratch import RowScratch
 
+_OFFSET_BYTES = 4
+CELL_SIZE = CELL_BYTES + 1
+"""Bytes of a cell in the table, with its flag of NULL."""
+
+
+class TooManyBytesError(Exception):
+    """Rows that are read at once have more bytes than they may: ``times`` as many, about, and more than once."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__(times)
+        self.times = times
+
 
 class CellTable:
     """The cells of the columns, and the liveness, of the rows at some locations; -1 for keys that no row has."""
 
-    def __init__(self, columns: RowColumns, locations: np.ndarray) -> None:
+    def __init__(self, columns: RowColumns, locations: np.ndarray, held_max: int | None = None) -> None:
+        """``held_max``: the most bytes of pages, and of strings restored from them, that it may hold; None: any."""
         self.columns = columns
         self.width = len(columns.ids) + 1
         self.held: list[object] = []
         """What must live until the columns have been taken: strings are addresses."""
+        self.held_max = sys.maxsize if held_max is None else held_max
+        self.held_bytes = self._text_bytes = 0
         count = len(locations)
         self._locations = locations
         self._cells = allocate_zeroed(count * self.width * CELL_BYTES, np.uint8)
         self._nulls = allocate(count * self.width, np.uint8)
         self._scratch = RowScratch()
         self._memory = address_of(self._cells), address_of(self._nulls)
+
+    def check_held(self, share: float) -> None:
+        """Count what is held after this share of the rows, each page once.
+
+        Raises:
+            TooManyBytesError: it is too much.
+        """
+        pages = {id(page): page.nbytes for held in self.held if type(held) is list for page in held if page is not None}
+        self.held_bytes = sum(pages.values()) + self._text_bytes
+        if self.held_bytes > self.held_max:
+            raise TooManyBytesError(max(self.held_bytes / self.held_max, 2.0) / share)
 
     def read_places(self, places: Sequence[Place], rows: np.ndarray, positions: np.ndarray) -> None:
         """Read rows whose cells are all at the same places, one for each column; see ``read``."""
@@ -52,6 +79,10 @@ class CellTable:
         where = address_of(rows), address_of(positions), len(rows), self.width, *self._memory
         while (outcome := read_cells(places, step, *where, self._scratch.address)) == FULL:
             self.held.append(self._scratch.texts)
+            self._text_bytes += len(self._scratch.texts)
+            self.held_bytes += len(self._scratch.texts)
+            if self.held_bytes > self.held_max:
+                self.check_held(1.0)
             self._scratch.grow()
         if outcome < 0:
             raise CorruptPageError("a cell of the rows cannot be decoded")
@@ -82,12 +113,24 @@ class CellTable:
         where = address_of(self._locations), count, address_of(rows)
         return rows[: kernels.live_rows(self._memory[0], self.width, *where)]
 
-    def taken(self, rows: np.ndarray, first: int = 0) -> list[pa.Array]:
-        """Return rows (int64) of the columns from ``first`` on."""
+    def measured(self, rows: np.ndarray) -> list[int]:
+        """Return, for each column, how many bytes the strings of some rows (int64) have, and how many are NULL."""
         sizes = allocate(2 * self.width, np.int64)
+        kernels.measure_columns(*self._memory, self.width, address_of(rows), len(rows), address_of(sizes))
+        return sizes.tolist()
+
+    def bytes_of(self, measured: Sequence[int], count: int) -> int:
+        """Return the bytes of so many rows as columns, from what ``measured`` returned for them."""
+        physicals = self.columns.physicals
+        size = 0
+        for i, kind in enumerate(physicals):
+            size += measured[2 * i] + _OFFSET_BYTES * count if kind is PhysicalType.BYTES else kind.width * count
+        return size
+
+    def taken(self, rows: np.ndarray, first: int = 0, measured: Sequence[int] | None = None) -> list[pa.Array]:
+        """Return rows (int64) of the columns from ``first`` on; ``measured`` is what that method returned for them."""
         table, kept = (*self._memory, self.width), (address_of(rows), len(rows))
-        kernels.measure_columns(*table, *kept, address_of(sizes))
-        measured, vectors = sizes.tolist(), []
+        measured, vectors = measured or self.measured(rows), []
         targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)
         for i in range(first, self.width - 1):
             bytes_, nulls = measured[2 * i : 2 * i + 2]

@@ -63,12 +63,14 @@ _ROOM = _Room()
 class _Table:
     """The pages of a range of rows."""
 
-    __slots__ = ("address", "fields", "pages", "reads", "unread")
+    __slots__ = ("address", "fields", "pages", "reads", "size", "unread")
 
     def __init__(self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int]) -> None:
         self.fields = fields
         self.address = address_of(fields)
         self.pages = [ref(page) for page in pages]
+        self.size = sum([page.nbytes for page in pages])
+        """Bytes of the pages."""
         self.reads = 0
         """Reads of rows; approximate."""
         self.unread = unread
@@ -135,14 +137,17 @@ class PageRows:
         """Read ``rows`` (int64, ascending) into the table's rows ``positions``; return the numbers of the columns that
         were not read.
 
-        Raises as ``read``.
+        Raises as ``read``; and TooManyBytesError if the table may not hold so much.
         """
         numbers = rows >> self._shift
         cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
         left, places = set(self._widened), allocate(len(rows), np.int64)
         for first, last in pairwise(cuts):
             known, pages = self._table(int(numbers[first]), min(last - first, _COUNTED))
-            table.held.append((known, pages))
+            table.held += known, pages
+            table.held_bytes += known.size
+            if table.held_bytes > table.held_max:
+                table.check_held(last / len(rows))
             left.update(known.unread)
             places[first:last] = known.address
         table.held.append(self)

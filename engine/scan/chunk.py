@@ -34,6 +34,9 @@ _RUNS_OF_READER = 8
 """Runs for each of those who read at once, so that they end at about the same time."""
 _CHUNKS_FETCHED = 8
 """Chunks of far files that are fetched together, while as many are read."""
+_LONG_ROWS_MIN, _LONG_ROWS_BYTES = 8, 16 << 20
+"""The fewest rows of a chunk, each of which costs a call for each column, and about the most bytes of one that has less
+than a mini-block."""
 _ROWS_A_LOOK_UP = 64
 """Rows that are scanned in the time of one key look-up."""
 
@@ -139,7 +142,8 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         count.rowsets_by_look_up += 1
         count.rows_in_chunks += len(found)
         count.bytes_in_chunks += len(found) * row_bytes
-        yield from _chunks_of(rowset, found[(found >= first) & (found < last)])
+        most = _chunk_rows(row_bytes, request.chunk_bytes, PAGE_ROWS)
+        yield from _chunks_of(rowset, found[(found >= first) & (found < last)], most)
         return
     count.rowsets_read += 1
     size = _chunk_rows(_decoded(rowset, request), request.chunk_bytes, PAGE_ROWS)
@@ -270,9 +274,11 @@ def _cell_bytes(cells: dict[int, float], column: ColumnSchema) -> float:
 
 def _chunk_rows(row_bytes: float, chunk_bytes: int, most: int) -> int:
     """Return a power of two from one mini-block to one page, so that chunks end where blocks and pages do; ``most``
-    rows are enough."""
+    rows are enough. Of very long rows return less than a mini-block."""
     rows = PAGE_ROWS
     while rows > BLOCK_ROWS and (rows * row_bytes > chunk_bytes or rows // 2 >= most):
+        rows //= 2
+    while rows > _LONG_ROWS_MIN and rows * row_bytes > _LONG_ROWS_BYTES:
         rows //= 2
     return rows
 
@@ -298,15 +304,16 @@ def _looked_up(rowset: RowSet, request: ScanRequest) -> np.ndarray | None:
     return np.sort(found[found >= 0])
 
 
-def _chunks_of(rowset: RowSet, rows: np.ndarray) -> Iterator[Chunk]:
-    """Yield chunks of some rows, page by page."""
+def _chunks_of(rowset: RowSet, rows: np.ndarray, most: int) -> Iterator[Chunk]:
+    """Yield chunks of some rows, page by page, of at most so many."""
     if not len(rows):
         return
     pages = rows // PAGE_ROWS
     cuts = [0, *(np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist(), len(rows)]
-    for start, end in pairwise(cuts):
-        part = rows[start:end]
-        yield Chunk(rowset, int(part[0]), int(part[-1]) + 1, rows=part)
+    for begin, end in pairwise(cuts):
+        for start in range(begin, end, most):
+            part = rows[start : min(start + most, end)]
+            yield Chunk(rowset, int(part[0]), int(part[-1]) + 1, rows=part)
 
 
 def _is_touched(rowset: RowSet, first: int, last: int, request: ScanRequest) -> bool:

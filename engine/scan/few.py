@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ...schemas.scan import ScanSpec
+from ..rowset.cell_table import TooManyBytesError
 from ..table.table import Table
 from ..table.table_version import TableVersion
 from ..tablet.lookup import Asked, look_up_natively
@@ -13,6 +14,8 @@ from ..vectors.keys import hash_keys
 from .chunk import ScanRequest
 
 _LOOK_UPS_MAX = 1024
+_BYTES_MAX = 8 << 20
+"""Rows with more are read chunk by chunk."""
 
 
 def rows_of_few_keys(
@@ -32,10 +35,12 @@ def rows_of_few_keys(
         return None
     hashes = hash_keys(keys)
     asked = [Asked(tablet, keys, hashes) for tablet in tablets]
-    found = look_up_natively(asked, request.snapshot, version.point_plan.columns_of(request.columns))
+    columns = version.point_plan.columns_of(request.columns)
+    try:
+        found = look_up_natively(asked, request.snapshot, columns, _BYTES_MAX)
+    except TooManyBytesError:
+        return None
     is_kept = all(request.snapshot >= tablet.version.history_floor for tablet in tablets)
     if found is None or not is_kept or table.version is not version:
         return None
-    rows = found.slice(spec.offset, spec.limit).select([column.name for column in request.columns])
-    batches = rows.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=request.schema)
+    return found.slice(spec.offset, spec.limit).select([column.name for column in request.columns])

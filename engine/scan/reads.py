@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...schemas.batches import begun
 from ...schemas.description import ScanPlan, ScanSplit, TableDescription
 from ...schemas.prune_count import PruneCount
 from ...schemas.scan import ScanSpec
@@ -17,6 +18,7 @@ from ..filter.compiled import FilterCache
 from ..manifest.damage import DamageRegistry
 from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
+from ..table.key_reads import KeyReads
 from ..table.table import Table
 from ..table.table_version import TableVersion
 from ..tablet.tablet import Tablet
@@ -174,9 +176,18 @@ class Reads:
         """See StoreService."""
         self._planned.end(lease)
 
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService."""
-        return self._table(table).get(keys, self._mvcc.snapshot, self._options.limits)
+        found = self._table(table)
+        reads = KeyReads(found, keys, self._mvcc.snapshot, self._options.limits)
+        if (rows := reads.whole()) is not None:
+            return ScanStream(rows.schema, None, iter((rows,)), source=(found.table_id, reads.schema))
+        schema, batches = begun(self._pieces(found, reads))
+        return ScanStream(schema, None, batches, source=(found.table_id, reads.schema))
+
+    def _pieces(self, table: Table, reads: KeyReads) -> Iterator[pa.RecordBatch]:
+        with self._snapshots.holding(table, self._mvcc.snapshot()), self._damage.noticing():
+            yield from reads.pieces()
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.description import TableDescription
-from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from ...schemas.errors import NotFoundError, UnavailableError
 from ...schemas.limits import Limits
-from ...schemas.operation import Operation
 from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.table import TableOptions, TableSchema
 from ...schemas.timestamp import parse_moment
@@ -22,16 +21,14 @@ from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import Ticket
 from ..tablet import outcome
 from ..tablet.attach import StagedRowSet, attach
-from ..tablet.lookup import Asked, look_up_in
 from ..tablet.outcome import Outcome, all_stored
 from ..tablet.tablet import Tablet
-from ..vectors.keys import take_keys
 from .auto_increment import AutoIncrement
-from .checked_batch import CheckedBatch, check_batch
+from .checked_batch import CheckedBatch
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite
 from .quota import within
-from .routed_batch import RoutedBatch, by_tablet, keyed, route
+from .routed_batch import RoutedBatch, route
 from .table_version import TableVersion, write_locks
 from .tablet_change import TabletChange, tablet_changes
 from .write_queue import WriteQueue
@@ -144,33 +141,6 @@ class Table:
         version = self.version
         found = version.point_plan.get(known, key, snapshot(), limits)
         return found if self.version is version else UNDECIDED
-
-    def get(self, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> pa.Table:
-        """Return the live rows of the given keys, all at one new ``snapshot``, in the order of the keys."""
-        while True:
-            version = self.version
-            found = _found(version, keys, snapshot(), limits)
-            if self.version is version and found is not None:  # else a dropped column may be missing from the rows
-                return found
-
-
-def _found(version: TableVersion, keys: pa.RecordBatch, snapshot: int, limits: Limits) -> pa.Table | None:
-    """Return the rows; None if history that the snapshot needs was dropped meanwhile."""
-    checked = check_batch(keys, version.schema, Operation.DELETE, limits)
-    if checked.refusals.reasons:
-        raise InvalidArgumentError(checked.refusals.reasons[0][1])
-    checked, encoded = keyed(version, checked, Operation.DELETE, limits)
-    rows = checked.rows
-    numbers, missing = version.covers(rows)
-    if numbers is not None and missing is not None:  # keys without a tablet have no rows
-        kept = np.flatnonzero(~missing)
-        rows, encoded, numbers = rows.take(pa.array(kept)), take_keys(encoded, kept), numbers[kept]
-    if len(encoded):
-        version.check_here(numbers)
-    parts = by_tablet(version, rows, encoded, numbers)
-    asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
-    found = look_up_in(asked, snapshot, version.point_plan.columns)
-    return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None
 
 
 def _applied(

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from ...schemas import compute as pc
+from ...schemas.batches import no_rows
 from ...schemas.column import ColumnSchema
+from ..rowset.cell_table import CellTable, TooManyBytesError
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.read_rows import make_batch, read_rows, schema_of
 from ..rowset.row_columns import RowColumns
 from ..rowset.rowset import RowSet
 from ..vectors.keys import KeyVector
-from .key_lookup import find_in
-from .point_batch import KEYS_MAX, rows_of_keys
+from .key_lookup import ABSENT, find_in
+from .point_batch import HELD_BYTES_MAX, KEYS_MAX, Group, filled, rows_of_keys
 from .tablet import Tablet
 from .unresolved_keys import UnresolvedKeys
 
-_Group = tuple[RowSet, np.ndarray, np.ndarray]
-"""A rowset, rows of it, and the positions of their keys in the batch."""
+_GENERAL_KEYS_MAX = 1_024
+"""The most keys of a bounded answer that are read generally: the bytes of their rows are known late."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,59 +37,136 @@ class Asked:
     """The position of each key in the whole request; None: the request is these keys, in order."""
 
 
-def look_up_in(asked: Sequence[Asked], snapshot: int, columns: RowColumns) -> pa.Table:
+def look_up_in(
+    asked: Sequence[Asked], snapshot: int, columns: RowColumns, bytes_max: int | None = None
+) -> pa.RecordBatch:
     """Return the rows of keys of several tablets that are alive at ``snapshot``, in the order of the keys.
 
     Holds a tablet's write lock while it looks up keys in memory, not while it searches files or reads rows.
+
+    Raises:
+        TooManyBytesError: the rows have more than ``bytes_max`` bytes; nothing of that size was taken.
     """
-    found = None
     if sum(len(each.keys) for each in asked) <= KEYS_MAX:
-        found = look_up_natively(asked, snapshot, columns)
-    return look_up_generally(asked, snapshot, columns.columns) if found is None else found
+        found = look_up_natively(asked, snapshot, columns, bytes_max)
+        if found is not None:
+            return found
+    return look_up_generally(asked, snapshot, columns, bytes_max)
 
 
-def look_up_natively(asked: Sequence[Asked], snapshot: int, columns: RowColumns) -> pa.Table | None:
+def look_up_natively(
+    asked: Sequence[Asked], snapshot: int, columns: RowColumns, bytes_max: int | None = None
+) -> pa.RecordBatch | None:
     """Do the same by kernels alone; None if these cannot tell. The key columns lead ``columns``."""
-    parts, places = [], []
+    return _look_up_by(rows_of_keys, asked, snapshot, columns, bytes_max)
+
+
+def _look_up_by(
+    read: Callable[..., tuple[CellTable, np.ndarray] | None],
+    asked: Sequence[Asked],
+    snapshot: int,
+    columns: RowColumns,
+    bytes_max: int | None,
+) -> pa.RecordBatch | None:
+    """Return the rows of the keys; ``read`` returns the cells of those of one tablet, as `rows_of_keys` does."""
+    held_max = None if bytes_max is None else HELD_BYTES_MAX
+    tables: list[tuple[Asked, CellTable, np.ndarray, list[int]]] = []
+    size = 0
     for each in asked:
-        if (found := rows_of_keys(each.tablet, each.keys, each.hashes, snapshot, columns)) is None:
+        if (found := read(each.tablet, each.keys, each.hashes, snapshot, columns, held_max)) is None:
             return None
         table, rows = found
         if len(rows):
-            parts.append(make_batch(table.taken(rows), columns.columns, len(rows)))
-            places.append(rows if each.positions is None else each.positions[rows])
+            measured = table.measured(rows)
+            size += table.bytes_of(measured, len(rows))
+            tables.append((each, table, rows, measured))
+    _check_size(size, bytes_max)
+    parts = [
+        make_batch(table.taken(rows, measured=measured), columns.columns, len(rows))
+        for _, table, rows, measured in tables
+    ]
+    places = [rows if each.positions is None else each.positions[rows] for each, _, rows, _ in tables]
     return _in_order(parts, places, columns.columns)
 
 
-def look_up_generally(asked: Sequence[Asked], snapshot: int, columns: tuple[ColumnSchema, ...]) -> pa.Table:
+def _check_size(size: int, bytes_max: int | None) -> None:
+    if bytes_max is not None and size > bytes_max:
+        raise TooManyBytesError(size / bytes_max)
+
+
+def look_up_generally(
+    asked: Sequence[Asked], snapshot: int, columns: RowColumns, bytes_max: int | None = None
+) -> pa.RecordBatch:
     """Do the same in the way that is always right."""
+    count = sum(len(each.keys) for each in asked)
+    if count <= KEYS_MAX and (found := _look_up_by(_rows_of_located, asked, snapshot, columns, bytes_max)) is not None:
+        return found
+    _check_size(count, None if bytes_max is None else _GENERAL_KEYS_MAX)
+    return _gathered(asked, snapshot, columns.columns, bytes_max)
+
+
+def _gathered(
+    asked: Sequence[Asked], snapshot: int, columns: tuple[ColumnSchema, ...], bytes_max: int | None
+) -> pa.RecordBatch:
+    """Do the same with whole columns of the rowsets' rows, each row once: for many keys, and damaged pages."""
     parts, places = [], []
+    size = 0
     for each in asked:
         for rowset, rowids, found in _located(each):
-            batch, hits = _fetch(rowset, rowids, snapshot, columns)
-            parts.append(batch)
+            rows, taken, hits = _fetch(rowset, rowids, snapshot, columns)
+            size += _bytes_of(rows, taken)
+            _check_size(size, bytes_max)
+            parts.append(rows.take(pa.array(taken)))
             places.append(found[hits] if each.positions is None else each.positions[found[hits]])
     return _in_order(parts, places, columns)
 
 
-def _in_order(parts: list[pa.RecordBatch], places: list[np.ndarray], columns: tuple[ColumnSchema, ...]) -> pa.Table:
+def _bytes_of(rows: pa.RecordBatch, taken: np.ndarray) -> int:
+    """Return about how many bytes some rows have, each as often as it is taken."""
+    size = len(taken) * rows.num_columns
+    for column in rows.columns:
+        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+            size += len(taken) * (column.type.bit_width // 8)
+        else:
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+            size += int(lengths[taken].sum(dtype=np.int64))
+    return size
+
+
+def _in_order(
+    parts: list[pa.RecordBatch], places: list[np.ndarray], columns: tuple[ColumnSchema, ...]
+) -> pa.RecordBatch:
     """Return the rows of all parts in the order of their places in the request."""
     if not parts:
-        return schema_of(columns).empty_table()
+        return no_rows(schema_of(columns))
     if len(parts) == 1:
-        return pa.Table.from_batches(parts)
+        return parts[0]
     order = np.argsort(np.concatenate(places), kind="stable")
-    return pa.Table.from_batches(parts).take(pa.array(order))
+    return pa.concat_batches(parts).take(pa.array(order))
 
 
-def _located(asked: Asked) -> list[_Group]:
+def _rows_of_located(
+    tablet: Tablet, keys: KeyVector, hashes: np.ndarray, snapshot: int, columns: RowColumns, held_max: int | None
+) -> tuple[CellTable, np.ndarray] | None:
+    """Do as `rows_of_keys`, with the locations that searches find."""
+    locations = np.full(len(hashes), ABSENT, np.int64)
+    groups: list[Group] = []
+    for rowset, rowids, positions in _located(Asked(tablet, keys, hashes)):
+        order = np.argsort(rowids, kind="stable")
+        groups.append((rowset, rowids[order], positions[order]))
+        locations[positions] = 0  # which one is not asked any more
+    table = filled(groups, locations, snapshot, columns, held_max)
+    return None if table is None else (table, table.live_rows())
+
+
+def _located(asked: Asked) -> list[Group]:
     tablet = asked.tablet
     with tablet.write_lock:
         tablet.rows_read += len(asked.hashes)
         missing = tablet.key_lookup.find_in_memory(tablet.version, asked.keys, asked.hashes)
         searched = tablet.key_lookup.searched(tablet.version)
         found = np.flatnonzero(missing.locations >= 0)
-        groups: list[_Group] = [
+        groups: list[Group] = [
             (tablet.rowset(slot), rowids_of(missing.locations[found[group]]), found[group])
             for slot, group in by_slot(missing.locations[found])
         ]
@@ -96,7 +176,7 @@ def _located(asked: Asked) -> list[_Group]:
     return groups
 
 
-def _search(rowset: RowSet, missing: UnresolvedKeys) -> list[_Group]:
+def _search(rowset: RowSet, missing: UnresolvedKeys) -> list[Group]:
     """Look for missing keys in a rowset that is not indexed."""
     asked = missing.ask(find_in(rowset))
     return [(rowset, rowids_of(missing.locations[asked]), asked)] if len(asked) else []
@@ -104,15 +184,12 @@ def _search(rowset: RowSet, missing: UnresolvedKeys) -> list[_Group]:
 
 def _fetch(
     rowset: RowSet, rowids: np.ndarray, snapshot: int, columns: tuple[ColumnSchema, ...]
-) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return the live ones of ``rowids`` (any order, repeats allowed), in their order, and their positions."""
-    if len(rowids) == 1:
-        alive = rowset.live_at(rowids, snapshot)
-        return read_rows(rowset, rowids[alive], columns, snapshot), np.flatnonzero(alive)
+) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
+    """Return the live ones of ``rowids`` (any order, repeats allowed), each once; which of these to take for those
+    that live, in their order; and their positions."""
     rows, position = np.unique(rowids, return_inverse=True)
     alive = rowset.live_at(rows, snapshot)
-    kept = np.flatnonzero(alive)
-    batch = read_rows(rowset, rows[kept], columns, snapshot)
+    batch = read_rows(rowset, rows[np.flatnonzero(alive)], columns, snapshot)
     hits = np.flatnonzero(alive[position])
     place = np.cumsum(alive) - 1
-    return batch.take(pa.array(place[position[hits]])), hits
+    return batch, place[position[hits]], hits

@@ -5,6 +5,7 @@ The meaning is that of `lookup`. Where it is not decided here the caller takes `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -21,11 +22,20 @@ from .tablet import Tablet
 
 KEYS_MAX = 16_384
 """More keys at once are read generally: whole pages are decoded then."""
+Group = tuple[RowSet, np.ndarray, np.ndarray]
+"""A rowset, rows of it (int64, ascending), and the positions of their keys in the batch."""
+HELD_BYTES_MAX = 64 << 20
+"""The most bytes of pages that are held for the rows of a bounded answer."""
 _NEWEST = (1 << 63) - 1
 
 
 def rows_of_keys(
-    tablet: Tablet, keys: KeyVector, hashes: np.ndarray, snapshot: int, columns: RowColumns
+    tablet: Tablet,
+    keys: KeyVector,
+    hashes: np.ndarray,
+    snapshot: int,
+    columns: RowColumns,
+    held_max: int | None = None,
 ) -> tuple[CellTable, np.ndarray] | None:
     """Return a table with a row for each key, and those of its rows (int64) that are alive at ``snapshot``.
 
@@ -33,6 +43,7 @@ def rows_of_keys(
 
     Raises:
         StoreError: a file is damaged.
+        TooManyBytesError: the table would hold more than ``held_max`` bytes.
     """
     with tablet.write_lock:
         tablet.rows_read += len(hashes)
@@ -40,13 +51,21 @@ def rows_of_keys(
         groups = None if locations is None else _by_rowset(tablet, locations)
     if locations is None or groups is None:
         return None
-    table = CellTable(columns, locations)
+    table = filled(groups, locations, snapshot, columns, held_max)
+    return None if table is None or table.has_other_keys(keys) else (table, table.live_rows())
+
+
+def filled(
+    groups: Sequence[Group], locations: np.ndarray, snapshot: int, columns: RowColumns, held_max: int | None
+) -> CellTable | None:
+    """Return the cells of the rows of some rowsets; None if one cannot be decoded. Raises as ``rows_of_keys``."""
+    table = CellTable(columns, locations, held_max)
     try:
         for rowset, rows, positions in groups:
             fill(table, rowset, rows, positions, snapshot)
     except CorruptPageError:
         return None
-    return None if table.has_other_keys(keys) else (table, table.live_rows())
+    return table
 
 
 def places_of_keys(
@@ -71,7 +90,7 @@ def places_of_keys(
     return None if table.has_other_keys(keys) else (locations, alive)
 
 
-def _by_rowset(tablet: Tablet, locations: np.ndarray) -> list[tuple[RowSet, np.ndarray, np.ndarray]] | None:
+def _by_rowset(tablet: Tablet, locations: np.ndarray) -> list[Group] | None:
     """Return rowsets, their rows (int64, ascending) and the positions of these in ``locations``; None if some have
     moved."""
     order = np.argsort(locations, kind="stable")
@@ -79,7 +98,7 @@ def _by_rowset(tablet: Tablet, locations: np.ndarray) -> list[tuple[RowSet, np.n
     ordered = locations[order]
     slots = slots_of(ordered)
     starts = np.flatnonzero(np.diff(slots, prepend=-1)).tolist()
-    groups: list[tuple[RowSet, np.ndarray, np.ndarray]] = []
+    groups: list[Group] = []
     for first, last in pairwise([*starts, len(slots)]):
         if (rowset := tablet.rowset_at(int(slots[first]))) is None:
             return None

@@ -12,7 +12,7 @@ from ...schemas.errors import PermissionDeniedError, UnavailableError
 from ...schemas.metrics import Metrics
 from ...schemas.moving import MoveProgress
 from ...schemas.scan import ScanSpec
-from ...schemas.service import PendingResult, ScanStream, StoreService
+from ...schemas.service import KeyReader, PendingResult, ScanStream, StoreService
 from ...schemas.transaction import StagedBatch, StageResult
 from ...schemas.verb import Verb
 from ...schemas.verbs import Verbs
@@ -25,7 +25,7 @@ _RETRY_SECONDS = 0.2
 """When a client should ask again while nobody is known to have the store."""
 
 
-class AbsentStore(Verbs):
+class AbsentStore(Verbs, KeyReader):
     """A ``StoreService`` that answers UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
 
     operates = True
@@ -96,7 +96,7 @@ class AbsentStore(Verbs):
         """See StoreService."""
         self.refuse()
 
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService."""
         self.refuse()
 

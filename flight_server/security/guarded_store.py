@@ -21,6 +21,7 @@ from ...schemas.placement import Placement
 from ...schemas.scan import ScanSpec
 from ...schemas.service import (
     UNDECIDED,
+    KeyReader,
     PendingResult,
     RowReader,
     RowRelay,
@@ -50,7 +51,7 @@ Item = TypeVar("Item")
 _SHOWN = 5
 
 
-class GuardedStore(Verbs):
+class GuardedStore(Verbs, KeyReader):
     """A ``StoreService`` for one caller, without ``close``. Thread safe."""
 
     def __init__(self, store: StoreService, caller: Caller, book: GrantBook, audit: AuditLog | None) -> None:
@@ -209,7 +210,10 @@ class GuardedStore(Verbs):
         numbers, since names may change before and while it runs."""
         version, rights = self._rights_now()
         asked = self._allowed(spec, "scan", rights)
-        found = self._store.scan(asked)
+        return self._watched(asked, self._store.scan(asked), version, rights)
+
+    def _watched(self, asked: ScanSpec, found: ScanStream, version: object, rights: Rights) -> ScanStream:
+        """Return a stream that these rights allow; it is checked again when the grants have another version."""
 
         def check() -> None:
             nonlocal version
@@ -247,12 +251,13 @@ class GuardedStore(Verbs):
         """See StoreService."""
         return self._store.plan(self._allowed(spec, "plan", self.rights))
 
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """See StoreService. It returns all columns, and so needs all."""
+        version, rights = self._rights_now()
         self._check_get(table)
-        found = self._store.get(table, keys)
+        found = self._store.look_up(table, keys)
         self._check_get(table)  # a column may have come meanwhile
-        return found
+        return self._watched(ScanSpec(table=table), found, version, rights)
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
         """See RowReader."""

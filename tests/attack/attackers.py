@@ -142,6 +142,26 @@ def leases(url: str) -> None:
     forever(url, 4, attack)
 
 
+def repeated_keys(url: str) -> None:
+    """Keys of 48 KB in all, of one row of 60 KB: each answer is 360 MB. Half of the clients take none."""
+    row = pa.record_batch([pa.array([-1]), pa.array(["x" * 60_000]), pa.array([0.0])], schema=SCHEMA)
+    put(fl.connect(url), row)
+    keys = pa.record_batch([pa.array([-1] * 6_000)], names=["id"])
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(b'{"table":"homes"}'))
+        writer.begin(keys.schema)
+        writer.write_batch(keys)
+        if number % 2:
+            stay((writer, reader))
+        for _ in range(180):
+            reader.read_chunk()
+        reader.cancel()
+
+    forever(url, 8, attack)
+
+
 ATTACKS: dict[str, Attack] = {
-    each.__name__: each for each in (bombs, giants, filters, plans, idle_readers, idle_writers, staging, leases)
+    each.__name__: each
+    for each in (bombs, giants, filters, plans, idle_readers, idle_writers, staging, leases, repeated_keys)
 }

@@ -391,3 +391,15 @@ def test_any_order_and_offset_over_all_servers(db: Database, single: Table) -> N
     for how in orders:
         assert placed.scan(**how).to_arrow().equals(single.scan(**how).to_arrow()), how
     assert placed.scan(ordered=True, offset=COUNT - 3).count() == 3
+
+
+@pytest.mark.parametrize("through", [None, "a"], ids=["placement", "one server"])
+def test_rows_of_many_bytes_come_in_batches_of_some(cluster: Cluster, table: Table, through: str | None) -> None:
+    """A server that combines the rows of others holds no more than some of them, either."""
+    hosts = ["a" * 5_000, "b" * 5_000]
+    table.insert({"id": [1, 2_000], "host": hosts})
+    numbers = [1, 2_000, 2_000, 7, 1] * 2_500
+    keys = {"id": numbers, "host": [hosts[number != 1] for number in numbers]}
+    batches = list(cluster.connect(through).table("t").get_batches(pa.table(keys)))
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == [n for n in numbers if n != 7]
+    assert len(batches) > 2 and max(batch.nbytes for batch in batches) <= 16 << 20

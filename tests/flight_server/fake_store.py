@@ -35,7 +35,7 @@ from nyala.schemas.literal import from_json
 from nyala.schemas.operation import Operation
 from nyala.schemas.partition_schema import UNPARTITIONED, WHOLE
 from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import PendingResult, ScanStream
+from nyala.schemas.service import KeyReader, PendingResult, ScanStream
 from nyala.schemas.statement import Statement
 from nyala.schemas.table import TableDefinition, TableSchema
 from nyala.schemas.timestamp import parse_moment
@@ -86,7 +86,7 @@ class Done:
         return self.answer
 
 
-class FakeStore(Verbs):
+class FakeStore(Verbs, KeyReader):
     """See StoreService. ``batch_rows`` is how many rows a scan's batches have."""
 
     def __init__(self, batch_rows: int = 1000) -> None:
@@ -286,11 +286,12 @@ class FakeStore(Verbs):
     def release_scan(self, lease: str) -> None:
         del lease  # nothing is kept
 
-    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         found = self._table(table)
         state = found.states[-1][1]
         wanted = [tuple(row[column.name] for column in found.schema.key) for row in keys.to_pylist()]
-        return pa.Table.from_pylist([state[key] for key in wanted if key in state], schema=found.schema.arrow)
+        rows = [state[key] for key in wanted if key in state]
+        return ScanStream(found.schema.arrow, None, iter([pa.RecordBatch.from_pylist(rows, schema=found.schema.arrow)]))
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         raise InvalidArgumentError("this store remembers no commits")

@@ -55,7 +55,7 @@ def test_earlier_snapshots_and_fewer_columns(subject: Subject) -> None:
     for timestamp, state in subject.history:
         asked = [Asked(tablet, keys, hash_keys(keys))]
         rows = look_up_in(asked, timestamp, columns)
-        assert rows.equals(look_up_generally(asked, timestamp, columns.columns))
+        assert rows.equals(look_up_generally(asked, timestamp, columns))
         pairs = list(zip(rows["k"].to_pylist(), rows["v"].to_pylist(), strict=True))
         assert pairs == [state[key][:2] for key in (3, 5, 23, 29) if key in state]
     subject.close()
