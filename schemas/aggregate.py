@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from .errors import InvalidArgumentError
+from .nearest import perhaps
 from .types import TYPE_METADATA, LogicalType
 
 ALL_ROWS = "*"
@@ -77,7 +78,8 @@ def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], 
 def _field(table: pa.Schema, name: str) -> pa.Field:
     place = table.get_field_index(name)
     if place < 0:
-        raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(table.names)}")
+        meant, known = perhaps(name, table.names), ", ".join(table.names)
+        raise InvalidArgumentError(f"there is no column {name!r}{meant}; the columns are {known}")
     return table.field(place)
 
 

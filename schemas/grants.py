@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from .errors import InvalidArgumentError, NotFoundError
 from .message import Message
+from .nearest import perhaps
 
 ALL_TABLES = "*"
 """Stands for a table: all tables, those to come included."""
@@ -112,4 +113,6 @@ class GrantList(Message, frozen=True):
 
 def no_table(name: str, known: Iterable[str]) -> NotFoundError:
     """Return the error for a table that is not there, or that the caller may not see: both read the same."""
-    return NotFoundError(f"there is no table {name!r}; the tables are: {', '.join(list(known)[:_SHOWN]) or 'none'}")
+    tables = list(known)
+    shown = ", ".join(tables[:_SHOWN]) or "none"
+    return NotFoundError(f"there is no table {name!r}{perhaps(name, tables)}; the tables are: {shown}")

@@ -4,6 +4,7 @@ A process meets few kinds of messages, and to build the checks of all takes a te
 are built with its first instance.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pydantic import VERSION, BaseModel
@@ -18,6 +19,14 @@ else:
 
     class Message(BaseModel, defer_build=_IS_SAFE):
         """A model of pydantic that is made ready when it is first used."""
+
+        def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+            """Yield the fields that have not their default, so that what is printed is short."""
+            fields = type(self).model_fields
+            for name, value in super().__repr_args__():
+                field = fields.get(name or "")
+                if field is None or field.is_required() or value != field.get_default(call_default_factory=True):
+                    yield name, value
 
 
 def new_list() -> list[Any]:

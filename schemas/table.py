@@ -15,6 +15,7 @@ from .limits import Limits
 from .literal import to_json
 from .message import Message, new_list
 from .names import check_column_name, check_table_name
+from .nearest import perhaps
 from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
 from .wrapped import bare_type
@@ -235,7 +236,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         if found := self.by_name.get(name):
             return found
         known = ", ".join(list(self.by_name)[:20])
-        raise InvalidArgumentError(f"there is no column {name!r}; the columns are {known}")
+        raise InvalidArgumentError(f"there is no column {name!r}{perhaps(name, self.by_name)}; the columns are {known}")
 
 
 def _check_columns(definition: TableDefinition, limits: Limits) -> None:

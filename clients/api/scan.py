@@ -33,6 +33,9 @@ class Scan:
     _store: StoreService
     _spec: ScanSpec
 
+    def __repr__(self) -> str:
+        return repr(self._spec).replace("ScanSpec(table=", "Scan(", 1)
+
     @property
     def snapshot(self) -> int | None:
         """The timestamp that the scan reads at; for changes, the end of their range.

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ...schemas.casts import FITTING, is_castable, kind_of
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.nearest import perhaps
 from ...schemas.types import LogicalType
 from ...schemas.wrapped import bare_type, unwrapped
 
@@ -118,7 +119,8 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
 def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None:
     if unknown := [name for name in names if name not in columns]:
         known = ", ".join(list(columns)[:20])
-        raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {known}")
+        strange = ", ".join(map(repr, unknown[:5])) + perhaps(unknown[0], columns)
+        raise InvalidArgumentError(f"the table has no column {strange}; it has {known}")
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if list(names).count(name) > 1})
         raise InvalidArgumentError(f"the data has more than one column named {', '.join(map(repr, twice))}")

@@ -17,6 +17,7 @@ from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.literal import literal_json
+from ...schemas.nearest import perhaps
 from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
@@ -102,7 +103,8 @@ def _check_settable(name: str, version: TableVersion) -> None:
     column = version.schema.by_name.get(name)
     if column is None:
         known = ", ".join(each.name for each in version.schema.values[:20])
-        raise InvalidArgumentError(f"there is no column {name!r} to set; known: {known}")
+        meant = perhaps(name, version.schema.by_name)
+        raise InvalidArgumentError(f"there is no column {name!r} to set{meant}; known: {known}")
     if column in version.schema.key:
         raise InvalidArgumentError(
             f"column {name!r} is part of the primary key, which cannot change: insert rows with the new keys and "

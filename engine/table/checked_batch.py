@@ -20,6 +20,7 @@ from ...schemas.casts import is_castable
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
+from ...schemas.nearest import perhaps
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ...schemas.wrapped import bare_type, unwrapped
@@ -191,8 +192,8 @@ def columns_of(names: Sequence[str], schema: TableSchema, operation: Operation) 
     if len(set(names)) < len(names):
         raise InvalidArgumentError("the data has a column twice")
     if unknown := [name for name in names if name not in schema.by_name]:
-        known = ", ".join(schema.by_name)
-        raise InvalidArgumentError(f"the table has no column {unknown[0]!r}; its columns are {known}")
+        meant, known = perhaps(unknown[0], schema.by_name), ", ".join(schema.by_name)
+        raise InvalidArgumentError(f"the table has no column {unknown[0]!r}{meant}; its columns are {known}")
     present = set(names)
     key = [column for column in schema.key if not _is_given(column, schema, operation)]
     if (given := schema.auto_incrementing) and given not in key and given.name in present:

@@ -1,0 +1,15 @@
+"""The name that somebody may have meant by an unknown one."""
+
+from collections.abc import Iterable
+
+_COMPARED_MAX = 1000
+_LONGEST = 64
+
+
+def perhaps(name: str, known: Iterable[str]) -> str:
+    """Return ``, perhaps 'city'`` for an error about ``citty``, if a known name differs in few letters; else ''."""
+    from difflib import get_close_matches  # an error may take time, a start may not
+
+    shown = {each.lower(): each for each in list(known)[:_COMPARED_MAX]}
+    nearest = get_close_matches(name.lower()[:_LONGEST], shown, 1, 0.7)
+    return f", perhaps {shown[nearest[0]]!r}" if nearest else ""
