@@ -192,6 +192,7 @@ class Statements:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if changes:
                 table.changed(commit.timestamp)
+                table.auto_increment.learn(each.change for each in changes)
             if ticket:
                 ticket.keep(said, commit.lsn, commit.timestamp)
         return commit, said

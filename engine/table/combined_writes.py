@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ...schemas.errors import InternalError
 from ...schemas.limits import Limits
+from ...schemas.operation import Operation
 from ...schemas.write import CommitMode, WriteCommand, WriteResult
 from ..commit.commit_log import Commit, CommitLog
 from ..record.change import ROW_FORM_MAX, ChangeKind, pack_parts, pack_record
@@ -78,7 +79,7 @@ def _is_applied(group: list[QueuedWrite], table: Table, log: CommitLog, limits: 
             return False
         with write_locks([part.tablet for part in routed.parts]):
             table.check_in_use()
-            if table.version is routed.version:
+            if table.is_current(routed):
                 combined.apply(table, log)
                 return True
 
@@ -151,6 +152,8 @@ class _Combined:
             change = each.change
             change.tablet.apply(change.change, change.locations, timestamps[each.owners], first.lsn, last.lsn)
             table.changed(last.timestamp)
+        if self._group[0].command.op.base is Operation.UPSERT:
+            table.auto_increment.learn(each.change.change for each in changes)
 
     def _owners(self, part: TabletRows, rows: np.ndarray) -> np.ndarray:
         """Return the write of each of the ``rows`` of a tablet's part."""

@@ -14,7 +14,7 @@ from ...schemas.operation import Operation
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
 from ..vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
-from .auto_increment import AutoIncrement
+from .auto_increment import NO_IDS, AutoIncrement
 from .checked_batch import CheckedBatch, check_batch, over_limit
 from .table_version import TableVersion, grouped
 from .write_result import required_columns
@@ -46,19 +46,27 @@ class RoutedBatch:
     shape: Shape
     parts: list[TabletRows]
     """One for each tablet that the batch touches. A table with a single tablet always has one, perhaps empty."""
+    first_id: int | None
+    """The least id that the store gave to its rows; None if it gave none."""
 
 
 def route(
-    version: TableVersion, batch: pa.RecordBatch, operation: Operation, limits: Limits, auto_increment: AutoIncrement
+    version: TableVersion,
+    batch: pa.RecordBatch,
+    operation: Operation,
+    limits: Limits,
+    auto_increment: AutoIncrement,
+    brought: np.ndarray = NO_IDS,
 ) -> RoutedBatch:
-    """Check a batch, number new rows if the table does so, and divide the batch by tablet.
+    """Check a batch, number new rows if the table does so, and divide the batch by tablet. ``brought`` are ids that the
+    same commit brings, ascending.
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
         WrongServerError: a row's tablet is on another server.
     """
     checked = check_batch(batch, version.schema, operation, limits)
-    checked = auto_increment.number(checked, version.schema, operation)
+    checked = auto_increment.number(checked, version.schema, operation, brought)
     _check_defaults(version, checked, operation, limits)
     checked, keys = keyed(version, checked, operation, limits)
     checked, keys, numbers = _covered(version, checked, keys)
@@ -70,6 +78,7 @@ def route(
         checked,
         shape_of(version, set(checked.column_ids)),
         by_tablet(version, checked.rows, keys, numbers),
+        auto_increment.first_id(checked, version.schema, operation),
     )
 
 

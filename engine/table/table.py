@@ -13,6 +13,7 @@ import pyarrow as pa
 from ...schemas.description import TableDescription
 from ...schemas.errors import NotFoundError, UnavailableError
 from ...schemas.limits import Limits
+from ...schemas.operation import Operation
 from ...schemas.service import UNDECIDED, Undecided
 from ...schemas.table import TableOptions, TableSchema
 from ...schemas.timestamp import parse_moment
@@ -122,12 +123,17 @@ class Table:
             try:
                 with staging as staged, write_locks([part.tablet for part in routed.parts]):
                     self.check_in_use()
-                    if self.version is routed.version:
+                    if self.is_current(routed):
                         return _applied(self, routed, staged, command, log, durability, ticket)
             except UnavailableError:  # nothing was applied; a dropped tablet's directory is missing
                 self.check_in_use()
                 if self.version is routed.version:
                     raise
+
+    def is_current(self, routed: RoutedBatch) -> bool:
+        """Whether a batch still fits the table: its version is the present one, and ids that the store gave to its rows
+        are free. The answer holds under the write locks of its tablets."""
+        return self.version is routed.version and self.auto_increment.are_free(routed.first_id)
 
     def check_in_use(self) -> None:
         """Raise NotFoundError if the table was dropped; the result holds under the write lock of one tablet."""
@@ -181,6 +187,8 @@ def _applied(
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
             if changes or attached:
                 table.changed(commit.timestamp)
+            if command.op.base is Operation.UPSERT:
+                table.auto_increment.learn([each.change for each in changes], attachments)
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
     tablets = tuple(each.tablet for each in routed.parts)

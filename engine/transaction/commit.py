@@ -239,6 +239,7 @@ class Transactions:
             for work in plan.works:
                 if any(each.tablet.last_lsn == commit.lsn for each in work.tablets.values()):
                     work.table.changed(commit.timestamp)
+                    work.table.auto_increment.follow(work.last_brought)
             stamp = {"timestamp": commit.timestamp}
             keep(done.model_copy(update=stamp), version and version.model_copy(update=stamp), commit.lsn)
         return commit, done

@@ -14,15 +14,17 @@ import numpy as np
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.write import ROW_ERRORS_MAX
+from ..table.auto_increment import NO_IDS
 from ..table.checked_batch import row_bytes
 from ..table.direct_load import DirectLoad
+from ..table.routed_batch import RoutedBatch
 from ..table.table import Table
 from ..table.table_version import TableVersion
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
 from .loader import Loader
 from .staging.area import StagedPart
-from .tablet_part import CHUNK_BYTES, Refusals, StagedChunk, TabletPart, chunks, key_hashes, pieces, routed
+from .tablet_part import CHUNK_BYTES, Refusals, StagedChunk, TabletPart, chunks, keys_of, pieces, routed
 from .truncation import key_bytes_of
 
 Made = TypeVar("Made")
@@ -66,6 +68,11 @@ class TableWork:
     truncated: bool
     parts: list[StagedPart] = field(default_factory=list)
     tablets: dict[int, TabletWork] = field(default_factory=dict)
+    brought: np.ndarray = field(default_factory=lambda: NO_IDS)
+    """The ids that upserts bring to a table that numbers its rows, ascending; those that were assigned before are left
+    out."""
+    first_id: int | None = None
+    """The least id that the store gave to its rows; None: it gave none."""
 
     def of(self, tablet: Tablet) -> TabletWork:
         """Return the work of a tablet."""
@@ -80,8 +87,19 @@ class TableWork:
 
     @property
     def is_current(self) -> bool:
-        """Whether the table still has the plan's version; the answer holds under the write locks."""
-        return self.table.version is self.version
+        """Whether the table still has the plan's version, and ids that it gave are free; the answer holds under the
+        write locks."""
+        return self.table.version is self.version and self.table.auto_increment.are_free(self.first_id)
+
+    @property
+    def last_brought(self) -> int:
+        """The greatest id that upserts bring; 0: none that was not assigned before."""
+        return int(self.brought[-1]) if len(self.brought) else 0
+
+    def gave(self, first_id: int | None) -> None:
+        """Note the least of the ids that were given to some rows."""
+        if first_id is not None:
+            self.first_id = first_id if self.first_id is None else min(self.first_id, first_id)
 
 
 class Plan:
@@ -143,7 +161,7 @@ class Plan:
             held = list(self._pieces(work, self.refusals))
             self._place_all(work, held, _repeated(np.concatenate([_NO_HASHES, *(piece.hashes for piece in held)])))
         elif not self._has_placed_distinct(work):
-            repeated = _repeated(self._key_hashes(work))
+            repeated = _repeated(self._see_keys(work))
             with closing(self._pieces(work, self.refusals)) as found:
                 self._place_all(work, found, repeated)
         for each in work.tablets.values():
@@ -187,13 +205,20 @@ class Plan:
         return False
 
     def _pieces(self, work: TableWork, refusals: Refusals) -> Generator[TabletPart]:
-        with closing(self._each(work, lambda chunk: routed(chunk, work.table, work.version, self._limits))) as cut:
-            for chunk, parts in cut:
+        def cut(chunk: StagedChunk) -> RoutedBatch:
+            return routed(chunk, work.table, work.version, self._limits, work.brought)
+
+        with closing(self._each(work, cut)) as each:
+            for chunk, parts in each:
+                work.gave(parts.first_id)
                 yield from pieces(chunk, parts, work.table, refusals)
 
-    def _key_hashes(self, work: TableWork) -> np.ndarray:
-        with closing(self._each(work, lambda chunk: key_hashes(chunk, work.table, work.version, self._limits))) as each:
-            return np.concatenate([_NO_HASHES, *(found for _, found in each)])
+    def _see_keys(self, work: TableWork) -> np.ndarray:
+        """Return the hashes of all keys, and note the ids that upserts bring."""
+        with closing(self._each(work, lambda chunk: keys_of(chunk, work.table, work.version, self._limits))) as each:
+            seen = [found for _, found in each]
+        work.brought = np.unique(np.concatenate([NO_IDS, *(ids for _, ids in seen)]))
+        return np.concatenate([_NO_HASHES, *(hashes for hashes, _ in seen)])
 
     def _each(self, work: TableWork, make: Callable[[StagedChunk], Made]) -> Generator[tuple[StagedChunk, Made]]:
         """Yield the chunks in order, each with its result of ``make``. Threads prepare the next ones, if that pays and

@@ -16,6 +16,7 @@ from ...schemas.limits import Limits
 from ...schemas.operation import Operation
 from ...schemas.transaction import StagedRowError
 from ...schemas.write import Durability
+from ..table.auto_increment import NO_IDS
 from ..table.checked_batch import CheckedBatch, RowRefusals, check_batch, row_bytes
 from ..table.routed_batch import RoutedBatch, route
 from ..table.table import Table
@@ -149,26 +150,33 @@ def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
     return max(row_bytes(columns), version.bytes_of_defaults(column.id for column in columns), 1)
 
 
-def key_hashes(chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits) -> np.ndarray:
-    """Return the hashes of a chunk's keys; none if the store will number the rows, since it assigns no id that an
-    upsert brings along."""
+def keys_of(chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes of a chunk's keys, none if the store will number the rows, since it gives no id that the
+    transaction brings; and the ids that upserts bring, without those that were assigned before."""
     schema = version.schema
     if schema.auto_incrementing and chunk.operation.base is Operation.INSERT:
-        return np.empty(0, np.uint64)
+        return np.empty(0, np.uint64), NO_IDS
     with _about(chunk):
         keys = chunk.batch.select([column.name for column in schema.key])
         checked = check_batch(keys, schema, Operation.DELETE, limits)
-        return hash_keys(version.keys_of(table.auto_increment.number(checked, schema, chunk.operation).rows))
+        rows = table.auto_increment.number(checked, schema, chunk.operation).rows
+        ids = NO_IDS
+        if schema.auto_incrementing and chunk.operation.base is Operation.UPSERT:
+            ids = rows.column(schema.key_columns - 1).to_numpy(zero_copy_only=False)
+        return hash_keys(version.keys_of(rows)), ids[ids > table.auto_increment.last]
 
 
-def routed(chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits) -> RoutedBatch:
-    """Check a chunk and divide it by tablet. Thread safe, but rows that the store numbers must come in order.
+def routed(
+    chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits, brought: np.ndarray = NO_IDS
+) -> RoutedBatch:
+    """Check a chunk and divide it by tablet; ``brought`` are the ids that the transaction brings. Thread safe, but rows
+    that the store numbers must come in order.
 
     Raises:
         InvalidArgumentError: it does not fit the table, whatever its cells.
     """
     with _about(chunk):
-        return route(version, chunk.batch, chunk.operation, limits, table.auto_increment)
+        return route(version, chunk.batch, chunk.operation, limits, table.auto_increment, brought)
 
 
 def pieces(chunk: StagedChunk, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:
