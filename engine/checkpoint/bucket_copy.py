@@ -7,8 +7,9 @@ A copy shows what the loss of its holder at one moment would have left, and the 
    that this manifest may lack.
 3. The files that the target lacks are copied, under their names. Those that it has are the same if the same process
    made them. Else the source was put back to an earlier state since: nothing is copied, and the copy stays as it is.
-4. A manifest is put, which has another uuid; and then one slot with all records of the cut. That slot is created if
-   its number is free, as any. From then on the copy is there; before, the former one was, or none.
+4. A manifest is put, which has another uuid; and then one slot with all records of the cut, which are in chunks if
+   they are many bytes. That slot is created if its number is free, as any. From then on the copy is there; before, the
+   former one was, or none.
 5. What was listed, and does not belong to the copy any more, is deleted. It was dropped before the cut, so no later
    copy can need it.
 
@@ -23,10 +24,10 @@ from __future__ import annotations
 
 import errno
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, UnavailableError
 from ..bucket import Bucket
@@ -42,11 +43,18 @@ from ..manifest import files
 from ..manifest.makers import maker_of, reign_of
 from ..manifest.manifest import Manifest, pack_manifest
 from ..recovery.bucket_state import state_of
+from ..wal.slots.bucket_slots import CHUNKS, LOG
+from ..wal.slots.chunk import PayloadChunk, chunk_name
+from ..wal.slots.pace import Pace
 from ..wal.slots.reader import SlotReader, newest_slot
 from ..wal.slots.slot import NO_EPOCH, NO_NONCE, Slot, SlotHeader, SlotKind, encode_slot, path_of
+from ..wal.slots.upload import Upload
 
 _PIECE_BYTES = 8 << 20
-_LOG = "log/"
+_SLOT_BYTES = 1 << 20
+"""A larger payload is put in chunks, so that no request takes long."""
+_PACE_SECONDS = 5.0
+"""A fifth of this is what a request should take. Nobody has a lease here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +304,8 @@ class BucketCopy:
             safe=cut.header.safe if cut.count else cut.header.ceiling,
             needed_slot=number,
         )
-        content, slot_crc = encode_slot(header, cut.records)
+        header, chunks = self._put_chunks(header, cut.records)
+        content, slot_crc = encode_slot(header, cut.records, chunks)
         if not self._created(number, content) or self._target.slots.end() != number:
             raise self._overtaken()  # a number is free again once others have come further
         if cut.count:
@@ -304,6 +313,7 @@ class BucketCopy:
                 header,
                 kind=SlotKind.RELEASE,
                 count=0,
+                nonce=NO_NONCE,
                 number=number + 1,
                 previous_crc=slot_crc,
                 first_lsn=header.next_lsn,
@@ -312,6 +322,19 @@ class BucketCopy:
             content, _ = encode_slot(released, ())
             with suppress(UnavailableError):  # whoever opens it waits for the silence of a holder that is not there
                 self._created(number + 1, content)
+
+    def _put_chunks(
+        self, header: SlotHeader, payload: Sequence[memoryview]
+    ) -> tuple[SlotHeader, Sequence[PayloadChunk]]:
+        """Put the payload of a slot, if it is large, as chunks, before the slot that has the header."""
+        if sum(map(len, payload)) <= _SLOT_BYTES:
+            return header, ()
+        nonce, home = uuid5(self._uuid, str(header.number)).bytes, self._target
+        upload = Upload(home.slots, Pace(_PACE_SECONDS), header.reign, nonce, payload, home.seconds_since_boot)
+        upload.put_rest()
+        for index, chunk in enumerate(upload.chunks):
+            self._before[CHUNKS + chunk_name(header.reign, nonce, index)] = chunk.size_bytes
+        return replace(header, nonce=nonce), upload.chunks
 
     def _created(self, number: int, content: bytes) -> bool:
         """Create a slot, unless its number is not free."""
@@ -327,7 +350,7 @@ class BucketCopy:
     def _sweep(self, manifest: str, former: Iterable[str]) -> int:
         """Delete what was at the target, and does not belong to the copy."""
         kept = {DIRECTORY + manifest, *self._named}
-        old = (f"{files.ROOT}/", DIRECTORY, _LOG)
+        old = (f"{files.ROOT}/", DIRECTORY, LOG, CHUNKS)
         gone = [path for path in former if path.startswith(old) and path not in kept]
         self._target.bucket.delete([self._target.prefix + path for path in gone])
         return len(gone)

@@ -38,6 +38,7 @@ from ..mvcc.leased import LeasedMvcc
 from ..mvcc.mvcc import MvccManager
 from ..options import StoreOptions
 from ..wal.slots import BucketSlots, SlotLog, SlotOptions
+from ..wal.slots.bucket_slots import CHUNKS
 from ..wal.slots.slot import SlotHeader, SlotKind
 from ..wal.slots.slot_log import pause
 from ..wal.slots.standby import Standby
@@ -131,7 +132,7 @@ class BucketHome(Home):
 
     def slots_within(self, seconds: float) -> BucketSlots:
         """Return the slots for somebody who waits no longer than some seconds for an answer."""
-        return BucketSlots(hurried(self.bucket, seconds), f"{self.prefix}log/")
+        return BucketSlots(hurried(self.bucket, seconds), self.prefix)
 
     def seconds_since_boot(self) -> float:
         """Return the time by which leases are counted."""
@@ -226,7 +227,7 @@ class BucketHome(Home):
         )
 
     def _slots(self, attempt_seconds: float | None = None) -> BucketSlots:
-        return BucketSlots(self.bucket, f"{self.prefix}log/", attempt_seconds)
+        return BucketSlots(self.bucket, self.prefix, attempt_seconds)
 
     def _cache_directory(self, options: StoreOptions, number: int) -> FileSystem:
         if self._cache is not None:
@@ -302,6 +303,7 @@ class HeldBucket:
         manifest = counting.result()
         for each in others:
             each.result()
+        self._log.note_chunks(self.fs.list(CHUNKS.rstrip("/")))
         file = ManifestFile(self._place, manifest, self.first_number + 1)
         self._manifest = file
         self.pinned.watch(file)

@@ -34,14 +34,17 @@ class BucketState:
     """What the slot names."""
     manifest: Manifest
     """The same with the rowsets that the log attaches."""
+    chunk_names: frozenset[str]
+    """The chunks that the log needs."""
 
     def records(self) -> Iterator[LogRecord]:
         """Yield the records that the manifest may lack. Raises CorruptionError and UnavailableError."""
         return _records(self.reader)
 
 
-def _records(reader: SlotReader) -> Iterator[LogRecord]:
+def _records(reader: SlotReader, note: Callable[[Slot], object] = lambda slot: None) -> Iterator[LogRecord]:
     for slot in reader.read():
+        note(slot)
         yield from slot.records()
 
 
@@ -87,5 +90,7 @@ def _state_at(home: BucketHome, newest: Slot) -> BucketState:
     written = Manifest(store_uuid=header.store_uuid.hex())
     if header.manifest:
         written = read_manifest(home.bucket, home.prefix, header.manifest, header.manifest_crc)
-    attached = logged_attachments(_records(reader))
-    return BucketState(newest, reader, written, with_makers(with_logged(written, attached), reader.makers))
+    chunk_names: set[str] = set()
+    attached = logged_attachments(_records(reader, lambda slot: chunk_names.update(slot.chunk_names)))
+    manifest = with_makers(with_logged(written, attached), reader.makers)
+    return BucketState(newest, reader, written, manifest, frozenset(chunk_names))

@@ -1,9 +1,9 @@
 """Finds and deletes what is left in a bucket: objects that no holder of a store can ever name again.
 
-The number of a file, and the name of a manifest, say in which reign it was made, and only that reign could have named
-it first. So what an earlier reign left, and neither the newest slot's manifest, nor its pins, nor the log behind it
-name, is garbage, for whoever opens the store later. What the newest reign has put may be about to be named: it stays.
-No ages, no clocks.
+The number of a file, and the name of a manifest or chunk, say in which reign it was made, and only that reign could
+have named it first. So what an earlier reign left, and neither the newest slot's manifest, nor its pins, nor the log
+behind it name, is garbage, for whoever opens the store later. What the newest reign has put may be about to be named:
+it stays. No ages, no clocks.
 
 A holder that lives may still read files that its manifest has dropped: its scans go on with them, and it deletes them
 afterwards. So files of tablets are deleted only once the store was released.
@@ -24,7 +24,9 @@ from itertools import chain
 from ..home.bucket import BucketHome
 from ..home.manifests import DIRECTORY, file_paths, reign_of
 from ..manifest import files
+from ..wal.slots.bucket_slots import CHUNKS
 from ..wal.slots.check import leftovers_before
+from ..wal.slots.chunk import reign_of_chunk
 from ..wal.slots.reader import newest_slot
 from ..wal.slots.slot import NO_EPOCH, Slot, SlotKind
 from .bucket_state import state_with_pins_of
@@ -66,6 +68,9 @@ def leftovers(home: BucketHome) -> list[Leftover]:
         elif path.startswith(_OUTSIDE):
             is_left = not is_held or _reign_of_file(path) < header.reign
             in_use = is_held
+        elif path.startswith(CHUNKS):
+            chunk = path.removeprefix(CHUNKS)
+            is_left = chunk not in state.chunk_names and reign_of_chunk(chunk) < header.reign
         elif path.startswith(DIRECTORY):
             manifest = path.removeprefix(DIRECTORY)
             is_left = manifest not in manifests and reign_of(manifest) < header.reign

@@ -56,6 +56,7 @@ from ..tablet.open import fetch_ends, open_rowset, open_sound, open_tablet
 from ..tablet.tablet import Tablet
 from ..wal.format import LogRecord
 from ..wal.slots.chain import Chain
+from ..wal.slots.payload import whole
 from ..wal.slots.reader import SlotReader, newest_slot
 from ..wal.slots.slot import Slot, SlotHeader, SlotKind, decode_slot
 from ..wal.slots.slot_store import SlotStore
@@ -315,6 +316,7 @@ class Replica:
             slot = decode_slot(number, content)
             try:
                 chain.follow(slot)
+                slot = whole(self._slots, slot)
             except CorruptionError:
                 raise _GapError from None  # if the log is damaged, opening it says so
             self._know(slot.header.makers)

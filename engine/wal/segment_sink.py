@@ -35,6 +35,7 @@ class SegmentSink:
     """See the module's text, and ``Sink``."""
 
     has_request = False
+    heard_at = 0.0
     group_bytes = 1 << 62
 
     def __init__(self, fs: FileSystem, directory: str, segment_bytes: int, end: LogEnd, segments: SegmentList) -> None:

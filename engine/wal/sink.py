@@ -36,6 +36,9 @@ class Sink(Protocol[AnyGroup]):
     in_doubt: bool
     """Whether an interruption now would leave something half done."""
 
+    heard_at: float
+    """When a part of what is being synced arrived, as ``elapsed_seconds`` counts; 0 if none did."""
+
     @property
     def has_request(self) -> bool:
         """Whether a group is wanted even if it has no records."""

@@ -100,10 +100,10 @@ def link(turns: list[Turn]) -> None:
 
 
 @contextmanager
-def held_within(seconds: float, lock: threading.Lock, otherwise: Callable[[], Exception]) -> Iterator[None]:
-    """Have a lock during the body; raise what ``otherwise`` returns if it is not free in time."""
-    if not lock.acquire(timeout=max(seconds, 0.0)):
-        raise otherwise()
+def held(lock: threading.Lock, seconds: float, check: Callable[[], None]) -> Iterator[None]:
+    """Have a lock during the body. ``check``, which may raise, is called after each so many ``seconds`` of waiting."""
+    while not lock.acquire(timeout=seconds):
+        check()
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ who wait get UnavailableError, and only a restart finds out what is on the disk.
 
 NO ANSWER.  Where the sink is far away it may not know the outcome, and the group may be written again
 (UnansweredError).  Then the group stays taken, and each that leads tries it again, the log's thread for as long as it
-takes.  Whoever has waited ``patience_seconds`` is told that the outcome is unknown.
+takes.  Whoever has waited, and heard nothing of it, for ``patience_seconds`` is told that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from .format import EncodedRecord, encode_record, footprint
 from .group import Stamp, WriterCounters, fitting
 from .interruption import is_interruption
 from .reader import CleanStop
+from .silence import Silence
 from .sink import AnyGroup, LogLostError, Sink, UnansweredError, outcome_unknown, queue_stuck, why_it_failed
-from .turn import UNLOGGED, Awaited, Position, Turn, Turns, held_within
+from .turn import UNLOGGED, Awaited, Position, Turn, Turns, held
 
 if TYPE_CHECKING:
     from ..fs.filesystem import BytesLike
@@ -69,7 +70,9 @@ class LogWriter(Generic[AnyGroup]):
         """``queue_bytes`` is the bound of the queue; ``linger_seconds``, how long a leader waits for others to join."""
         self._sink = sink
         self._queue_bytes = queue_bytes
-        self._linger_seconds, self._patience_seconds = linger_seconds, patience_seconds
+        self._linger_seconds = linger_seconds
+        self._silence = Silence(sink, patience_seconds)
+        self._recheck_seconds = min(_RECHECK_SECONDS, patience_seconds or _RECHECK_SECONDS)
         self.counters = WriterCounters()
         self.last_lsn = self.written_lsn = self.durable_lsn = last_lsn
         self.failed: UnavailableError | None = None
@@ -99,8 +102,6 @@ class LogWriter(Generic[AnyGroup]):
         self._admitted = self._claimed = 0
         self._reserved: dict[int, int] = {}
         self._closing = False
-        self._hurried_at: float | None = None
-        self._answered_at = 0.0
         self._thread: threading.Thread | None = None
 
         # Ordered before _mutex: who waits for space lets nobody past, who makes room does so alone.
@@ -118,8 +119,8 @@ class LogWriter(Generic[AnyGroup]):
         claim = sum(map(footprint, sizes))
         if self._reserves_at_once(claim):
             return
-        began, patience = elapsed_seconds(), self._patience_seconds
-        with self._turn if patience is None else held_within(patience, self._turn, queue_stuck), self._mutex:
+        began = elapsed_seconds()
+        with held(self._turn, self._recheck_seconds, lambda: self._silence.check(began, queue_stuck)), self._mutex:
             if not self._has_place(claim):
                 self._await_place(claim, began)
             self._check_open()
@@ -175,7 +176,7 @@ class LogWriter(Generic[AnyGroup]):
         """Do the same for a record that may not be in the log yet: the ``gatherer`` sees to that.
 
         Whoever ``is_patient`` waits until the outcome is known."""
-        began = elapsed_seconds() if self._patience_seconds is not None else 0.0
+        began = elapsed_seconds()
         while self.durable_lsn < awaited.lsn:
             turn = Turn(awaited)
             try:
@@ -186,10 +187,10 @@ class LogWriter(Generic[AnyGroup]):
             finally:
                 if self.turns.leader is turn:
                     self.turns.leader = None
-                    self._hand_over()
+                    self.hand_over()
                 else:
                     self._leave(turn)
-            if self._patience_seconds is not None and self.durable_lsn < awaited.lsn:
+            if self.durable_lsn < awaited.lsn:
                 self._check_patience(began, is_patient)
 
     def wait_written(self, lsn: int) -> None:
@@ -198,14 +199,16 @@ class LogWriter(Generic[AnyGroup]):
             if self.written_lsn < lsn:
                 self._early_lsn = max(self._early_lsn, lsn)
                 self._hasten()
-            self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed, self._patience_seconds)
+            began = elapsed_seconds()
+            while not self._written.wait_for(lambda: self.written_lsn >= lsn or self.failed, self._recheck_seconds):
+                self._silence.check(began, outcome_unknown)
             if self.written_lsn < lsn:
-                raise self._failure() if self.failed else outcome_unknown()
+                raise self._failure()
 
     def hurry(self) -> None:
         """Fail if there is no answer for ``patience_seconds`` from now on, whoever is patient: somebody wants to close
         the log, or waits for those who wait for it."""
-        self._hurried_at = self._hurried_at or elapsed_seconds()
+        self._silence.hurry()
 
     def close(self) -> CleanStop | None:
         """Write and sync all that was appended, then stop.
@@ -294,10 +297,9 @@ class LogWriter(Generic[AnyGroup]):
         """Wait until the queue has a place, under the mutex."""
         self._hasten()
         while not (self._refuses() or self._has_place(claim)):
-            self._space.wait(_RECHECK_SECONDS)
+            self._space.wait(self._recheck_seconds)
             self._count_done()
-            if self._patience_seconds is not None and elapsed_seconds() - began > self._patience_seconds:
-                raise queue_stuck()
+            self._silence.check(began, queue_stuck)
 
     def _make_room(self, claimed: int) -> None:
         try:
@@ -364,8 +366,8 @@ class LogWriter(Generic[AnyGroup]):
                 self.turns.leave(turn)
         turn.pass_on()
 
-    def _hand_over(self) -> None:
-        """Count what was written; wake the next leader, then those whose records are on the disk."""
+    def hand_over(self) -> None:
+        """Count what was written; wake the next leader, then those whose wait is over. Also amid a sync."""
         with self._mutex:
             self._count_done()
             if self._turn.locked():
@@ -444,8 +446,8 @@ class LogWriter(Generic[AnyGroup]):
         began = elapsed_seconds()
         self._sink.sync(group)
         self._repeatable = False
-        self._answered_at = elapsed_seconds()
-        self.counters.sync_seconds.add(self._answered_at - began)
+        self._silence.answered_at = elapsed_seconds()
+        self.counters.sync_seconds.add(self._silence.answered_at - began)
         self._taken, self._sink.in_doubt = None, False
         self._done.append(group)
         self.written_lsn = self.durable_lsn = last_lsn
@@ -479,11 +481,10 @@ class LogWriter(Generic[AnyGroup]):
 
     def _check_patience(self, began: float, is_patient: bool) -> None:
         """Raise UnavailableError for whoever waits too long. A log that is to be closed, and does not answer, fails."""
-        now, patience = elapsed_seconds(), self._patience_seconds or 0.0
-        if self._hurried_at is not None and now - max(began, self._hurried_at, self._answered_at) > patience:
+        if self._silence.lasts_in_haste(began):
             self._fail(LogLostError("the log was closed while it did not answer; what it holds is unknown"))
-        elif not is_patient and now - began > patience:
-            raise outcome_unknown()
+        elif not is_patient:
+            self._silence.check(began, outcome_unknown)
 
     def _refuses(self) -> bool:
         return self.failed is not None or self._closing

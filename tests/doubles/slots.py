@@ -4,6 +4,7 @@ import errno
 import threading
 from collections.abc import Callable, Iterable
 
+from nyala.engine.wal.slots.slot import Slot
 from nyala.schemas.errors import UnavailableError
 
 
@@ -12,6 +13,7 @@ class MemorySlots:
 
     def __init__(self) -> None:
         self.content: dict[int, bytes] = {}
+        self.chunks: dict[str, bytes] = {}
         self.calls: list[tuple[str, tuple[int, ...]]] = []
         self._mutex = threading.Lock()
 
@@ -42,6 +44,22 @@ class MemorySlots:
             for number in numbers:
                 self.content.pop(number, None)
 
+    def put_chunk(self, name: str, content: bytes) -> None:
+        with self._mutex:
+            self.calls.append(("put_chunk", ()))
+            assert self.chunks.setdefault(name, content) == content, "a name is used once"
+
+    def read_chunk(self, slot: Slot, index: int) -> bytes | None:
+        with self._mutex:
+            self.calls.append(("read_chunk", (slot.header.number, index)))
+            return self.chunks.get(slot.chunk_name(index))
+
+    def delete_chunks(self, names: Iterable[str]) -> None:
+        with self._mutex:
+            self.calls.append(("delete_chunks", ()))
+            for name in names:
+                self.chunks.pop(name, None)
+
 
 class FaultySlots:
     """The way of one process to slots. ``fault(call, number_of_the_call)`` says whether a call fails "before" its
@@ -55,6 +73,7 @@ class FaultySlots:
         self.count = 0
         self.is_dead = False
         self.late: list[tuple[int, bytes]] = []
+        self.late_chunks: list[tuple[str, bytes]] = []
         self._mutex = threading.Lock()
 
     def create(self, number: int, content: bytes) -> bool:
@@ -80,11 +99,28 @@ class FaultySlots:
         with self._failing("delete"):
             self.inner.delete(numbers)
 
+    def put_chunk(self, name: str, content: bytes) -> None:
+        with self._failing("put_chunk") as fault:
+            if fault == "late":
+                self.late_chunks.append((name, content))
+                raise UnavailableError("no answer, and it is on its way")
+            self.inner.put_chunk(name, content)
+
+    def read_chunk(self, slot: Slot, index: int) -> bytes | None:
+        with self._failing("read_chunk"):
+            return self.inner.read_chunk(slot, index)
+
+    def delete_chunks(self, names: Iterable[str]) -> None:
+        with self._failing("delete_chunks"):
+            self.inner.delete_chunks(names)
+
     def deliver(self) -> None:
         """Let what is on its way arrive."""
         for number, content in self.late:
             self.inner.create(number, content)
-        self.late = []
+        for name, chunk in self.late_chunks:
+            self.inner.put_chunk(name, chunk)
+        self.late, self.late_chunks = [], []
 
     def _failing(self, call: str) -> "_Failing":
         with self._mutex:

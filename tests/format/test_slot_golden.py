@@ -3,6 +3,7 @@
 import pytest
 
 from nyala.engine.wal.format import encode_record
+from nyala.engine.wal.slots.chunk import PayloadChunk
 from nyala.engine.wal.slots.slot import NO_EPOCH, NO_NONCE, SlotHeader, SlotKind, decode_slot, encode_slot, payload_of
 
 STORE, HOLDER, NONCE = bytes(range(16)), bytes(range(16, 32)), bytes(range(32, 48))
@@ -17,6 +18,9 @@ RELEASE = SlotHeader(
     SlotKind.RELEASE, 0, STORE, HOLDER, NO_NONCE, 4, NO_EPOCH, 2, 0xEF08A2E9, 44, 0x4000, 0x4000, 3, 42, "2-1", 0x33
 )
 """The slots of a copy that nobody has opened."""
+APART = SlotHeader(SlotKind.RECORDS, 2, STORE, HOLDER, NONCE, 9, 7, 2, 0x44, 42, 0x2000, 0x4000, 8, 42, "2-1", 0x33)
+CHUNKS = (PayloadChunk(0x800000, 0x55), PayloadChunk(0x28, 0x66))
+"""A slot whose payload is in chunks."""
 
 CLAIM_BYTES = """
      0 magic                    4e59414c41534c54
@@ -94,7 +98,32 @@ RELEASE_BYTES = """
    144 payload crc, crc         00000000 dc6eb4f0
    152 manifest's name          322d310000000000
 """
-SLOTS = [(CLAIM, CLAIM_BYTES), (RECORDS, RECORDS_BYTES), (COPY, COPY_BYTES), (RELEASE, RELEASE_BYTES)]
+APART_BYTES = """
+     0 magic                    4e59414c41534c54
+     8 version, kind, count     0200 0200 02000000
+    16 store                    000102030405060708090a0b0c0d0e0f
+    32 holder                   101112131415161718191a1b1c1d1e1f
+    48 nonce                    202122232425262728292a2b2c2d2e2f
+    64 slot, epoch              0900000000000000 0700000000000000
+    80 reign, previous crc      02000000 44000000
+    88 first lsn, safe          2a00000000000000 0020000000000000
+   104 ceiling                  0040000000000000
+   112 needed slot, needed lsn  0800000000000000 2a00000000000000
+   128 payload bytes            2000000000000000
+   136 manifest crc             33000000
+   140 name bytes, chunk count  0300 0200
+   144 payload crc, crc         c18ab5eb 9f02de19
+   152 manifest's name          322d310000000000
+   160 bytes, crc, zero         0000800000000000 55000000 00000000
+   176 bytes, crc, zero         2800000000000000 66000000 00000000
+"""
+SLOTS = [
+    (CLAIM, CLAIM_BYTES),
+    (RECORDS, RECORDS_BYTES),
+    (COPY, COPY_BYTES),
+    (RELEASE, RELEASE_BYTES),
+    (APART, APART_BYTES),
+]
 
 
 def pinned(listing: str) -> bytes:
@@ -103,6 +132,8 @@ def pinned(listing: str) -> bytes:
 
 
 def made(header: SlotHeader) -> bytes:
+    if header is APART:
+        return encode_slot(header, [], CHUNKS)[0]
     records = [encode_record(0x1100, [b"abc"]), encode_record(0x1200, [b"defghijk"])][: header.count]
     claim = [b'{"at": "host"}'] if header.kind is SlotKind.CLAIM else []
     return encode_slot(header, payload_of(records) or claim)[0]
@@ -119,6 +150,9 @@ def test_pinned_bytes_are_read(header: SlotHeader, listing: str) -> None:
     assert slot.header == header
     if header is CLAIM:
         assert bytes(slot.payload) == b'{"at": "host"}'
+    elif header is APART:
+        assert slot.chunks == CHUNKS and slot.size_bytes == 192 + 0x800000 + 0x28
+        assert slot.chunk_names == [f"2-{NONCE.hex()}-0", f"2-{NONCE.hex()}-1"]
     else:
         assert [(lsn, time, bytes(what)) for lsn, time, what in slot.records()] == [
             (42, 0x1100, b"abc"),

@@ -19,146 +19,43 @@ may be planted. Sets of writes are bit masks; states are nested tuples of intege
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
 
 from .bugs import Bug
 from .sizes import Size
+from .state import (
+    CHECKING,
+    CLAIM,
+    CLAIMING,
+    DATA,
+    HOLDING,
+    IDLE,
+    KINDS,
+    NOBODY,
+    NOTHING,
+    PLANNED,
+    RELEASE,
+    RELEASING,
+    SENDING,
+    TTL,
+    WRITING,
+    Process,
+    Put,
+    Slot,
+    State,
+    Step,
+    broken,
+    end_of,
+    in_order,
+    initial,
+    owner_of,
+    recover,
+    watching,
+    with_process,
+    with_slot,
+)
 
-TTL = 2
-CLAIM, DATA, RELEASE = 1, 2, 3
-KINDS = ("", "claim", "data", "release")
-NOBODY = 99_99
-
-# What a process does: it watches, plans a claim, has sent one, looks above it, holds, has sent data, or a release.
-IDLE, PLANNED, CLAIMING, CHECKING, HOLDING, WRITING, RELEASING = range(7)
-SENDING = (CLAIMING, WRITING, RELEASING)
-
-
-class Slot(NamedTuple):
-    """The content of a slot."""
-
-    kind: int
-    epoch: int
-    owner: int
-    """Who made it, and in which of its lives: a number used once, but for NOBODY."""
-    write: int
-    """The bit of the write in it; 0 for none."""
-    needed: int
-    base: int
-    """The file that the manifest names; 0 is the one that the store was made with."""
-    ceiling: int
-    stamp: int
-    """The timestamp of the write."""
-
-
-NOTHING = Slot(0, 0, 0, 0, 0, 0, 0, 0)
-
-
-class Process(NamedTuple):
-    """What a process knows. ``life`` counts its crashes; all but that and ``writes`` is lost in one."""
-
-    role: int = IDLE
-    life: int = 0
-    writes: int = 0
-    seen: int = 0
-    """The end of the log when it looked last, and when it saw that first; 0: it has not looked."""
-    seen_at: int = 0
-    epoch: int = 0
-    last: int = 0
-    """The last slot that is known to be its own or the claim."""
-    applied: int = 0
-    base: int = 0
-    needed: int = 0
-    landed_base: int = 0
-    landed_needed: int = 0
-    lease: int = 0
-    """When the last of its slots that landed was sent."""
-    clock: int = 0
-    ceiling: int = 0
-    hold: int = 0
-    """When it may answer: it took the log from a holder that lived, and whose reads go on until then."""
-    number: int = 0
-    """The slot that it is creating, with ``content``; when that was sent first, and how often again."""
-    content: Slot = NOTHING
-    sent: int = 0
-    tries: int = 0
-    free_below: int = 0
-    """Slots below, but for claims, may be deleted, and these files; that goes on whatever becomes of it."""
-    doomed: tuple[int, ...] = ()
-
-
-class Put(NamedTuple):
-    """A PUT under way."""
-
-    process: int
-    life: int
-    attempt: int
-    number: int
-    content: Slot
-
-
-class State(NamedTuple):
-    """``slots[n]`` is slot n, from 1 on. The last four fields are an observer's."""
-
-    slots: tuple[Slot, ...]
-    files: tuple[tuple[int, int], ...]
-    """(name, writes in it) of each file, sorted."""
-    puts: tuple[Put, ...]
-    processes: tuple[Process, ...]
-    time: int
-    acked: int = 0
-    refused: int = 0
-    """The writes of which a caller was told that they were not applied."""
-    handed: int = 0
-    """The greatest snapshot that was handed out, and whether a write landed later that is in it."""
-    has_changed: bool = False
-
-
-Step = tuple[str, State]
-
-
-def initial(size: Size) -> State:
-    """Return the state in which the store was made, and nobody holds it: slot 1 is a claim without a holder."""
-    made = Slot(CLAIM, 1, NOBODY, 0, 1, 0, 0, 0)
-    slots = (NOTHING, made, *(NOTHING,) * (size.slots - 1))
-    return State(slots, ((0, 0),), (), (Process(),) * size.processes, 0)
-
-
-def end_of(slots: tuple[Slot, ...]) -> int:
-    """Return the number of the last slot that is there."""
-    number = len(slots) - 1
-    while not slots[number].kind:
-        number -= 1
-    return number
-
-
-def recover(state: State, end: int) -> int:
-    """Return the writes that a holder finds whose log ends at ``end``; -1 if a slot or the file is missing."""
-    last = state.slots[end]
-    found = dict(state.files).get(last.base, -1)
-    if found < 0:
-        return -1
-    for slot in state.slots[last.needed : end + 1]:
-        if not slot.kind:
-            return -1
-        found |= slot.write
-    return found
-
-
-def broken(state: State) -> str:
-    """Return which promise is broken; nothing if all are kept."""
-    end = end_of(state.slots)
-    found = recover(state, end)
-    if found < 0:
-        return f"a slot or a file that slot {end} needs is missing"
-    if state.acked & ~found:
-        return "an acknowledged write is lost"
-    if state.refused & found:
-        return "a write is there that its caller was told is not"
-    epochs = [slot.epoch for slot in state.slots[state.slots[end].needed : end + 1]]
-    if epochs != sorted(epochs):
-        return "epochs fall"
-    return "a snapshot that was handed out has changed" if state.has_changed else ""
+_REIGN = 10_000
+"""A chunk's name has the reign above so much."""
 
 
 class Protocol:
@@ -176,7 +73,7 @@ class Protocol:
         for who, process in enumerate(state.processes):
             if process.life < self.size.crashes and process.role != IDLE:
                 reborn = Process(life=process.life + 1, writes=process.writes)
-                yield f"{who} crashes", _with(state, who, reborn)
+                yield f"{who} crashes", with_process(state, who, reborn)
             yield from self._own_steps(state, who, process)
             if process.free_below or process.doomed:
                 yield from self._deletions(state, who, process)
@@ -219,8 +116,11 @@ class Protocol:
             if at and put == state.puts[at - 1]:
                 continue
             process = state.processes[put.process]
+            if not put.number:
+                yield from self._chunk_arrives(state, at, put)
+                continue
             is_created = not state.slots[put.number].kind
-            slots = _put(state.slots, put.number, put.content) if is_created else state.slots
+            slots = with_slot(state.slots, put.number, put.content) if is_created else state.slots
             after = state._replace(slots=slots, puts=state.puts[:at] + state.puts[at + 1 :])
             what = f"{KINDS[put.content.kind]} of {put.process} arrives at {put.number}"
             if is_created and 0 < put.content.stamp <= state.handed:
@@ -229,6 +129,15 @@ class Protocol:
             asked = (process.life, process.tries, process.number, process.content)
             if process.role in SENDING and asked == (put.life, put.attempt, put.number, put.content):
                 yield f"{what}, answered {200 if is_created else 412}", self._answer(after, put.process, is_created)
+
+    def _chunk_arrives(self, state: State, at: int, put: Put) -> Iterator[Step]:
+        name, process = put.content.chunk, state.processes[put.process]
+        chunks = in_order((*(each for each in state.chunks if each[0] != name), (name, put.content.write)))
+        after = state._replace(chunks=chunks, puts=state.puts[:at] + state.puts[at + 1 :])
+        yield f"the chunk {name} of {put.process} arrives, nobody hears", after
+        if process.life == put.life and process.chunk == name and not process.is_there:
+            heard = with_process(after, put.process, process._replace(is_there=True))
+            yield f"the chunk {name} of {put.process} arrives, answered", heard
 
     def _answer(self, state: State, who: int, is_created: bool) -> State:
         """A process hears that its slot was created, or reads back what is there."""
@@ -239,8 +148,8 @@ class Protocol:
         if not is_created and self.bug is Bug.REFUSAL_IS_OTHERS:
             is_mine = False
         if process.role == CLAIMING:
-            after = process._replace(role=CHECKING) if is_mine else _watching(process)
-            return _with(state, who, after)
+            after = process._replace(role=CHECKING) if is_mine else watching(process)
+            return with_process(state, who, after)
         if is_mine:
             return self._landed(state, who)
         return self._fenced(state, who)
@@ -251,7 +160,7 @@ class Protocol:
         sent = state.time if self.bug is Bug.LEASE_FROM_ANSWER else process.sent
         doomed = process.doomed
         if content.base != process.landed_base:
-            doomed = _sorted((*doomed, process.landed_base))
+            doomed = in_order((*doomed, process.landed_base))
         after = process._replace(
             role=HOLDING,
             last=process.number,
@@ -267,19 +176,21 @@ class Protocol:
             sent=0,
             tries=0,
         )
+        if content.chunk:
+            after = after._replace(chunk=0, write=0, stamp=0, is_there=False)
         if content.kind == RELEASE:
-            after = _watching(after)
-        return _with(state, who, after)._replace(acked=state.acked | content.write)
+            after = watching(after)
+        return with_process(state, who, after)._replace(acked=state.acked | content.write)
 
     def _fenced(self, state: State, who: int) -> State:
         """Another's bytes are there: who waits is told that nothing was applied; deletions that had begun go on."""
         process, write = state.processes[who], state.processes[who].content.write
-        after = _watching(process)
+        after = watching(process)
         if self.bug is Bug.FENCED_DELETES and process.content.base != process.landed_base:
-            after = after._replace(doomed=_sorted((*after.doomed, process.landed_base)))
+            after = after._replace(doomed=in_order((*after.doomed, process.landed_base)))
         if self.bug is Bug.FENCED_ACKS:
-            return _with(state, who, after)._replace(acked=state.acked | write)
-        return _with(state, who, after)._replace(refused=state.refused | write)
+            return with_process(state, who, after)._replace(acked=state.acked | write)
+        return with_process(state, who, after)._replace(refused=state.refused | write)
 
     # --- what a process does by itself ---
 
@@ -300,7 +211,8 @@ class Protocol:
         """Look for the end of the log; plan to claim the slot after it when it has not moved for TTL."""
         for end in self._listed(state, process):
             if process.seen != end:
-                yield f"{who} sees the end {end}", _with(state, who, process._replace(seen=end, seen_at=state.time))
+                after = process._replace(seen=end, seen_at=state.time)
+                yield f"{who} sees the end {end}", with_process(state, who, after)
         last = state.slots[process.seen]
         if not process.seen or process.seen >= self.size.slots or not last.kind:
             return
@@ -310,11 +222,11 @@ class Protocol:
             number = process.seen + 1
             life = 0 if self.bug is Bug.CLAIM_WITHOUT_NONCE else process.life
             ceiling = max(last.ceiling, self._wall(state, who) + TTL) if self.size.clocks else 0
-            claim = Slot(CLAIM, number, _owner(who, life), 0, last.needed, last.base, ceiling, 0)
+            claim = Slot(CLAIM, number, owner_of(who, life), 0, last.needed, last.base, ceiling, 0)
             hold = 0 if is_silent else process.seen_at + TTL
             yield (
                 f"{who} plans to claim {number}",
-                _with(state, who, process._replace(role=PLANNED, number=number, content=claim, hold=hold)),
+                with_process(state, who, process._replace(role=PLANNED, number=number, content=claim, hold=hold)),
             )
 
     def _listed(self, state: State, process: Process) -> Sequence[int]:
@@ -326,7 +238,7 @@ class Protocol:
         """The claim landed: it is void if a slot is above it, for then it fell into one that was freed."""
         listed = (0,) if self.bug is Bug.NO_LOOK_ABOVE else self._listed(state, process)
         if max(listed) > process.number:
-            yield f"{who} finds its claim void", _with(state, who, _watching(process))
+            yield f"{who} finds its claim void", with_process(state, who, watching(process))
         if min(listed) <= process.number:
             yield self._begin(state, who, process)
 
@@ -354,7 +266,7 @@ class Protocol:
             seen=0,
             seen_at=0,
         )
-        return f"{who} holds from {process.number} on", _with(state, who, holder)
+        return f"{who} holds from {process.number} on", with_process(state, who, holder)
 
     def _hold(self, state: State, who: int, process: Process) -> Iterator[Step]:
         if process.last < self.size.slots:
@@ -363,37 +275,60 @@ class Protocol:
             yield self._flush(state, who, process)
         if self.size.deletes_files:
             yield from self._sweep(state, who, process)
-        if self.size.clocks and self._serves(state, process):
+        if self.size.chunks:
+            yield from self._sweep_chunks(state, who, process)
+        is_over_write = process.chunk and self.bug is not Bug.PASSES_A_WRITE
+        if self.size.clocks and self._serves(state, process) and not is_over_write:
             yield from self._hand_out(state, who, process)
 
     def _hand_out(self, state: State, who: int, process: Process) -> Iterator[Step]:
         snapshot = max(self._wall(state, who), process.clock)
         if state.handed < snapshot <= process.ceiling or (snapshot > state.handed and self.bug is Bug.CEILING_EXCEEDED):
-            after = _with(state, who, process._replace(clock=snapshot))
+            after = with_process(state, who, process._replace(clock=snapshot))
             yield f"{who} hands out the snapshot {snapshot}", after._replace(handed=snapshot)
 
     def _write(self, state: State, who: int, process: Process) -> Iterator[Step]:
         """Send a slot: a write, a beat, a release."""
         written = sum(each.writes for each in state.processes)
         is_allowed = process.writes < self.size.writes and self._answers(state, process)
-        if is_allowed and written < self.size.total_writes:
+        if is_allowed and written < self.size.total_writes and not process.chunk:
             bit = 1 << (who * self.size.writes + process.writes)
-            yield f"{who} writes", self._send_next(state, who, process._replace(writes=process.writes + 1), DATA, bit)
+            after = process._replace(writes=process.writes + 1)
+            if self.size.chunks:
+                yield self._put_chunk(state, who, after, bit)
+            else:
+                yield f"{who} writes", self._send_next(state, who, after, DATA, bit)
+        if process.chunk and (process.is_there or self.bug is Bug.SLOT_BEFORE_CHUNK):
+            yield f"{who} writes", self._send_next(state, who, process, DATA, process.write, process.chunk)
         renews = process.needed != process.landed_needed or state.time != process.lease
         if renews or self.bug is Bug.LEASE_FROM_ANSWER:
             yield f"{who} beats", self._send_next(state, who, process, DATA, 0)
-        if self.size.releases and (self._answers(state, process) or self.bug is Bug.RELEASES_IN_HOLD):
+        may_release = self._answers(state, process) or self.bug is Bug.RELEASES_IN_HOLD
+        if self.size.releases and not process.chunk and may_release:
             yield f"{who} releases", self._send_next(state, who, process, RELEASE, 0)
 
-    def _send_next(self, state: State, who: int, process: Process, kind: int, write: int) -> State:
+    def _put_chunk(self, state: State, who: int, process: Process, write: int) -> Step:
+        """Send the chunk of a write; slots without a write may pass it."""
+        owner = owner_of(who, process.life)
+        name = process.epoch * _REIGN + owner * 10 + process.writes
+        if self.bug is Bug.CHUNKS_BY_PLACE:
+            name = 99 * _REIGN + process.applied.bit_count() + 1  # as the number of its first record does
+        stamp = max(self._wall(state, who), process.clock + 1) if self.size.clocks else 0
+        after = process._replace(chunk=name, write=write, stamp=stamp, clock=max(process.clock, stamp))
+        put = Put(who, process.life, 0, 0, NOTHING._replace(owner=owner, write=write, chunk=name))
+        return f"{who} sends the chunk {name}", with_process(state, who, after)._replace(
+            puts=in_order((*state.puts, put))
+        )
+
+    def _send_next(self, state: State, who: int, process: Process, kind: int, write: int, chunk: int = 0) -> State:
         stamp = ceiling = 0
         if self.size.clocks:
             wall = self._wall(state, who)
-            stamp = max(wall, process.clock + 1) if write else 0
+            stamp = (process.stamp if chunk else max(wall, process.clock + 1)) if write else 0
             settled = max(process.clock, min(wall, process.ceiling))
             ceiling = settled if kind == RELEASE else max(process.ceiling, wall + TTL, stamp)
-        owner = _owner(who, process.life)
-        content = Slot(kind, process.epoch, owner, write, process.needed, process.base, ceiling, stamp)
+        owner = owner_of(who, process.life)
+        content = Slot(kind, process.epoch, owner, write, process.needed, process.base, ceiling, stamp, chunk)
         after = process._replace(
             role=RELEASING if kind == RELEASE else WRITING,
             number=process.last + 1,
@@ -408,12 +343,12 @@ class Protocol:
         """Put all that is applied into a new file, which the next slot will name."""
         reign = 0 if self.bug is Bug.NAMES_WITHOUT_REIGN else process.epoch
         name = reign * 100 + process.base % 100 + 1
-        files = _sorted((*((each, writes) for each, writes in state.files if each != name), (name, process.applied)))
+        files = in_order((*((each, writes) for each, writes in state.files if each != name), (name, process.applied)))
         after = process._replace(base=name, needed=process.last + 1)
         if self.bug is Bug.DELETES_TOO_SOON:
-            doomed = _sorted((*process.doomed, process.landed_base)) if self.size.deletes_files else ()
+            doomed = in_order((*process.doomed, process.landed_base)) if self.size.deletes_files else ()
             after = after._replace(free_below=after.needed, doomed=doomed)
-        return f"{who} flushes into {name}", _with(state, who, after)._replace(files=files)
+        return f"{who} flushes into {name}", with_process(state, who, after)._replace(files=files)
 
     def _sweep(self, state: State, who: int, process: Process) -> Iterator[Step]:
         """Delete a file that an earlier reign has left, and that no manifest names."""
@@ -423,6 +358,15 @@ class Protocol:
             if is_old and not is_named:
                 files = tuple(each for each in state.files if each[0] != name)
                 yield f"{who} sweeps {name}", state._replace(files=files)
+
+    def _sweep_chunks(self, state: State, who: int, process: Process) -> Iterator[Step]:
+        """Delete a chunk that an earlier reign has left, and that no slot names which the store needs."""
+        named = {slot.chunk for slot in state.slots[process.landed_needed : process.last + 1]}
+        for name, _ in state.chunks:
+            is_old = name // _REIGN < process.epoch or self.bug is Bug.SWEEPS_OWN_CHUNKS
+            if is_old and (name not in named or self.bug is Bug.SWEEPS_NAMED_CHUNKS):
+                chunks = tuple(each for each in state.chunks if each[0] != name)
+                yield f"{who} sweeps the chunk {name}", state._replace(chunks=chunks)
 
     def _wait(self, state: State, who: int, process: Process) -> Iterator[Step]:
         """No answer: send the same bytes to the same slot again."""
@@ -443,39 +387,19 @@ class Protocol:
         """Delete one slot, the lowest first, or one file."""
         end = end_of(state.slots)
         for number in range(1, min(process.free_below, end)):
-            kind = state.slots[number].kind
+            kind, chunk = state.slots[number].kind, state.slots[number].chunk
             if kind and (kind != CLAIM or self.bug is Bug.DELETES_CLAIMS):
-                yield f"{who} deletes slot {number}", state._replace(slots=_put(state.slots, number, NOTHING))
+                chunks = tuple(each for each in state.chunks if each[0] != chunk)
+                slots = with_slot(state.slots, number, NOTHING)
+                yield f"{who} deletes slot {number}", state._replace(slots=slots, chunks=chunks)
                 break
         for name in process.doomed:
             rest = tuple(each for each in process.doomed if each != name)
             files = tuple(each for each in state.files if each[0] != name)
-            after = _with(state, who, process._replace(doomed=rest))
+            after = with_process(state, who, process._replace(doomed=rest))
             yield f"{who} deletes file {name}", after._replace(files=files)
             break
 
     def _send(self, state: State, who: int, process: Process) -> State:
         put = Put(who, process.life, process.tries, process.number, process.content)
-        return _with(state, who, process)._replace(puts=_sorted((*state.puts, put)))
-
-
-def _owner(who: int, life: int) -> int:
-    return who * 100 + life
-
-
-def _watching(process: Process) -> Process:
-    """Return a process that holds nothing any more; what it had begun to delete goes on."""
-    return Process(life=process.life, writes=process.writes, free_below=process.free_below, doomed=process.doomed)
-
-
-def _with(state: State, who: int, process: Process) -> State:
-    processes = state.processes
-    return state._replace(processes=(*processes[:who], process, *processes[who + 1 :]))
-
-
-def _put(slots: tuple[Slot, ...], number: int, content: Slot) -> tuple[Slot, ...]:
-    return (*slots[:number], content, *slots[number + 1 :])
-
-
-def _sorted(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(sorted(items))
+        return with_process(state, who, process)._replace(puts=in_order((*state.puts, put)))

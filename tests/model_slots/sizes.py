@@ -29,6 +29,8 @@ class Size:
     forces: bool = False
     """Whether a process may claim the log of a holder that lives."""
     deletes_files: bool = False
+    chunks: bool = False
+    """Whether writes are in chunks beside the slots."""
     clocks: bool = False
     """Whether timestamps matter; the clocks of processes differ then."""
 
@@ -41,6 +43,8 @@ SMALL = {
     "releases": Size(ticks=2, releases=True, total_writes=1),
     "forces": Size(slots=4, ticks=3, forces=True, total_writes=1),
     "forces and releases": Size(ticks=2, forces=True, releases=True, total_writes=1),
+    "chunks": Size(ticks=2, chunks=True, total_writes=1),
+    "chunks and clocks": Size(slots=4, ticks=2, chunks=True, clocks=True, total_writes=1),
     "clocks": Size(slots=4, ticks=2, clocks=True),
     "clocks and releases": Size(ticks=1, clocks=True, releases=True, total_writes=1),
 }
@@ -58,6 +62,9 @@ STUDY = {
     "releases": Size(slots=5, ticks=4, releases=True),
     "forces": Size(slots=5, ticks=4, forces=True),
     "files and releases": Size(slots=5, ticks=3, deletes_files=True, releases=True),
+    "chunks": Size(slots=6, ticks=4, chunks=True),
+    "chunks and crashes": Size(slots=5, ticks=3, chunks=True, crashes=1, total_writes=1),
+    "chunks and releases": Size(slots=5, ticks=4, chunks=True, releases=True),
     "clocks": Size(slots=5, ticks=3, clocks=True, total_writes=1),
 }
 LARGER = {

@@ -29,6 +29,11 @@ PLANTED: dict[Bug, tuple[Size, str]] = {
     Bug.TIMESTAMPS_AFTER_RELEASE: (Size(ticks=1, releases=True, total_writes=1, clocks=True), "has changed"),
     Bug.NAMES_WITHOUT_REIGN: (Size(ticks=2, total_writes=1, deletes_files=True), "needs is missing"),
     Bug.SWEEPS_OWN_REIGN: (Size(slots=4, ticks=2, deletes_files=True), "needs is missing"),
+    Bug.SLOT_BEFORE_CHUNK: (Size(slots=4, ticks=2, chunks=True, total_writes=1), "needs is missing"),
+    Bug.CHUNKS_BY_PLACE: (Size(slots=5, ticks=2, chunks=True), "an acknowledged write is lost"),
+    Bug.SWEEPS_OWN_CHUNKS: (Size(slots=4, ticks=2, chunks=True, total_writes=1), "needs is missing"),
+    Bug.SWEEPS_NAMED_CHUNKS: (Size(slots=4, ticks=2, chunks=True, total_writes=1), "needs is missing"),
+    Bug.PASSES_A_WRITE: (Size(slots=4, ticks=2, chunks=True, clocks=True, total_writes=1), "has changed"),
     Bug.CEILING_IGNORED: (Size(slots=4, ticks=2, total_writes=1, clocks=True), "has changed"),
     Bug.CEILING_EXCEEDED: (Size(slots=4, ticks=4, total_writes=1, clocks=True), "has changed"),
 }

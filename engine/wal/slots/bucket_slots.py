@@ -1,4 +1,4 @@
-"""Slots as objects of a bucket: ``log/00000000000000000042``."""
+"""Slots as objects of a bucket: ``log/00000000000000000042``. Their chunks are beside the log, in ``chunks/``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import re
 from collections.abc import Iterable
 
 from ...bucket import Bucket, hurried
+from .slot import Slot
 
+LOG = "log/"
+CHUNKS = "chunks/"
 _NAME = re.compile(r"\d{20}")
 
 
 class BucketSlots:
     """See ``SlotStore``. Objects with other names are ignored."""
 
-    def __init__(self, bucket: Bucket, prefix: str = "log/", attempt_seconds: float | None = None) -> None:
-        """``attempt_seconds``: one attempt to make a slot takes not much longer; whoever makes slots repeats it."""
+    def __init__(self, bucket: Bucket, home: str = "", attempt_seconds: float | None = None) -> None:
+        """The objects' names begin with ``home``, which is empty or ends with a slash. ``attempt_seconds``: one attempt
+        to make a slot takes not much longer; whoever makes slots repeats it."""
         self._bucket = bucket
         self._hurried = bucket if attempt_seconds is None else hurried(bucket, attempt_seconds)
-        self._prefix = prefix
+        self._home = home
 
     def name(self, number: int) -> str:
         """Return the name of a slot's object."""
-        return f"{self._prefix}{number:020d}"
+        return f"{self._home}{LOG}{number:020d}"
 
     def create(self, number: int, content: bytes) -> bool:
         return self._hurried.create(self.name(number), content)
@@ -33,7 +37,8 @@ class BucketSlots:
             return None
 
     def numbers(self) -> list[int]:
-        names = (name.removeprefix(self._prefix) for name, _ in self._bucket.list(self._prefix))
+        prefix = self._home + LOG
+        names = (name.removeprefix(prefix) for name, _ in self._bucket.list(prefix))
         return sorted(int(name) for name in names if _NAME.fullmatch(name))
 
     def end(self) -> int:
@@ -41,3 +46,15 @@ class BucketSlots:
 
     def delete(self, numbers: Iterable[int]) -> None:
         self._bucket.delete([self.name(number) for number in numbers])
+
+    def put_chunk(self, name: str, content: bytes) -> None:
+        self._bucket.put(f"{self._home}{CHUNKS}{name}", content)
+
+    def read_chunk(self, slot: Slot, index: int) -> bytes | None:
+        try:
+            return self._bucket.get(f"{self._home}{CHUNKS}{slot.chunk_name(index)}")
+        except FileNotFoundError:
+            return None
+
+    def delete_chunks(self, names: Iterable[str]) -> None:
+        self._bucket.delete([f"{self._home}{CHUNKS}{name}" for name in names])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ....schemas.errors import CorruptionError
 from ...bucket.at_once import at_once
 from .chain import Chain
+from .payload import whole
 from .slot import Slot, SlotKind, decode_slot, path_of
 from .slot_store import SlotStore
 
@@ -72,7 +73,7 @@ def _follow(slots: SlotStore, chain: Chain, report: SlotReport) -> None:
         try:
             slot = _decoded(number, content)
             chain.follow(slot)
-            report.problems += _time_faults(last, slot)
+            report.problems += _time_faults(last, whole(slots, slot))
         except CorruptionError as error:
             report.problems.append(error)
             return

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from ....schemas.errors import CorruptionError
 from ...bucket.at_once import at_once
 from .chain import Chain
+from .payload import whole
 from .slot import Slot, decode_slot, path_of
 from .slot_store import SlotStore
+from .tailed import TailedSlots
 
 _AT_ONCE = 16
 _KEPT_BYTES = 64 << 20
@@ -28,29 +30,27 @@ class SlotReader:
     """Reads slots up to ``newest``, any number of times; what was read first stays in memory while it is little."""
 
     def __init__(self, slots: SlotStore, newest: Slot) -> None:
-        self._slots = slots
+        self._slots = TailedSlots(slots, _KEPT_BYTES)
         self._newest = newest
-        self._kept: dict[int, bytes] = {}
-        self._kept_bytes = 0
         self.makers = newest.header.makers
         """Who makes files in the reigns of the slots that were read; see ``SlotHeader``."""
 
     def fetch(self) -> None:
         """Fetch the slots that ``read`` begins with. Raises UnavailableError."""
-        self._fetch(next(self._parts()))
+        at_once(self._slots.read, next(self._parts()))
 
     def read(self) -> Iterator[Slot]:
-        """Yield the slots in order, checked. Raises CorruptionError and UnavailableError."""
+        """Yield the slots in order, checked, with their payloads. Raises CorruptionError and UnavailableError."""
         last = self._newest.header
         chain = Chain(last.store_uuid)
         for numbers in self._parts():
-            for content, each in zip(self._fetch(numbers), numbers, strict=True):
+            for content, each in zip(at_once(self._slots.read, numbers), numbers, strict=True):
                 if content is None:
                     raise CorruptionError(path_of(each), 0, f"this slot is missing, which slot {last.number} needs")
                 slot = decode_slot(each, content)
                 chain.follow(slot)
                 self.makers |= slot.header.makers
-                yield slot
+                yield whole(self._slots, slot)
         if chain.last is None or chain.last.crc != self._newest.crc:
             raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")
 
@@ -59,14 +59,3 @@ class SlotReader:
         last = self._newest.header
         for first in range(last.needed_slot, last.number + 1, _AT_ONCE):
             yield range(first, min(first + _AT_ONCE, last.number + 1))
-
-    def _fetch(self, numbers: range) -> list[bytes | None]:
-        missing = [number for number in numbers if number not in self._kept]
-        fetched: dict[int, bytes | None] = {}
-        if missing:
-            fetched = dict(zip(missing, at_once(self._slots.read, missing), strict=True))
-        for number, content in fetched.items():
-            if content is not None and self._kept_bytes + len(content) <= _KEPT_BYTES:
-                self._kept[number] = content
-                self._kept_bytes += len(content)
-        return [self._kept.get(number) or fetched.get(number) for number in numbers]

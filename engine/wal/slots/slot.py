@@ -2,7 +2,7 @@
 
     header, 152 bytes, followed by the manifest's name, zeroes up to a multiple of 8, and the payload
       0  magic           8s   "NYALASLT"
-      8  version         u2   1
+      8  version         u2   1, or 2 if chunks have the payload
      10  kind            u2   1 claim, 2 records, 3 beat, 4 release
      12  record count    u4
      16  store           16s  uuid of the store
@@ -20,12 +20,13 @@
     128  payload bytes   u8
     136  manifest crc    u4   of the manifest's content
     140  name bytes      u2   of the manifest's name; 0: there is no manifest yet
-    142  zero            u2
+    142  chunk count     u2   0 in version 1
     144  payload crc     u4
     148  crc             u4   of bytes 0..147 and of the name with its zeroes: what the next slot links to
 
 The payload of a slot of records is that of a group (``wal/format.py``); that of a claim is a JSON object that tells
-others about the holder; others have none.
+others about the holder; others have none. A large one is not in the slot, but in chunks (``chunk``), and their table
+stands in its place. Then the slot has a nonce, too, which is in their names.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ from enum import IntEnum
 from ....schemas.errors import CorruptionError
 from ...codecs.checksum import crc32
 from ..format import EncodedRecord, GroupHeader, LogRecord, MalformedError, decode_records
+from .chunk import PayloadChunk, chunk_name, decode_table, encode_table
 
 VERSION = 1
+VERSION_WITH_CHUNKS = 2
 MAGIC = b"NYALASLT"
 NO_NONCE = bytes(16)
 NO_EPOCH = 0
@@ -93,18 +96,30 @@ class SlotHeader:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot as it stands in the log. ``crc`` is what the next one links to."""
+    """A slot as it stands in the log. ``crc`` is what the next one links to. If it has ``chunks``, its payload is empty
+    until it is fetched (``payload.whole``)."""
 
     header: SlotHeader
     crc: int
     payload: memoryview
     size_bytes: int
+    """Of its object, and of its chunks."""
+    chunks: tuple[PayloadChunk, ...] = ()
+
+    def chunk_name(self, index: int) -> str:
+        """Return the name of one of its chunks."""
+        return chunk_name(self.header.reign, self.header.nonce, index)
+
+    @property
+    def chunk_names(self) -> list[str]:
+        return list(map(self.chunk_name, range(len(self.chunks))))
 
     def records(self) -> list[LogRecord]:
         """Decode the records. Raises CorruptionError if they do not fill the payload."""
         header = self.header
         if not header.count:
             return []
+        assert self.payload or not self.chunks, "the payload is fetched first"
         group = GroupHeader(len(self.payload), header.count, header.first_lsn, 0, 0, self.crc)
         try:
             return list(decode_records(self.payload, group))
@@ -117,8 +132,13 @@ def path_of(number: int) -> str:
     return f"log/{number:020d}"
 
 
-def encode_slot(header: SlotHeader, payload: Sequence[bytes | memoryview]) -> tuple[bytes, int]:
-    """Return the bytes of a slot, whose payload comes in pieces, and the crc that the next one links to."""
+def encode_slot(
+    header: SlotHeader, payload: Sequence[bytes | memoryview], chunks: Sequence[PayloadChunk] = ()
+) -> tuple[bytes, int]:
+    """Return the bytes of a slot, whose payload comes in pieces or is in chunks, and the crc that the next one links
+    to."""
+    if chunks:
+        payload = [encode_table(chunks)]
     name = header.manifest.encode()
     padded = name + bytes(-len(name) % 8)
     payload_crc = 0
@@ -126,7 +146,7 @@ def encode_slot(header: SlotHeader, payload: Sequence[bytes | memoryview]) -> tu
         payload_crc = crc32(piece, payload_crc)
     start = _HEADER.pack(
         MAGIC,
-        VERSION,
+        VERSION_WITH_CHUNKS if chunks else VERSION,
         header.kind,
         header.count,
         header.store_uuid,
@@ -144,7 +164,7 @@ def encode_slot(header: SlotHeader, payload: Sequence[bytes | memoryview]) -> tu
         sum(map(len, payload)),
         header.manifest_crc,
         len(name),
-        0,
+        len(chunks),
         payload_crc,
         0,
     )[: -_CRC.size]
@@ -157,12 +177,17 @@ def payload_of(records: Sequence[EncodedRecord]) -> list[bytes | memoryview]:
     return [piece for record in records for piece in record.pieces]
 
 
+def has_chunks(content: bytes) -> bool:
+    """Whether a slot says that chunks have its payload."""
+    return content[len(MAGIC) : len(MAGIC) + 2] == VERSION_WITH_CHUNKS.to_bytes(2, "little")
+
+
 def decode_slot(number: int, content: bytes) -> Slot:
     """Return what the slot of this number holds. Raises CorruptionError if these are not its bytes."""
     path = path_of(number)
     if len(content) < HEADER_BYTES:
         raise CorruptionError(path, len(content), f"a slot has at least {HEADER_BYTES} bytes")
-    magic, version, kind, count, *rest, name_bytes, zero, payload_crc, crc = _HEADER.unpack_from(content)
+    magic, version, kind, count, *rest, name_bytes, chunk_count, payload_crc, crc = _HEADER.unpack_from(content)
     store, holder, nonce, slot, epoch, reign, previous_crc, first_lsn, safe, ceiling, *rest = rest
     needed_slot, needed_lsn, payload_bytes, manifest_crc = rest
     if magic != MAGIC:
@@ -171,13 +196,17 @@ def decode_slot(number: int, content: bytes) -> Slot:
     padded = content[HEADER_BYTES:payload_start]
     if crc != zlib.crc32(padded, zlib.crc32(content[: HEADER_BYTES - _CRC.size])):
         raise CorruptionError(path, 0, "the checksum of the slot's header is wrong")
-    if version != VERSION or zero or kind not in SlotKind._value2member_map_:
+    is_known = version == (VERSION_WITH_CHUNKS if chunk_count else VERSION)
+    if not is_known or kind not in SlotKind._value2member_map_:
         raise CorruptionError(path, 8, f"slot format version {version}, kind {kind} is unknown to this program")
     if slot != number:
         raise CorruptionError(path, 64, f"this is slot {slot} under another's name")
     payload = memoryview(content)[payload_start:]
     if len(payload) != payload_bytes or crc32(payload) != payload_crc:
         raise CorruptionError(path, payload_start, "the checksum of the slot's payload is wrong")
+    chunks = decode_table(payload, chunk_count) if chunk_count else ()
+    if chunks is None or (chunks and kind != SlotKind.RECORDS):
+        raise CorruptionError(path, payload_start, f"this is no table of {chunk_count} chunks with records")
     header = SlotHeader(
         SlotKind(kind),
         count,
@@ -196,4 +225,6 @@ def decode_slot(number: int, content: bytes) -> Slot:
         padded[:name_bytes].decode(),
         manifest_crc,
     )
+    if chunks:
+        return Slot(header, crc, payload[:0], len(content) + sum(chunk.size_bytes for chunk in chunks), chunks)
     return Slot(header, crc, payload, len(content))

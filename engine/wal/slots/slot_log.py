@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from ....schemas.errors import InternalError, UnavailableError
@@ -29,12 +30,15 @@ from ..turn import Position
 from ..writer import LogWriter
 from .beats import Beats
 from .ceiling import CeilingClock
+from .chunk import reign_of_chunk
 from .claim import Claimant, Claimed
+from .kept import KeptSlot
 from .lease import Lease
 from .options import SlotOptions
+from .payload import whole
 from .reader import SlotReader
 from .slot import SlotHeader, SlotKind, decode_slot
-from .slot_sink import KeptSlot, SlotGroup, SlotRequest, SlotSink
+from .slot_sink import SlotGroup, SlotRequest, SlotSink
 from .slot_store import SlotStore
 from .standby import Standby
 
@@ -57,6 +61,7 @@ class SlotLog(StoreLog):
         options: SlotOptions,
         boot: Callable[[], float],
         pause: Callable[[float], object],
+        new_uuid: Callable[[], UUID],
         standby: Standby | None = None,
     ) -> None:
         self.clock = clock
@@ -70,7 +75,7 @@ class SlotLog(StoreLog):
         self._reader: SlotReader | None = SlotReader(slots, claimed.slot)
         self._makers = self._reader.makers
         self._claim = claimed.slot.header
-        self._sink = SlotSink(slots, claimed, clock, self.lease, options, boot, pause)
+        self._sink = SlotSink(slots, claimed, clock, self.lease, options, boot, pause, new_uuid)
         self._inner: LogWriter[SlotGroup] = LogWriter(
             self._sink,
             self._claim.next_lsn - 1,
@@ -78,7 +83,10 @@ class SlotLog(StoreLog):
             options.linger_seconds,
             options.patience_seconds,
         )
+        self._sink.wake = self._inner.hand_over
         self._freeing = threading.Lock()
+        self._chunks: set[str] = set()
+        """The chunks that earlier holders put, as far as no slot was found that names them."""
         self._is_closed = False
         self._beats = Beats(self._inner, self._sink, options.beat_seconds, boot)
 
@@ -130,7 +138,7 @@ class SlotLog(StoreLog):
             if claimed:
                 if standby:
                     standby.claimed(claimed.slot.header, claimed.sent)
-                return cls(slots, claimed, limited, options, boot, pause, standby)
+                return cls(slots, claimed, limited, options, boot, pause, new_uuid, standby)
 
     @property
     def newest(self) -> SlotHeader:
@@ -179,6 +187,11 @@ class SlotLog(StoreLog):
         if self._reader is not None:
             self._reader.fetch()
 
+    def note_chunks(self, names: Iterable[str]) -> None:
+        """Take note of the chunks that are there since this process has the log, before it is replayed. Those of
+        earlier holders that no slot names are deleted then: nobody can come to name them any more."""
+        self._chunks = {name for name in names if reign_of_chunk(name) < self.reign}
+
     def peek(self) -> Iterator[LogRecord]:
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
@@ -192,10 +205,13 @@ class SlotLog(StoreLog):
         self._is_replaying = True
         kept: list[KeptSlot] = []
         for slot in reader.read():
-            header = slot.header
-            kept.append(KeptSlot(header.number, header.next_lsn, slot.size_bytes, header.kind is SlotKind.CLAIM))
+            kept.append(KeptSlot.of(slot))
+            self._chunks.difference_update(slot.chunk_names)
             yield from slot.records()
         self._sink.kept.precede(kept)
+        if self._chunks:
+            with suppress(UnavailableError):  # the next holder deletes them
+                self._slots.delete_chunks(self._chunks)
         if self._standby:
             self._standby.ends()
             while (seconds := self._hold_seconds) > 0:
@@ -243,7 +259,7 @@ class SlotLog(StoreLog):
     def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
         for kept in self._sink.kept.all():
             content = self._slots.read(kept.number)
-            records = decode_slot(kept.number, content or b"").records()
+            records = whole(self._slots, decode_slot(kept.number, content or b"")).records()
             if records and records[0].lsn > lsn:
                 return
             if records:
@@ -285,6 +301,8 @@ class SlotLog(StoreLog):
             if self.failed or not free:
                 return 0
             self._slots.delete([slot.number for slot in free])
+            if chunks := [name for slot in free for name in slot.chunk_names]:
+                self._slots.delete_chunks(chunks)
             self._sink.kept.drop_before(needed)
             return sum(slot.size_bytes for slot in free)
 

@@ -6,6 +6,9 @@ deletes nothing more. Nothing of the group will ever be in the log if the answer
 may have been there: the next holder replayed it, freed it, and a late claim, which is void, fell into its slot.
 
 A slot without records is made on request: to name a new manifest, to show that the holder lives, to release the log.
+
+No beat passes a slot that was sent. So one that would be on its way for long waits until its payload was put, in
+chunks. While that lasts, however long, slots without records pass it, and it gets its number at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from ....schemas.errors import CorruptionError, UnavailableError
@@ -24,12 +27,19 @@ from ..sink import LogLostError, UnansweredError
 from ..turn import UNLOGGED
 from .ceiling import CeilingClock
 from .claim import Claimed
+from .kept import KeptSlots
 from .lease import Lease
 from .options import SlotOptions
+from .pace import Pace
 from .slot import NO_NONCE, Slot, SlotHeader, SlotKind, decode_slot, encode_slot, path_of, payload_of
 from .slot_store import SlotStore
+from .upload import Upload
 
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 0.5  # between two attempts, of which each takes its own time; ever longer
+_LOOK_SECONDS = 0.02
+"""How often it looks whether a payload was put, or a slot is to pass it."""
+_LATE = 1.1
+"""A beat that nobody has asked for in so many times its interval: who asks may still wait for the last one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,11 +56,13 @@ class SlotRequest:
 
 @dataclass(slots=True)
 class SlotGroup(TakenGroup):
-    """``content`` and ``landing`` are made when it is first written."""
+    """``content`` and ``landing`` are made when it is first sent."""
 
     requests: list[SlotRequest]
     kind: SlotKind
     safe: int
+    upload: Upload | None = None
+    """Of its payload, if that is not to be in the slot."""
     sent: float = 0.0
     content: bytes = b""
     landing: Slot | None = None
@@ -58,63 +70,12 @@ class SlotGroup(TakenGroup):
     """Before it is tried again."""
 
 
-@dataclass(slots=True)
-class KeptSlot:
-    """A slot that is not freed."""
-
-    number: int
-    next_lsn: int
-    size_bytes: int
-    is_claim: bool
-
-
-@dataclass(slots=True)
-class KeptSlots:
-    """The slots from the first that is needed on, ascending. Thread safe."""
-
-    kept: list[KeptSlot] = field(default_factory=list)
-    is_whole: bool = False
-    """Whether the slots before the claim are known, too."""
-    mutex: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, slot: Slot) -> None:
-        header = slot.header
-        with self.mutex:
-            if not self.kept or self.kept[-1].number < header.number:
-                is_claim = header.kind is SlotKind.CLAIM
-                self.kept.append(KeptSlot(header.number, header.next_lsn, slot.size_bytes, is_claim))
-
-    def precede(self, earlier: list[KeptSlot]) -> None:
-        """Add what is before the claim."""
-        with self.mutex:
-            self.kept[:0] = [slot for slot in earlier if not self.kept or slot.number < self.kept[0].number]
-            self.is_whole = True
-
-    def all(self) -> list[KeptSlot]:
-        with self.mutex:
-            return list(self.kept)
-
-    def needed_for(self, lsn: int, otherwise: int) -> int:
-        """Return the first slot that has a record from ``lsn`` on; ``otherwise`` if none has."""
-        return next((slot.number for slot in self.all() if slot.next_lsn > lsn), otherwise)
-
-    def lsn_behind(self, count: int) -> int:
-        """Return the lsn from which on records need fewer than ``count`` slots; 0 if all together do."""
-        with self.mutex:
-            return self.kept[-count].next_lsn if len(self.kept) >= count else 0
-
-    def drop_before(self, number: int) -> None:
-        with self.mutex:
-            self.kept = [slot for slot in self.kept if slot.number >= number]
-
-
 class SlotSink:
     """See the module's text, and ``Sink``."""
 
     free_bytes = 1 << 62
     group_bytes = 8 << 20
-    """One slot is on its way at a time, and no beat passes it: it must arrive well within the time of a lease. Less of
-    it would bound the rate of a load: a request takes some 30 ms, however little it has."""
+    """Less of it would bound the rate of a load: a request takes some 30 ms, however little it has."""
 
     def __init__(
         self,
@@ -125,13 +86,21 @@ class SlotSink:
         options: SlotOptions,
         boot_seconds: Callable[[], float],
         pause: Callable[[float], object],
+        new_uuid: Callable[[], UUID],
     ) -> None:
         self._slots = slots
         self._clock = clock
         self._lease = lease
-        self._ttl_seconds = options.ttl_seconds
+        self._ttl_seconds, self._beat_seconds = options.ttl_seconds, options.beat_seconds
         self._boot_seconds = boot_seconds
         self._pause = pause
+        self._new_uuid = new_uuid
+        self._pace = Pace(options.ttl_seconds)
+        self.heard_at = 0.0
+        self.wake: Callable[[], None] = lambda: None
+        """Called when requests are answered amid a sync."""
+        self._passing: SlotGroup | None = None
+        """A slot that passes the group which waits for its payload, until it has landed."""
         self.in_doubt = False
         self._process = os.getpid()
         self.newest = claimed.slot
@@ -184,26 +153,68 @@ class SlotSink:
         return SlotGroup(records, first_lsn, claims, 0, requests, kind, safe)
 
     def write(self, group: SlotGroup) -> None:
-        if group.landing is None:
-            header = self._header(group)
-            group.content, crc = encode_slot(header, payload_of(group.records))
-            group.size = len(group.content)
-            group.sent = self._boot_seconds()
-            group.landing = Slot(header, crc, memoryview(b""), group.size)
+        if group.upload is None and group.landing is None:
+            payload = payload_of(group.records)
+            if sum(map(len, payload)) > self._pace.bytes:
+                reign, nonce = self.newest.header.reign, self._new_uuid().bytes
+                group.upload = Upload(self._slots, self._pace, reign, nonce, payload, self._boot_seconds)
 
     def survives_process(self, group: SlotGroup) -> bool:
         return False
 
     def sync(self, group: SlotGroup) -> None:
-        assert group.landing is not None, "a group is written before it is synced"
-        number = group.landing.header.number
         self.check_process()
+        try:
+            if group.landing is None and group.upload is not None:
+                self._put_payload(group, group.upload)
+            self._create(group)
+        except LogLostError:
+            if group.upload is not None:
+                group.upload.stop()
+            raise
+
+    def close(self, is_clean: bool) -> None:
+        """There is nothing open."""
+
+    def clean_stop(self, last_lsn: int) -> CleanStop | None:
+        return None
+
+    def _put_payload(self, group: SlotGroup, upload: Upload) -> None:
+        """Put the payload of a group as chunks, and let slots pass it meanwhile."""
+        upload.go_on()
+        while not upload.is_at_rest(_LOOK_SECONDS) or self._passing:
+            self.heard_at = upload.heard_at
+            if self._passing or group.requests or self.has_request or self._is_beat_late():
+                self._let_pass(group)
+        try:
+            upload.check()
+        except UnavailableError as error:
+            raise self._unanswered(group, "the payload of the next slot", error) from error
+
+    def _is_beat_late(self) -> bool:
+        return self._boot_seconds() >= self.sent + _LATE * self._beat_seconds
+
+    def _let_pass(self, group: SlotGroup) -> None:
+        """Make a slot without records that passes a group, and answers what the group would answer."""
+        if self._passing is None:
+            self.in_doubt = True  # a request that is lost is waited for
+            with self._asking:
+                requests = group.requests + self._requests
+                group.requests, self._requests = [], []
+            self._passing = SlotGroup([], group.first_lsn, 0, 0, requests, SlotKind.BEAT, safe=0)
+            self.in_doubt = False
+        self._create(self._passing)
+        self._passing = None
+        self.wake()
+
+    def _create(self, group: SlotGroup) -> None:
+        """Make the slot of a group, and take note of it."""
+        landing = group.landing or self._encode(group)
+        number = landing.header.number
         try:
             is_ours = self._slots.create(number, group.content)
         except UnavailableError as error:
-            self._pause(group.pause_seconds)
-            group.pause_seconds = min(2 * group.pause_seconds, _PAUSE_SECONDS_MAX)
-            raise UnansweredError(f"{path_of(number)} is tried again: {error.message}") from error
+            raise self._unanswered(group, path_of(number), error) from error
         if not is_ours:
             # Nobody can have claimed the log after this slot, replayed and freed it, while a lease from it would hold.
             if self._lease.covers(group.sent):
@@ -212,13 +223,24 @@ class SlotSink:
                 outcome = "whether the change was applied is unknown; ask that one, or send a numbered write again"
             self._lease.lose()
             raise LogLostError(f"{self._who(number)}; {outcome}")
-        self._land(group, group.landing)
+        self._pace.note(len(group.content), self._boot_seconds() - group.sent)
+        self._land(group, landing)
 
-    def close(self, is_clean: bool) -> None:
-        """There is nothing open."""
+    def _encode(self, group: SlotGroup) -> Slot:
+        """Make the content of a slot, which is to be sent now."""
+        header, upload = self._header(group), group.upload
+        chunks = tuple(upload.chunks) if upload else ()
+        group.content, crc = encode_slot(header, [] if upload else payload_of(group.records), chunks)
+        group.size = len(group.content) + sum(chunk.size_bytes for chunk in chunks)
+        group.sent = self._boot_seconds()
+        group.landing = Slot(header, crc, memoryview(b""), group.size, chunks)
+        return group.landing
 
-    def clean_stop(self, last_lsn: int) -> CleanStop | None:
-        return None
+    def _unanswered(self, group: SlotGroup, what: str, error: UnavailableError) -> UnansweredError:
+        """Return the error after which a group is tried again, and let some time pass before."""
+        self._pause(group.pause_seconds)
+        group.pause_seconds = min(2 * group.pause_seconds, _PAUSE_SECONDS_MAX)
+        return UnansweredError(f"{what} is tried again: {error.message}")
 
     def _land(self, group: SlotGroup, landed: Slot) -> None:
         """Take note of a slot that landed. May be repeated."""
@@ -237,7 +259,7 @@ class SlotSink:
             last,
             kind=group.kind,
             count=len(group.records),
-            nonce=NO_NONCE,
+            nonce=group.upload.nonce if group.upload else NO_NONCE,
             number=last.number + 1,
             previous_crc=self.newest.crc,
             first_lsn=group.first_lsn,

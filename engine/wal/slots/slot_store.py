@@ -1,13 +1,15 @@
-"""Where the slots of a log are kept: numbered objects, each made once."""
+"""Where the slots of a log are kept: numbered objects, each made once, and chunks beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol
 
+from .slot import Slot
+
 
 class SlotStore(Protocol):
-    """Slots of one log, numbered from 1. Thread safe.
+    """Slots of one log, numbered from 1, and the chunks that have the payloads of some. Thread safe.
 
     Every call raises UnavailableError if there is no answer; it may be repeated.
     """
@@ -31,4 +33,16 @@ class SlotStore(Protocol):
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Delete slots; missing ones are no error."""
+        ...
+
+    def put_chunk(self, name: str, content: bytes) -> None:
+        """Put a chunk, whose name nobody else uses. After UnavailableError it may still appear."""
+        ...
+
+    def read_chunk(self, slot: Slot, index: int) -> bytes | None:
+        """Return one of the chunks of a slot; None if it is not there."""
+        ...
+
+    def delete_chunks(self, names: Iterable[str]) -> None:
+        """Delete chunks; missing ones are no error."""
         ...

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from ....schemas.errors import UnavailableError
 from ....schemas.whereabouts import Holder
-from .slot import Slot, SlotHeader, decode_slot
+from .slot import Slot, SlotHeader
 from .slot_store import SlotStore
 from .tail import Tail
+from .tailed import TailedSlots
 
 _logger = logging.getLogger(__name__)
 _KEPT_BYTES = 64 << 20
@@ -27,76 +28,6 @@ _AT_ONCE = 16
 
 class StandbyStoppedError(UnavailableError):
     """The standby was told to stop waiting."""
-
-
-class TailedSlots:
-    """Slots, of which those that were read stay in memory until they are forgotten: a slot has one content, unless the
-    bucket is put back to an earlier state. The one at the end is read anew after each look where the end is. See
-    ``SlotStore``."""
-
-    def __init__(self, slots: SlotStore, bytes_max: int) -> None:
-        self._slots = slots
-        self._bytes_max = bytes_max
-        self._kept: dict[int, bytes] = {}
-        self._kept_bytes = 0
-        self.is_full = False
-        """Whether a slot was read that could not be kept, and none was forgotten since."""
-        self._mutex = threading.Lock()
-
-    def create(self, number: int, content: bytes) -> bool:
-        return self._slots.create(number, content)
-
-    def read(self, number: int, is_patient: bool = True) -> bytes | None:
-        content = self._kept.get(number)
-        if content is None:
-            content = self._slots.read(number, is_patient)
-            with self._mutex:
-                if content is not None and number not in self._kept:
-                    if self._kept_bytes + len(content) <= self._bytes_max:
-                        self._kept[number] = content
-                        self._kept_bytes += len(content)
-                    else:
-                        self.is_full = True
-        return content
-
-    def numbers(self) -> list[int]:
-        return self._slots.numbers()
-
-    def end(self) -> int:
-        end = self._slots.end()
-        self._forget(lambda number: number >= end)
-        return end
-
-    def delete(self, numbers: Iterable[int]) -> None:
-        self._slots.delete(numbers)
-
-    def has(self, number: int) -> bool:
-        """Whether a slot is in memory."""
-        return number in self._kept
-
-    def forget_before(self, number: int) -> None:
-        """Keep no slots before one."""
-        self._forget(lambda each: each < number)
-
-    def goes_on(self, before: Slot, now: Slot) -> bool:
-        """Whether one slot comes after another in the same log. Raises UnavailableError and CorruptionError."""
-        number, later = before.header.number, now.header
-        if later.number <= number + 1:
-            return later.number == number + 1 and later.previous_crc == before.crc
-        content = self._slots.read(number) if later.needed_slot <= number else None
-        return content is None or decode_slot(number, content).crc == before.crc
-
-    def _forget(self, is_one: Callable[[int], bool]) -> None:
-        with self._mutex:
-            for number in filter(is_one, list(self._kept)):
-                self._kept_bytes -= len(self._kept.pop(number))
-                self.is_full = False
-
-    def keep_nothing(self) -> None:
-        """Forget all, and keep nothing from now on."""
-        with self._mutex:
-            self._kept.clear()
-            self._kept_bytes = self._bytes_max = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +152,7 @@ class Standby:
             if slots.is_full:
                 return
             slots.read(number)
+        slots.fetch_chunk()
 
     def claimed(self, header: SlotHeader, sent: float) -> None:
         """Note that this process has the log."""

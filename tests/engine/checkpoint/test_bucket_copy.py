@@ -21,6 +21,7 @@ from nyala.engine.recovery.bucket_state import BucketState
 from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
+from nyala.engine.wal.slots import pace
 from nyala.schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from nyala.schemas.pins import CreatePin, OpenPin
 from tests.doubles.faulty_bucket import Fault
@@ -116,6 +117,38 @@ def test_a_copy_is_a_store_of_its_own_and_is_brought_up_to_date(streamed: bool) 
     with opened(machine) as copy:
         assert rows_of(copy) == after
     check_clean(machine.other().home("b"))
+
+
+def chunks_of(machine: Machine) -> set[str]:
+    return {name for name, _ in machine.bucket.list("stores/b/chunks/")}
+
+
+def test_many_bytes_of_records_are_copied_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_copy, "_SLOT_BYTES", 100)
+    monkeypatch.setattr(pace, "BYTES_MIN", 100)
+    monkeypatch.setattr(pace, "BYTES_MAX", 100)
+    machine = Machine()
+    with made(machine) as store:
+        copied(store, machine, late=range(400, 430))
+        first, home = chunks_of(machine), machine.other().home("b")
+        assert len(first) > 3 and verify_bucket(home).is_sound and not leftovers(home)
+    with Store.open(machine.home(), OPTIONS) as store:
+        run = begun(store, machine)
+        repeated = chunks_of(machine) - first
+        assert repeated, "the former copy, in the reign of the source"
+        assert verify_bucket(home).is_sound
+        run.end()
+        put(store, range(500, 530), 8)
+    with Store.open(machine.home(), OPTIONS) as store:
+        copied(store, machine, late=range(600, 630))
+        assert chunks_of(machine) and not chunks_of(machine) & (first | repeated)
+        at_copy = rows_of(store)
+        begun(store, machine)  # and killed
+    assert verify_bucket(home).is_sound
+    with opened(machine) as copy:
+        assert rows_of(copy) == at_copy
+        churn(copy, 7)
+    check_clean(home)
 
 
 def test_names_of_files_stay_apart_however_often_the_source_was_opened() -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import count
 
 import pyarrow as pa
+import pytest
 
 import nyala
 from nyala.clients.api.database import Database
@@ -18,6 +19,7 @@ from nyala.engine.recovery.bucket_state import state_of
 from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
+from nyala.engine.wal.slots import pace
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import (
     AlreadyPresentError,
@@ -201,19 +203,31 @@ WORKLOADS: dict[str, tuple[Steps, ...]] = {
     "small writes": (lambda life: life.create("t"), _small_writes, _small_writes),
     "changes": (lambda life: life.create("t"), _first_changes, _later_changes),
     "ranges": (lambda life: life.create("u"), _first_ranges, _later_ranges),
+    "writes in chunks": (lambda life: life.create("t"), _small_writes, _small_writes),
 }
+IN_CHUNKS = frozenset({"writes in chunks"})
+"""The workloads whose records take several chunks each."""
 """The lives of a process, each from the opening of the store to a clean stop."""
+
+
+def have_small_chunks(patch: pytest.MonkeyPatch) -> None:
+    """Put each record in several chunks."""
+    patch.setattr(pace, "BYTES_MIN", 64)
+    patch.setattr(pace, "BYTES_MAX", 64)
 
 
 def run(machine: Machine, name: str, history: History, options: StoreOptions = OPTIONS) -> None:
     """Live through a workload on one machine."""
-    for steps in WORKLOADS[name]:
-        opened: list[Store] = []
-        if history.step(lambda opened=opened: opened.append(Store.open(machine.home(), options))):
-            try:
-                steps(Life(opened[0], history))
-            finally:
-                history.step(opened[0].close)
+    with pytest.MonkeyPatch.context() as patch:
+        if name in IN_CHUNKS:
+            have_small_chunks(patch)
+        for steps in WORKLOADS[name]:
+            opened: list[Store] = []
+            if history.step(lambda opened=opened: opened.append(Store.open(machine.home(), options))):
+                try:
+                    steps(Life(opened[0], history))
+                finally:
+                    history.step(opened[0].close)
 
 
 @cache
@@ -262,4 +276,5 @@ def check_objects(home: BucketHome) -> None:
         slot = decode_slot(number, home.slots.read(number) or b"")
         if number >= state.newest.header.needed_slot or slot.header.kind is SlotKind.CLAIM:
             needed.add(home.slots.name(number).removeprefix(home.prefix))
+            needed.update(f"chunks/{name}" for name in slot.chunk_names)
     assert there - {"where"} == needed, f"missing: {needed - there}, left: {there - needed}"

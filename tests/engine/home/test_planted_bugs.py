@@ -9,15 +9,20 @@ from typing import Any
 import pytest
 
 from nyala.engine.bucket.files.deletions import Deletions
+from nyala.engine.codecs.checksum import crc32
 from nyala.engine.home import bucket as home
 from nyala.engine.recovery import sweep_bucket
 from nyala.engine.wal.slots import BucketSlots, SlotLog
 from nyala.engine.wal.slots.ceiling import CeilingClock
+from nyala.engine.wal.slots.chunk import PayloadChunk
 from nyala.engine.wal.slots.lease import Lease
+from nyala.engine.wal.slots.slot_sink import SlotSink
+from nyala.engine.wal.slots.upload import Upload
 from nyala.schemas.errors import StoreError
 from tests.doubles.s3_server import KEYS
 from tests.engine.bucket import test_opening
 from tests.engine.home import test_bucket_home, test_two_holders
+from tests.engine.home.bucket_faults import DEATH, trial
 
 Plant = Callable[[pytest.MonkeyPatch], object]
 
@@ -63,6 +68,32 @@ def fenced_acks(patch: pytest.MonkeyPatch) -> None:
 def own_reign_swept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sweep_bucket, "reign_of", lambda name: 0)
     patch.setattr(sweep_bucket, "_reign_of_file", lambda path: 0)
+    patch.setattr(sweep_bucket, "reign_of_chunk", lambda name: 0)
+
+
+def slot_before_its_chunks(patch: pytest.MonkeyPatch) -> None:
+    put, land = Upload.put_rest, SlotSink._land
+
+    def foretell(self: Any) -> None:
+        contents = [self._content, *self._cut]
+        self.chunks = [PayloadChunk(len(each), crc32(each)) for each in contents]
+        self._content, self.payload = None, contents
+
+    def land_then_put(self: Any, group: Any, landed: Any) -> None:
+        land(self, group, landed)
+        if group.upload:
+            upload = group.upload
+            upload.chunks, upload._cut = [], iter(upload.payload)
+            upload._content = next(upload._cut)
+            put(upload)
+
+    patch.setattr(Upload, "go_on", foretell)
+    patch.setattr(SlotSink, "_land", land_then_put)
+
+
+def some_call_is_the_last() -> None:
+    for number in range(10, 40):
+        trial("writes in chunks", DEATH, number)
 
 
 def deleted_before_the_slot(patch: pytest.MonkeyPatch) -> None:
@@ -120,6 +151,8 @@ FOUND: list[tuple[Plant, Callable[[], None]]] = [
     (stale_list, with_a_patch(test_two_holders.test_a_claim_in_the_place_of_a_freed_slot_holds_nothing)),
     (fenced_acks, test_bucket_home.test_a_holder_that_was_fenced_neither_writes_nor_reads_now),
     (own_reign_swept, with_a_patch(test_two_holders.test_a_sweep_takes_nothing_of_a_flush_that_is_under_way, "before")),
+    (own_reign_swept, with_a_patch(test_two_holders.test_a_sweep_takes_no_chunks_that_are_about_to_be_named)),
+    (slot_before_its_chunks, some_call_is_the_last),
     (deleted_before_the_slot, test_bucket_home.test_no_file_goes_before_the_slot_that_drops_it),
     (fenced_deletes, test_two_holders.test_a_former_holder_deletes_no_file_any_more),
     (no_lease, test_bucket_home.test_a_silent_holder_does_not_answer_about_now),

@@ -10,16 +10,17 @@ import pytest
 
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.home.where import read_where, write_where
-from nyala.engine.recovery.sweep_bucket import sweep
+from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.engine.wal.slots.claim import Claimant
+from nyala.engine.wal.slots.slot_sink import SlotSink
 from nyala.engine.wal.slots.standby import Standby
 from nyala.schemas.errors import StoreError, UnavailableError
 from nyala.schemas.whereabouts import Whereabouts
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
-from tests.engine.home.bucket_workloads import History, Life, check
+from tests.engine.home.bucket_workloads import History, Life, check, have_small_chunks
 
 
 def opened(machine: Machine) -> Store:
@@ -51,13 +52,13 @@ def test_the_hint_where_the_store_is_is_written_if_it_differs() -> None:
         assert read_where(home.bucket, home.name) == held.whereabouts()
 
 
-def last_put_is_late(machine: Machine) -> None:
-    """Let the next file that is put land when ``land_late_ones`` is called, and nothing after it."""
+def last_put_is_late(machine: Machine, place: str = "/tablets/") -> None:
+    """Let the next object that is put at a place land when ``land_late_ones`` is called, and nothing after it."""
     objects: Any = machine.objects
     put = objects.put
 
     def late(name: str, content: Any) -> None:
-        if "/tablets/" in name and objects.away_from is None:
+        if place in name and objects.away_from is None:
             objects.away_from = len(objects.calls) + 1
             objects.late_by = 1 << 40
             objects.faults[len(objects.calls) + 1] = Fault.LATE
@@ -166,4 +167,40 @@ def test_a_former_holder_deletes_no_file_any_more() -> None:
         history.check(new)
     home: BucketHome = machine.other().home()
     assert verify_bucket(home).is_sound
+    check(machine, history)
+
+
+def test_a_sweep_takes_no_chunks_that_are_about_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_small_chunks(monkeypatch)
+    machine, history = Machine(), History()
+    store = filled(machine, history)
+    encode, swept = SlotSink._encode, []
+
+    def after_a_sweep(self: SlotSink, group: Any) -> Any:
+        if group.upload is not None:
+            swept.append(sweep(machine.other().home()))
+        return encode(self, group)
+
+    monkeypatch.setattr(SlotSink, "_encode", after_a_sweep)
+    Life(store, history).upsert("t", 3, 4)
+    store.close()
+    assert swept == [[]] and not history.errors
+    check(machine, history)
+
+
+def test_a_chunk_of_a_former_holder_that_lands_late_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_small_chunks(monkeypatch)
+    machine, history = Machine(), History()
+    old = filled(machine, history)
+    last_put_is_late(machine, "/chunks/")
+    Life(old, history).upsert("t", 1, 3)
+    assert history.errors
+    with opened(machine.other()) as new:
+        life = Life(new, history)
+        life.upsert("t", 1, 2)
+        machine.objects.land_late_ones()
+        history.check(new)
+        assert leftovers(machine.other().home()), "it is of the former reign"
+    with suppress(StoreError):
+        old.close()
     check(machine, history)

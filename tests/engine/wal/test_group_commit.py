@@ -354,7 +354,7 @@ def test_a_leader_interrupted_while_it_hands_over_leaves_no_writer_without_a_pla
     writer = log._ready
     lsn = appended(log, b"a" * 3000)
     other = threading.Thread(target=lambda: appended(log, b"b" * 3000))
-    interrupts, hand_over = iter([KeyboardInterrupt]), LogWriter._hand_over
+    interrupts, hand_over = iter([KeyboardInterrupt]), LogWriter.hand_over
 
     def interrupted(writer: LogWriter) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -367,7 +367,7 @@ def test_a_leader_interrupted_while_it_hands_over_leaves_no_writer_without_a_pla
         other.start()
         until(lambda: bool(writer._space._waiters))  # pyright: ignore[reportAttributeAccessIssue]
 
-    monkeypatch.setattr(LogWriter, "_hand_over", interrupted)
+    monkeypatch.setattr(LogWriter, "hand_over", interrupted)
     syncs.before = start_other
     with pytest.raises(KeyboardInterrupt):
         log.wait(lsn)

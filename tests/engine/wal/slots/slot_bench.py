@@ -31,6 +31,8 @@ class SlotBench:
         values = {"boot": self.boot, "pause": self.boot.wait, **other}
         log = SlotLog.open(way or self.slots, self.clock, self.uuid, options, **values)
         self.logs.append(log)
+        if isinstance(self.slots, MemorySlots):
+            log.note_chunks(list(self.slots.chunks))
         return log
 
     def open(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nyala.engine.wal.format import encode_record
 from nyala.engine.wal.slots.chain import Chain
+from nyala.engine.wal.slots.chunk import PayloadChunk
 from nyala.engine.wal.slots.slot import NO_NONCE, Slot, SlotHeader, SlotKind, decode_slot, encode_slot, payload_of
 from nyala.schemas.errors import CorruptionError
 
@@ -76,6 +77,29 @@ def test_records_that_do_not_fill_the_payload_are_refused() -> None:
     content, _ = encode_slot(replace(RECORD, count=3), payload_of([encode_record(1, [b"x"])]))
     with pytest.raises(CorruptionError, match="passes the end"):
         decode_slot(8, content).records()
+
+
+CHUNKS = [PayloadChunk(1000, 7), PayloadChunk(1, 8)]
+
+
+def test_no_flipped_bit_of_a_table_of_chunks_passes() -> None:
+    whole, _ = encode_slot(RECORD, [], CHUNKS)
+    assert list(decode_slot(8, whole).chunks) == CHUNKS
+    for position in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[position // 8] ^= 1 << position % 8
+        with pytest.raises(CorruptionError):
+            decode_slot(8, bytes(flipped))
+
+
+@pytest.mark.parametrize(
+    ("header", "chunks"),
+    [(replace(RECORD, kind=SlotKind.BEAT, count=0), CHUNKS), (RECORD, [PayloadChunk(0, 0)])],
+    ids=["of a beat", "an empty one"],
+)
+def test_chunks_that_nobody_makes_are_refused(header: SlotHeader, chunks: list[PayloadChunk]) -> None:
+    with pytest.raises(CorruptionError, match="no table of"):
+        decode_slot(8, encode_slot(header, [], chunks)[0])
 
 
 def following(last: Slot, **other: object) -> SlotHeader:

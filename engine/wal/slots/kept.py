@@ -1,0 +1,63 @@
+"""What a holder knows of the slots that are in its log."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from .slot import Slot, SlotKind
+
+
+@dataclass(slots=True)
+class KeptSlot:
+    """A slot that is not freed."""
+
+    number: int
+    next_lsn: int
+    size_bytes: int
+    is_claim: bool
+    chunk_names: list[str]
+
+    @classmethod
+    def of(cls, slot: Slot) -> KeptSlot:
+        header = slot.header
+        is_claim = header.kind is SlotKind.CLAIM
+        return cls(header.number, header.next_lsn, slot.size_bytes, is_claim, slot.chunk_names)
+
+
+@dataclass(slots=True)
+class KeptSlots:
+    """The slots from the first that is needed on, ascending. Thread safe."""
+
+    kept: list[KeptSlot] = field(default_factory=list)
+    is_whole: bool = False
+    """Whether the slots before the claim are known, too."""
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, slot: Slot) -> None:
+        with self.mutex:
+            if not self.kept or self.kept[-1].number < slot.header.number:
+                self.kept.append(KeptSlot.of(slot))
+
+    def precede(self, earlier: list[KeptSlot]) -> None:
+        """Add what is before the claim."""
+        with self.mutex:
+            self.kept[:0] = [slot for slot in earlier if not self.kept or slot.number < self.kept[0].number]
+            self.is_whole = True
+
+    def all(self) -> list[KeptSlot]:
+        with self.mutex:
+            return list(self.kept)
+
+    def needed_for(self, lsn: int, otherwise: int) -> int:
+        """Return the first slot that has a record from ``lsn`` on; ``otherwise`` if none has."""
+        return next((slot.number for slot in self.all() if slot.next_lsn > lsn), otherwise)
+
+    def lsn_behind(self, count: int) -> int:
+        """Return the lsn from which on records need fewer than ``count`` slots; 0 if all together do."""
+        with self.mutex:
+            return self.kept[-count].next_lsn if len(self.kept) >= count else 0
+
+    def drop_before(self, number: int) -> None:
+        with self.mutex:
+            self.kept = [slot for slot in self.kept if slot.number >= number]
