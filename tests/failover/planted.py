@@ -10,11 +10,11 @@ from typing import Any
 from nyala.engine.bucket import PatientBucket
 from nyala.engine.moving.departures import Departures
 from nyala.engine.moving.moves import Mover
-from nyala.engine.wal.slots import slot_log
 from nyala.engine.wal.slots.ceiling import CeilingClock
 from nyala.engine.wal.slots.claim import Claimant
+from nyala.engine.wal.slots.kept import KeptSlot
 from nyala.engine.wal.slots.lease import Lease
-from nyala.engine.wal.slots.slot_sink import KeptSlot, KeptSlots, SlotSink
+from nyala.engine.wal.slots.slot_sink import SlotSink
 from nyala.engine.wal.slots.tail import Tail
 from nyala.flight_server.gateway import Gateway
 from nyala.schemas.errors import UnavailableError
@@ -77,17 +77,8 @@ def _claims_at_once(put: Set) -> None:
 
 def _claims_deleted(put: Set) -> None:
     """Claims are freed with other slots."""
-
-    def kept(number: int, next_lsn: int, size: int, is_claim: bool) -> KeptSlot:
-        return KeptSlot(number, next_lsn, size, False)
-
-    def add(self: KeptSlots, slot: Any) -> None:
-        with self.mutex:
-            if not self.kept or self.kept[-1].number < slot.header.number:
-                self.kept.append(KeptSlot(slot.header.number, slot.header.next_lsn, slot.size_bytes, False))
-
-    put(slot_log, "KeptSlot", kept)
-    put(KeptSlots, "add", add)
+    of = KeptSlot.of
+    put(KeptSlot, "of", lambda slot: replace(of(slot), is_claim=False))
 
 
 class _Blind:
