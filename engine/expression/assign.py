@@ -7,7 +7,7 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
-from .numbers import Value, is_number, rounded, word
+from .numbers import Value, as_kind, is_number, rounded, word
 
 
 def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
@@ -48,7 +48,7 @@ def _number(value: Value, kind: pa.DataType, is_cast: bool) -> Value:
     if pa.types.is_integer(kind):
         return (rounded(value, 0) if is_cast else value).cast(kind)
     if pa.types.is_decimal(value.type):
-        value = value.cast(pa.float64())
+        value = as_kind(value, pa.float64())
     if pa.types.is_floating(value.type) and pa.types.is_float32(kind):
         single = value.cast(kind)
         if pc.any(pc.and_(pc.is_finite(value), pc.is_inf(single))).as_py() if isinstance(value, pa.Array) else False:

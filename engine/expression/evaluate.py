@@ -19,7 +19,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
 from .assign import convert
 from .functions import FUNCTIONS, NAMES
-from .numbers import Value, alike, arithmetic, as_decimal, is_number, mask, number_kind, spread, word
+from .numbers import Value, alike, arithmetic, as_decimal, as_kind, is_number, mask, number_kind, spread, word
 from .parse import Expression
 from .sizes import check_size
 
@@ -200,7 +200,7 @@ def common(values: list[Value]) -> list[Value]:
         scale = max(each.scale for each in decimals)
         whole = max(each.precision - each.scale for each in decimals)
         kind = pa.decimal256(min(whole + scale, 76), scale)
-    return [value.cast(kind) for value in values]
+    return [as_kind(value, kind) for value in values]
 
 
 def _comparable(left: Value, right: Value) -> tuple[Value, Value]:

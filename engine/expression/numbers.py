@@ -51,7 +51,7 @@ def alike(left: Value, right: Value) -> tuple[Value, Value]:
     """Return two numbers as the same kind: int64, decimal or double."""
     kind = number_kind([left.type, right.type])
     if kind is not None:
-        return left.cast(kind), right.cast(kind)
+        return as_kind(left, kind), as_kind(right, kind)
     return as_decimal(left), as_decimal(right)
 
 
@@ -60,6 +60,14 @@ def number_kind(kinds: list[pa.DataType]) -> pa.DataType | None:
     if any(pa.types.is_floating(kind) for kind in kinds):
         return pa.float64()
     return None if any(pa.types.is_decimal(kind) for kind in kinds) else pa.int64()
+
+
+def as_kind(value: Value, kind: pa.DataType) -> Value:
+    """Return a number as another type: a decimal as the nearest double, where Arrow's own cast may return the one
+    beside it."""
+    if pa.types.is_floating(kind) and pa.types.is_decimal(value.type):
+        value = value.cast(pa.string())
+    return value.cast(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -101,6 +101,17 @@ def test_plain_values_stand_for_themselves(table: Table) -> None:
     assert table.get(1)["city"] == "O'Brien"  # pyright: ignore[reportOptionalSubscript]
 
 
+def test_decimals_become_the_nearest_doubles(table: Table) -> None:
+    numbers = [0.3, 4.35, 6832.44, 49382715604.52, -1e-7]
+    for number in numbers:
+        table.update_where({"price": f"{number:.15f}", "cents": "4.35"}, where="id = 1")
+        assert table.get(1)["price"] == number  # pyright: ignore[reportOptionalSubscript]
+    for expression in ("cents", "cents + 0e0", "case when n > 99 then 1e0 else cents end", "cast(cents as double)"):
+        table.update_where({"price": expression}, where="id = 1")
+        assert table.get(1)["price"] == 4.35, expression  # pyright: ignore[reportOptionalSubscript]
+    assert table.update_where({"n": "n"}, where="price = 4.35").rows == 1
+
+
 def test_delete_where(db: Database, table: Table) -> None:
     moment = db.now()
     result = table.delete_where("city = 'Oslo'")
