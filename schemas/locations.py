@@ -17,7 +17,7 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
     """Return each location once, whole, in the order given.
 
     Raises:
-        InvalidArgumentError: there is none, or one is empty.
+        InvalidArgumentError: there is none, one is empty, or has a user or a password.
     """
     found: list[str] = []
     scheme = ""
@@ -28,11 +28,15 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
                 scheme = name
                 found.append(piece.strip())
             elif not piece.strip():
-                raise InvalidArgumentError(f"a location is empty in {given!r}")
+                raise InvalidArgumentError("one of the locations between commas is empty")
             elif scheme == _UNIX and not piece.strip().startswith("/"):
                 found[-1] += f",{piece}"  # the name of a socket may have a comma
             else:
                 found.append(f"{scheme}://{piece.strip()}" if scheme else piece.strip())
+    secret = next((each for each in found if "@" in each and not each.startswith(_UNIX)), None)
+    if secret is not None:
+        host = secret.rpartition("@")[2]
+        raise InvalidArgumentError(f"credentials do not belong into the location of {host}: give a token")
     if not found:
         raise InvalidArgumentError("give the location of a server, such as grpc://127.0.0.1:8815")
     return tuple(dict.fromkeys(found))

@@ -70,4 +70,6 @@ def _config_of(shown: str, scheme: str, query: str) -> dict[str, str]:
     if unknown:
         which = f"known: {', '.join(known)}" if known else "none are known"
         raise InvalidArgumentError(f"{shown}: unknown option {unknown[0]!r}; {which}; secrets go to the environment")
+    if "@" in config.get("endpoint", ""):
+        raise InvalidArgumentError(f"{shown}: credentials do not belong into its endpoint; set them in the environment")
     return config

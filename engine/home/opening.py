@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.uri import shown_uri
 from ..bucket.opening import bucket_of
 from .bucket import BucketHome
 
@@ -13,8 +14,9 @@ def home_at(url: str, name: str | None) -> BucketHome:
     Raises:
         InvalidArgumentError: the URL is none of a bucket, the name is missing or is no name, or a package is missing.
     """
+    shown = shown_uri(url)
     if url.startswith("grpc"):
-        raise InvalidArgumentError(f"nyala.open opens a directory or a bucket; use nyala.connect for {url!r}")
+        raise InvalidArgumentError(f"nyala.open opens a directory or a bucket; use nyala.connect for {shown!r}")
     if not name:
-        raise InvalidArgumentError(f"a store in {url} has a name: give one, such as name='a', or --name a")
+        raise InvalidArgumentError(f"a store in {shown} has a name: give one, such as name='a', or --name a")
     return BucketHome(bucket_of(url), name, url)

@@ -33,6 +33,16 @@ def test_a_location_that_is_empty_is_an_error(given: str | list[str]) -> None:
         locations_of(given)
 
 
+@pytest.mark.parametrize(
+    "given", ["grpc://u:hush@m1:8815", "hush@m1:8815", ["grpc://m2:1", "u:hush@m1:8815"], "grpc+tls://u:hush@m1:8815,,"]
+)
+def test_a_location_has_no_credentials(given: str | list[str]) -> None:
+    with pytest.raises(InvalidArgumentError, match="location") as caught:
+        locations_of(given)
+    assert "hush" not in caught.value.message
+    assert locations_of("grpc+unix:///run/me@work.sock") == ("grpc+unix:///run/me@work.sock",)
+
+
 def test_a_placement_takes_several_locations_of_a_server() -> None:
     two = ("grpc://m1:1", "grpc://m2:1")
     for given in ("grpc://m1:1,m2:1", ["grpc://m1:1", "m2:1"], ["grpc://m1:1,m2:1"], two):

@@ -14,6 +14,7 @@ import pytest
 
 from nyala.engine.bucket import Bucket, Patience, bucket_of, hurried, probe
 from nyala.engine.bucket.opening import bucket_of_both
+from nyala.engine.home.opening import home_at
 from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from tests.doubles.s3_server import KEYS, url_of
@@ -55,11 +56,25 @@ def test_roots_are_names(root: str) -> None:
         bucket_of(f"s3://bucket/{root}")
 
 
-def test_secrets_do_not_belong_into_a_url() -> None:
-    for url in ("s3://key:hush@bucket/root", "s3://bucket/root?secret_access_key=hush", "az://c/root?sas_key=hush"):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:hush@bucket/root",
+        "s3://bucket/root?secret_access_key=hush",
+        "az://c/root?sas_key=hush",
+        "s3://bucket/root?endpoint=http://user:hush@localhost:9000",
+        "s3://bucket/root?endpoint=http%3A%2F%2Fuser%3Ahush%40localhost&region=z",
+        "s3://bucket/root?endpoint=user:hush@localhost",
+    ],
+)
+def test_secrets_do_not_belong_into_a_url(url: str) -> None:
+    for opening in (bucket_of, lambda url: home_at(url, "a")):
         with pytest.raises(InvalidArgumentError, match="environment") as caught:
-            bucket_of(url)
+            opening(url)
         assert "hush" not in str(caught.value)
+    with pytest.raises(InvalidArgumentError, match="has a name") as caught:
+        home_at(url, None)
+    assert "hush" not in str(caught.value)
 
 
 def test_a_place_in_a_bucket(address: str) -> None:
