@@ -23,9 +23,9 @@ from typing import TypeVar
 from ...schemas.description import MemoryStats
 from ...schemas.errors import UnavailableError
 from ..fs.filesystem import FileSystem
+from ..fs.low_water import LowWater
 from ..options import StoreOptions
 from ..tablet.tablet import Tablet
-from .low_water import LowWater
 
 _FAILING_SHARE = 0.5
 """The share of memory that tablets whose flushes fail may take together."""

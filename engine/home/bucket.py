@@ -22,11 +22,12 @@ from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundErr
 from ...schemas.whereabouts import Holder, Whereabouts
 from ..bucket import Bucket, hurried
 from ..bucket.at_once import asking
-from ..bucket.files import BucketFileSystem
+from ..bucket.files import BucketFileSystem, check_room
 from ..bucket.probe import probe
 from ..fs.failures import named
 from ..fs.filesystem import FileLock, FileSystem
 from ..fs.local import LocalFileSystem
+from ..fs.low_water import low_mark
 from ..fs.memory import MemoryFileSystem
 from ..fs.store_lock import STORE_LOCK
 from ..kernels.private import cache_base, is_private
@@ -87,6 +88,7 @@ class BucketHome(Home):
         self.url = url
         self._cache = cache
         self._boot, self._pause, self._probes = boot, pause, probes
+        self._low_bytes: int | None = None
         self._standby: Standby | None = None
         self.locations: Sequence[str] = ()
         self.held: HeldBucket | None = None
@@ -147,7 +149,7 @@ class BucketHome(Home):
                 "a store in a bucket cannot be encrypted: leave the key out, and let the bucket encrypt its objects"
             )
         cache, lock = self._locked_cache(options)
-        self._cache = cache
+        self._cache, self._low_bytes = cache, options.disk_low_bytes
         try:
             with asking() as ask:
                 mark = ask.submit(read_copy_mark, self.bucket, self.prefix)
@@ -193,11 +195,12 @@ class BucketHome(Home):
         )
 
     def _check(self, newest: SlotHeader) -> None:
-        """Raise unless this process can read what it would open."""
+        """Raise unless this process can read what it would open, and has room for new files."""
         if newest.manifest:
             read_manifest(self.bucket, self.prefix, newest.manifest, newest.manifest_crc)
         if self._cache is not None:
-            self._cache.list("")
+            with named(f"the cache of {self.where} takes no new files"):
+                check_room(self._cache, low_mark(self._cache, self._low_bytes))
 
     @contextmanager
     def _fetching_ahead(self, cache: FileSystem, options: StoreOptions) -> Iterator[None]:
@@ -236,7 +239,8 @@ class BucketHome(Home):
             return LocalFileSystem(options.bucket_cache)
         digest = blake2b(self.url.encode(), digest_size=8).hexdigest()
         try:
-            directory = cache_base() / "buckets" / f"{digest}-{self.name}{f'.{number}' if number > 1 else ''}"
+            place = f"{digest}-{self.name}" if number == 1 else f"{digest}.{number}-{self.name}"
+            directory = cache_base() / "buckets" / place
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if is_private(directory):
                 return LocalFileSystem(directory)

@@ -29,10 +29,10 @@ from ...schemas.timestamp import parse_moment
 from ..bucket.files import BucketFileSystem
 from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache
-from ..commit.low_water import LowWater
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..fs.failures import named
+from ..fs.low_water import LowWater
 from ..home.bucket import BucketHome
 from ..home.manifests import read_manifest
 from ..manifest import files

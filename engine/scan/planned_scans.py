@@ -20,7 +20,7 @@ from uuid import UUID
 from ...schemas.description import ScanSplit
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked
-from ..commit.low_water import LowWater
+from ..fs.low_water import LowWater
 from ..options import StoreOptions
 from ..table.table import Table
 from ..table.table_version import TableVersion

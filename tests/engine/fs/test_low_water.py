@@ -15,8 +15,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.engine.commit.low_water import LowWater
 from nyala.engine.fs.local import LocalFileSystem
+from nyala.engine.fs.low_water import LowWater
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.schemas.errors import StorageFullError
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from ...schemas.errors import StorageFullError
-from ..fs.filesystem import FileSystem
+from .filesystem import FileSystem
 
 _PARTS, _MOST_BYTES = 100, 256 << 20
 """The mark of a store that is given none: a hundredth of the disk, at most so much."""
+
+
+def low_mark(disk: FileSystem, given_bytes: int | None) -> int:
+    """Return with how much less a disk is nearly full: what is given, else by its size. Raises OSError."""
+    return min(disk.total_bytes("") // _PARTS, _MOST_BYTES) if given_bytes is None else given_bytes
 
 
 class LowWater:
@@ -46,9 +51,7 @@ class LowWater:
     def _measure(self) -> tuple[int, int]:
         """Return the bytes that are free, and the mark."""
         try:
-            free, mark = self._fs.free_bytes(""), self._given
-            if mark is None:
-                mark = min(self._fs.total_bytes("") // _PARTS, _MOST_BYTES)
+            free, mark = self._fs.free_bytes(""), low_mark(self._fs, self._given)
         except OSError:  # a disk that does not tell fails the write itself, if it is broken
             free = mark = 0
         self.is_low = free < mark
