@@ -4,15 +4,19 @@
     .temporary/<n>/               what writer n has not named yet
     .temporary/<n>.lock           held by writer n
 
+    <directory>/.replacing.<n>.<m>  on its way to its name, which another file may have
+
 A file is written under a temporary name and synced, linked to its name, and the directory is synced. Processes of one
 machine may share the directory, and those of several machines if its file system links and locks atomically. What a
-killed process left in ``.temporary`` is removed by the next writer that takes its number.
+killed process left in ``.temporary`` is removed by the next writer, and beside objects by who lists them, once nobody
+has the number of that process.
 """
 
 from __future__ import annotations
 
 import errno
 import itertools
+import re
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 _TEMPORARY = ".temporary"
 _REPLACING = ".replacing"
+_LEFT = re.compile(rf"{re.escape(_REPLACING)}\.(?:\.temporary\.)?(\d+)\.(\d+)")
+"""What is on its way: of which writer, and its temporary name. Older versions had another word in it."""
 
 
 class DirectoryObjects:
@@ -63,7 +69,7 @@ class DirectoryObjects:
         with self._temporary(content) as temporary:
             parent = parent_of(name)
             self._make_directory(parent)
-            replacing = join(parent, f"{_REPLACING}.{temporary.replace('/', '.')}")
+            replacing = join(parent, f"{_REPLACING}{temporary.removeprefix(_TEMPORARY).replace('/', '.')}")
             self._fs.link(temporary, replacing)  # a rename stays in one directory
             self._fs.rename(replacing, name)
             self._sync(parent)
@@ -131,6 +137,8 @@ class DirectoryObjects:
         for name in inside:
             if not name.startswith("."):
                 yield from self._walk(join(path, name))
+            elif name.startswith(_REPLACING):
+                self._sweep_replacing(join(path, name), name)
 
     @contextmanager
     def _temporary(self, content: BytesLike | ReadableFile) -> Iterator[str]:
@@ -166,8 +174,39 @@ class DirectoryObjects:
                 weakref.finalize(self, self._fs.lock(f"{place}.lock").close)
                 remove_tree(self._fs, place)
                 self._fs.make_directory(place)
+                self._sweep_places(place)
                 return place
         raise AssertionError("numbers do not end")
+
+    def _sweep_places(self, own: str) -> None:
+        """Empty the directories of writers that are gone."""
+        for name in self._fs.list(_TEMPORARY):
+            place = join(_TEMPORARY, name)
+            if place != own and name.isdecimal():
+                with suppress(OSError, UnavailableError), self._locked(place):
+                    remove_tree(self._fs, place)
+
+    def _sweep_replacing(self, path: str, name: str) -> None:
+        """Remove a file that a writer left on its way to its name, if that one is gone."""
+        found = _LEFT.fullmatch(name)
+        if not found:
+            return  # not ours
+        place = join(_TEMPORARY, found[1])
+        with suppress(OSError, UnavailableError):
+            if place != self._place:
+                with self._locked(place):
+                    self._fs.unlink(path)
+            elif not self._fs.exists(join(place, found[2])):  # which is there as long as this one is on its way
+                self._fs.unlink(path)
+
+    @contextmanager
+    def _locked(self, place: str) -> Iterator[None]:
+        """Be the writer of a place. Raises UnavailableError: there is one."""
+        lock = self._fs.lock(f"{place}.lock")
+        try:
+            yield
+        finally:
+            lock.close()
 
     def _make_directory(self, path: str) -> None:
         """Make a directory, durably."""

@@ -1,6 +1,7 @@
 """A directory as a bucket: durable at each return, whatever fails, and whoever else writes."""
 
 import errno
+import gc
 import os
 import signal
 import subprocess
@@ -109,6 +110,41 @@ def test_the_next_writer_clears_up_after_a_killed_one(tmp_path: Path) -> None:
     after = DirectoryBucket(LocalFileSystem(tmp_path))
     assert after.create("log/2", b"three")
     assert os.listdir(tmp_path / ".temporary/0") == []
+
+
+@pytest.mark.parametrize("left", ["tablets/2/.replacing..temporary.0.5", "tablets/2/.replacing.0.5"])
+def test_what_a_killed_writer_left_beside_objects_is_removed_by_who_lists_them(tmp_path: Path, left: str) -> None:
+    """Also by one that has taken its number, and never while it may be on its way."""
+    killed = DirectoryBucket(LocalFileSystem(tmp_path))
+    killed.put("tablets/2/1.base", b"x")
+    (tmp_path / left).write_bytes(b"half")
+    strange = tmp_path / "tablets/2/.replacing.of somebody else"
+    strange.write_bytes(b"?")
+    other = DirectoryBucket(LocalFileSystem(tmp_path))
+    for bucket in (other, killed):
+        (tmp_path / ".temporary/0/5").write_bytes(b"half")
+        assert bucket.list("") == [("tablets/2/1.base", 1)]
+        assert (tmp_path / left).exists(), "its writer lives"
+    del bucket, killed
+    gc.collect()
+    after = DirectoryBucket(LocalFileSystem(tmp_path))
+    assert after.create("log/1", b"x") and (tmp_path / left).exists()
+    assert after.list("tablets/") == [("tablets/2/1.base", 1)]
+    assert not (tmp_path / left).exists() and strange.exists()
+
+
+def test_a_writer_clears_up_after_all_that_were_killed(tmp_path: Path) -> None:
+    writers = [DirectoryBucket(LocalFileSystem(tmp_path)) for _ in range(3)]
+    for number, each in enumerate(writers):
+        each.put(f"log/{number}", b"x")
+        (tmp_path / f".temporary/{number}/9").write_bytes(b"half")
+    beside = writers.pop()
+    writers.clear()
+    del each
+    gc.collect()
+    DirectoryBucket(LocalFileSystem(tmp_path)).put("log/9", b"x")
+    assert [place.name for place in sorted((tmp_path / ".temporary").iterdir()) if place.is_dir()] == ["0", "2"]
+    assert (tmp_path / ".temporary/2/9").exists() and beside.get("log/2") == b"x"
 
 
 def test_processes_race_for_names(tmp_path: Path) -> None:
