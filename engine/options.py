@@ -139,7 +139,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     bucket_cache_bytes: NonNegativeInt = 16 * 1024 * MIB
     """The most disk space of those copies, before the least recently used ones go."""
     log_linger_ms: NonNegativeFloat = 0.0
-    """How long the log of a store in a bucket waits for further commits before it sends a group."""
+    """How long the log of a store in a bucket waits for further commits before it sends a group; at most a fifth of
+    ``lease_seconds``."""
     log_patience_seconds: PositiveFloat = 30.0
     """How long a commit waits for a bucket that does not answer, before it fails with an unknown outcome."""
     lease_seconds: float = Field(default=5.0, ge=0.5, le=600)
@@ -169,6 +170,16 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
         if self.server not in (servers or (None,)):
             known = ", ".join(servers) or "none without a placement"
             raise ValueError(f"server {self.server!r} is not in the placement; its servers are: {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_linger(self) -> "StoreOptions":
+        most = 1e3 * self.lease_seconds / 5
+        if self.log_linger_ms > most:
+            raise ValueError(
+                f"log_linger_ms={self.log_linger_ms:g} is more than a fifth of lease_seconds={self.lease_seconds:g}, "
+                f"{most:g} ms: the lease would run out while the log waits"
+            )
         return self
 
     @property

@@ -11,6 +11,9 @@ afterwards. So files of tablets are deleted only once the store was released.
 A copy of a store that nobody has opened is claimed by nobody, and has the reigns of its source: another run may bring
 files there, of any of them. So all that is there is in use. That run, the next one, or who opens the copy cleans up.
 
+Rows that are staged for a transaction stay, of a released store too, until a time has passed that depends on the wall
+clock; so does the transaction. Those that the next opening would discard are garbage.
+
 Imports and outside compactions end with their holder, but who builds their files may go on for a while. So a released
 store needs none of these; the names are the builders', but those of this project have the file's number in them.
 """
@@ -21,9 +24,13 @@ import re
 from dataclasses import dataclass
 from itertools import chain
 
+from ..fs.failures import named
 from ..home.bucket import BucketHome
 from ..home.manifests import DIRECTORY, file_paths, reign_of
 from ..manifest import files
+from ..mvcc.clock import Clock, SystemClock
+from ..options import StoreOptions
+from ..transaction.staging.area import abandoned_files
 from ..wal.slots.bucket_slots import CHUNKS
 from ..wal.slots.check import leftovers_before
 from ..wal.slots.chunk import reign_of_chunk
@@ -48,8 +55,8 @@ class Leftover:
     way."""
 
 
-def leftovers(home: BucketHome) -> list[Leftover]:
-    """Return what no manifest will name again; somebody may have the store. Raises as
+def leftovers(home: BucketHome, clock: Clock | None = None) -> list[Leftover]:
+    """Return what no manifest will name again; somebody may have the store. ``clock`` tells the time of day. Raises as
     ``state_with_pins_of``."""
     state, pinned = state_with_pins_of(home)
     header = state.newest.header
@@ -60,6 +67,7 @@ def leftovers(home: BucketHome) -> list[Leftover]:
     objects = list(home.bucket.list(home.prefix))
     is_copy = header.epoch == NO_EPOCH
     is_held = is_copy or header.kind is not SlotKind.RELEASE or _is_claimed(home, state.newest)
+    staged = set() if is_held else _abandoned(home, state.manifest.store_uuid, clock or SystemClock())
     for name, size in objects:
         path, in_use = name.removeprefix(home.prefix), is_copy
         if path.startswith(f"{files.ROOT}/"):
@@ -75,7 +83,7 @@ def leftovers(home: BucketHome) -> list[Leftover]:
             manifest = path.removeprefix(DIRECTORY)
             is_left = manifest not in manifests and reign_of(manifest) < header.reign
         else:
-            is_left = name in freed
+            is_left = name in freed or path in staged
         if is_left:
             found.append(Leftover(name, size, in_use))
     return found
@@ -86,6 +94,16 @@ def sweep(home: BucketHome) -> list[Leftover]:
     found = leftovers(home)
     home.bucket.delete([each.name for each in found if not each.in_use])
     return found
+
+
+def _abandoned(home: BucketHome, store_uuid: str, clock: Clock) -> set[str]:
+    """Return the paths of staged rows that the next holder would discard. Raises UnavailableError."""
+    fs = home.files(store_uuid)
+    try:
+        with named("staged rows could not be read"):
+            return set(abandoned_files(fs, clock.physical_microseconds(), StoreOptions().staging_ttl_seconds))
+    finally:
+        fs.close()
 
 
 def _is_claimed(home: BucketHome, release: Slot) -> bool:

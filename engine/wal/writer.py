@@ -390,7 +390,7 @@ class LogWriter(Generic[AnyGroup]):
             self._repeatable = True
             if self._taken is None:
                 self._is_gathering = True
-                if self._linger_seconds:
+                if self._linger_seconds and not self._sink.has_request:  # which waits for no other commits
                     self._linger()
                 self.gatherer()
                 self._take()

@@ -30,3 +30,10 @@ def test_without_a_budget_nothing_is_shared_out() -> None:
 def test_too_small_a_budget_is_refused() -> None:
     with pytest.raises(ValidationError, match="budget_bytes"):
         StoreOptions(budget_bytes=MIB)
+
+
+@pytest.mark.parametrize(("linger", "lease"), [(1000, 5), (100, 0.5), (120_000, 600)])
+def test_a_log_that_waits_until_its_lease_runs_out_is_refused(linger: float, lease: float) -> None:
+    assert StoreOptions(log_linger_ms=linger, lease_seconds=lease).log_linger_ms == linger
+    with pytest.raises(ValidationError, match=r"log_linger_ms=.* is more than a fifth of lease_seconds"):
+        StoreOptions(log_linger_ms=linger + 0.1, lease_seconds=lease)

@@ -25,11 +25,37 @@ from .file import PartInfo, PartWriter, Shape, read_info, read_rows
 
 ROOT = "staging"
 _SUFFIX = ".stage"
+_ABANDONED = 24
+"""After so many times to live without a part a transaction is discarded by who opens the store. Its time begins anew
+with each opening, so one that is opened again and again would keep it for ever."""
 
 
 def staged_files(fs: FileSystem) -> list[str]:
     """Return the paths of all files of staged rows, complete or not."""
     return [f"{ROOT}/{name}" for name in fs.list(ROOT)] if fs.exists(ROOT) else []
+
+
+def abandoned_files(fs: FileSystem, now: int, seconds_to_live: float) -> list[str]:
+    """Return the paths of staged files that an opening at ``now`` removes, in microseconds since 1970: those that are
+    not complete, and those of transactions that nobody will commit any more. Raises OSError, UnreadableFileError."""
+    parts: dict[str, list[tuple[str, int]]] = {}
+    found: list[str] = []
+    for path in staged_files(fs):
+        read = None
+        with suppress(CorruptionError):
+            read = read_info(fs, path)
+        if read is None:
+            found.append(path)
+        else:
+            parts.setdefault(read[0].transaction, []).append((path, read[0].staged_at))
+    for each in parts.values():
+        if _is_abandoned(max(staged_at for _, staged_at in each), now, seconds_to_live):
+            found += (path for path, _ in each)
+    return found
+
+
+def _is_abandoned(staged_at: int, now: int, seconds_to_live: float) -> bool:
+    return staged_at + _ABANDONED * seconds_to_live * 1_000_000 < now
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +124,7 @@ class StagingArea:
                 fs.sync_directory("")
             for path in staged_files(fs):
                 self._find(path)
+        self._let_go_of_abandoned()
         self.expire()
 
     def __len__(self) -> int:
@@ -119,6 +146,13 @@ class StagingArea:
         # The time restarts: counted from ``staged_at`` it may have expired although the part has just been completed.
         if old := self._put(part, self._now()):
             self._remove(old.path)
+
+    def _let_go_of_abandoned(self) -> None:
+        for each in self._transactions.values():
+            if _is_abandoned(
+                max(part.info.staged_at for part in each.parts.values()), self._now(), self.seconds_to_live
+            ):
+                each.expires = self._now()
 
     def write(self, stage: Stage, table_id: int, batches: Iterable[tuple[Operation, pa.RecordBatch]]) -> StagedPart:
         """Write a part, replacing an earlier one of its name. An error leaves nothing behind.

@@ -13,6 +13,10 @@ from nyala.engine.recovery.sweep_bucket import Leftover, leftovers, sweep
 from nyala.engine.store import Store
 from nyala.schemas.bulk import ImportBegin
 from nyala.schemas.compaction import CompactionBegin
+from nyala.schemas.operation import Operation
+from nyala.schemas.transaction import StagedBatch
+from nyala.schemas.write import Stage, WriteCommand
+from tests.doubles.clock import ManualClock
 from tests.doubles.machines import OPTIONS, Machine
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
@@ -133,3 +137,26 @@ def test_who_claims_a_released_store_during_a_sweep_keeps_its_import(monkeypatch
     assert names.isdisjoint(each.name for each in sweep(home) if not each.in_use)
     assert names and names <= {name for name, _ in machine.bucket.list("stores/a/")}
     stores[0].close()
+
+
+def test_staged_rows_are_swept_once_nobody_will_commit_them() -> None:
+    machine, clock = Machine(), ManualClock()
+
+    def stage(store: Store, transaction: str) -> None:
+        command = WriteCommand(table="t", op=Operation.UPSERT, stage=Stage(transaction=transaction, part="p"))
+        store.stage(command, [StagedBatch(pa.record_batch([[1], [2]], schema=SCHEMA))])
+
+    filled(machine)
+    with Store.open(machine.home(), OPTIONS, clock) as store:
+        stage(store, "old")
+        clock.advance(3_000 * 1_000_000)
+        stage(store, "new")
+        machine.bucket.put("stores/a/staging/5.stage", b"half")
+        assert not sweep(machine.other().home()), "the process that has the store discards them"
+    names = [name for name, _ in machine.bucket.list("stores/a/staging/")]
+    assert len(names) == 3
+    home = machine.other().home()
+    for seconds, left in ((0, names[2:]), (85_000, [names[0], names[2]]), (3_000, names)):
+        clock.advance(seconds * 1_000_000)
+        found = leftovers(home, clock)
+        assert [each.name for each in found] == left and not any(each.in_use for each in found)

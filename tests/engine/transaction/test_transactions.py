@@ -131,6 +131,18 @@ def test_what_was_staged_survives_a_restart(subject: Subject, crash: bool) -> No
     assert subject.commit("T2", "a").applied == 1
 
 
+def test_what_was_staged_long_ago_is_discarded_by_an_opening_though_each_begins_its_time_anew(subject: Subject) -> None:
+    subject.stage("old", "a", [7])
+    subject.stage("T", "a", [1])
+    for _ in range(30):
+        subject.wait(49)
+        subject.stage("T", "b", [2])
+        subject.restart()
+    assert len(subject.staged()) == 2 and subject.commit("T", "a", "b").applied == 2
+    with pytest.raises(NotFoundError):
+        subject.commit("old", "a")
+
+
 def test_a_file_that_is_cut_off_or_damaged_is_swept_and_one_damaged_later_is_refused(subject: Subject) -> None:
     subject.stage("T", "a", [1])
     subject.stage("T", "b", [2])

@@ -192,6 +192,15 @@ def test_one_slot_serves_all_who_wait(bench: SlotBench) -> None:
     assert log.stats().records == 160
 
 
+def test_nothing_but_commits_lingers(bench: SlotBench) -> None:
+    """Else a beat would come late, and the holder of an idle log would lose it."""
+    log, _ = bench.open(SlotOptions(beat_seconds=1e6, linger_seconds=30))
+    asked = threading.Thread(target=log.check_held, daemon=True)
+    asked.start()
+    asked.join(10)
+    assert not asked.is_alive()
+
+
 def test_a_lingering_log_waits_for_others(bench: SlotBench) -> None:
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, linger_seconds=0.2))
     threads = [threading.Thread(target=lambda: put(log, b"x")) for _ in range(8)]
