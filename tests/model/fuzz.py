@@ -2,8 +2,9 @@
 
     python tests/model/fuzz.py --minutes 30 --seed 0
 
-Each round also alters a table at random, beside its mirror. A failure ends the run with the sequence, shrunk, as a test
-to paste into test_pinned.py, or with what was done to the altered table.
+Each round also alters a table at random, beside its mirror, and works on tables of several pages (`stretches`). A
+failure ends the run with the sequence, shrunk, as a test to paste into test_pinned.py, or with what was done to the
+other tables.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from tests.model.shapes import (
     STRING_KEY_NO_INDEX,
     U64,
 )
+from tests.model.stretches import Stretches
 from tests.model.subjects import DirectSubject, EmbeddedSubject
 
 _EXAMPLES = 30
+_STRETCHES = 10
 _CASES = (
     (U64, EmbeddedSubject),
     (ALL_TYPES, EmbeddedSubject),
@@ -73,6 +76,8 @@ def main() -> None:
         run_state_machine_as_test(seed(number)(machine_of(shape, subject)), settings=rounds)
         altered_in = UNUSUAL if subject is DirectSubject else OPTIONS
         Altering(number, history_seconds=shape.history_seconds, options=altered_in).run(options.steps)
+        for stretch in range(_STRETCHES):
+            Stretches(number * _STRETCHES + stretch).run(options.steps // 4)
         number += 1
     print(f"all agree; continue with --seed {number}")
 

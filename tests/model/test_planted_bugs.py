@@ -13,6 +13,8 @@ from nyala.engine.compaction import flush, flush_deltas, history_gc, merge_rows
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.delta.history import Moments
+from nyala.engine.kernels.morsel import AS_STRINGS
+from nyala.engine.kernels.point_read import NULLS
 from nyala.engine.manifest.manifest import Manifest
 from nyala.engine.partition import prune
 from nyala.engine.rowset import diskrowset, memrowset
@@ -20,15 +22,17 @@ from nyala.engine.rowset.absent import absent_cells
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.key_filter import KeyFilter
 from nyala.engine.rowset.liveness import LiveRows
+from nyala.engine.rowset.morsel_column import MorselColumn
 from nyala.engine.scan import aggregate, scan, selection
 from nyala.engine.tablet import outcome, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
-from nyala.engine.vectors.vector import FixedVector
+from nyala.engine.vectors.vector import BytesVector, FixedVector
 from nyala.schemas import altered
 from nyala.schemas.errors import StoreError
 from tests.model.altering import Altering
 from tests.model.machine import machine_of
 from tests.model.shapes import IMMUTABLE, NO_INDEX, PARTITIONED, U64, Shape
+from tests.model.stretches import Stretches
 from tests.model.subjects import DirectSubject, EmbeddedSubject
 
 QUICK = settings(max_examples=400, stateful_step_count=60, deadline=None, database=None, phases=[Phase.generate])
@@ -248,3 +252,28 @@ def test_the_mirror_finds(plant: Callable[[pytest.MonkeyPatch], None], monkeypat
     with pytest.raises((AssertionError, StoreError, KeyError)):
         for seed in range(8):
             Altering(seed).run(60)
+
+
+def updates_of_pages_of_nulls_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that does not look at patches where all of a page is NULL, if they come as codes."""
+
+    def without(self: MorselColumn, size: int) -> Any:
+        cells = result(self, size)
+        is_lost = [np.full(stop - start, kind == NULLS) for kind, _, _, start, stop, _ in self.parts]
+        if self.form != AS_STRINGS or not self.patches or not np.concatenate(is_lost).any():
+            return cells
+        assert isinstance(cells, BytesVector)
+        lost, lengths = np.concatenate(is_lost), cells.lengths.copy()
+        data = cells.data[: cells.data_bytes][np.repeat(~lost, lengths)]
+        lengths[lost] = 0
+        return BytesVector(np.append(0, np.cumsum(lengths)).astype(np.int32), data, cells.valid)
+
+    result = MorselColumn.result
+    monkeypatch.setattr(MorselColumn, "result", without)
+
+
+def test_stretches_find_what_tables_of_a_few_rows_never_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates_of_pages_of_nulls_lost(monkeypatch)
+    with pytest.raises(AssertionError, match=r"row .* has '', expected is"):
+        for seed in range(12):
+            Stretches(seed).run(25)
