@@ -58,6 +58,11 @@ record ChangesWrite(
             store, parts, moment == null ? null : moment.snapshot(), truncates ? target.table() : null);
       }
     } catch (StoreException error) {
+      if (moment != null) { // the statement's own, so that nobody has given the store's word for it
+        throw PlanError.thrown(error
+            .saying("changed after if_timestamp", "changed since the statement read it; run the statement again")
+            .saying("if_timestamp", "the moment at which the statement read the table, "));
+      }
       boolean isThere = advice != null && error.is(StoreException.ALREADY_PRESENT);
       throw PlanError.thrown(isThere ? error.with("; " + advice) : error);
     }

@@ -11,6 +11,7 @@ import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -81,12 +82,12 @@ public final class NyalaCatalog
 
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
-    String[] namespace = table.namespace();
-    if (isBeside(table) && MetadataTable.isNamed(table.name())) {
-      if (new StoreTables(store()).describe(namespace[1]).isEmpty()) {
+    Optional<String> rows = rowsBeside(table);
+    if (rows.isPresent() && MetadataTable.isNamed(table.name())) {
+      if (new StoreTables(store()).describe(rows.get()).isEmpty()) {
         throw new NoSuchTableException(table);
       }
-      return new MetadataTable(fullName(table), namespace[1], store());
+      return new MetadataTable(fullName(table), rows.get(), store());
     }
     return load(table, Map.of());
   }
@@ -110,8 +111,8 @@ public final class NyalaCatalog
     if (isDefault(namespace)) {
       options.put("table", table.name());
       options.putAll(ofWrites);
-    } else if (isBeside(table) && table.name().equals(CHANGES)) {
-      options.put("table", namespace[1]);
+    } else if (rowsBeside(table).isPresent() && table.name().equals(CHANGES)) {
+      options.put("table", rowsBeside(table).get());
       options.put("readChangeFeed", "true");
     } else {
       throw new NoSuchTableException(table);
@@ -126,13 +127,19 @@ public final class NyalaCatalog
   }
 
   private String fullName(Identifier table) {
-    String[] namespace = table.namespace();
-    return name + "." + String.join(".", namespace.length == 0 ? defaultNamespace() : namespace) + "." + table.name();
+    String of = rowsBeside(table).map(rows -> rows + ".").orElse("");
+    return name + "." + NAMESPACE + "." + of + table.name();
   }
 
-  /** Returns whether a name is one of the tables that there are beside each table of rows. */
-  private static boolean isBeside(Identifier table) {
-    return table.namespace().length == 2 && table.namespace()[0].equals(NAMESPACE);
+  /**
+   * Returns the table of rows that a name is beside, as {@code default.homes.history}, and {@code homes.history} where
+   * {@code default} is in use; empty if it is no such name.
+   */
+  private static Optional<String> rowsBeside(Identifier table) {
+    String[] namespace = table.namespace();
+    boolean isWhole = namespace.length == 2 && namespace[0].equals(NAMESPACE);
+    boolean isShort = namespace.length == 1 && !namespace[0].equals(NAMESPACE);
+    return isWhole || isShort ? Optional.of(namespace[namespace.length - 1]) : Optional.empty();
   }
 
   @Override
@@ -194,8 +201,9 @@ public final class NyalaCatalog
   }
 
   private boolean drop(Identifier table, long seconds) {
-    if (isBeside(table)) { // Spark has seen that it is there
-      throw new UnsupportedOperationException(fullName(table) + " goes with its table: drop " + table.namespace()[1]);
+    if (rowsBeside(table).isPresent()) { // Spark has seen that it is there
+      throw new UnsupportedOperationException(
+          fullName(table) + " goes with its table: drop " + rowsBeside(table).get());
     }
     return isDefault(table.namespace()) && new StoreTables(store()).drop(table, seconds);
   }
@@ -218,6 +226,16 @@ public final class NyalaCatalog
     } catch (NoSuchTableException dropped) {
       throw PlanError.<RuntimeException>undeclared(dropped);
     }
+  }
+
+  /** Whether its tables are those of the store at {@code uri}. */
+  boolean isOf(String uri) {
+    return uri.equals(ofServer.get("uri"));
+  }
+
+  /** Returns the name of a table of rows. */
+  static Identifier named(String table) {
+    return Identifier.of(new String[] {NAMESPACE}, table);
   }
 
   private StoreTables ofRows(Identifier table) throws NoSuchTableException {

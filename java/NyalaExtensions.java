@@ -1,7 +1,8 @@
 package io.nyala.spark;
 
-import java.util.List;
+import java.util.stream.Stream;
 import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
@@ -18,13 +19,13 @@ public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensi
   /** Returns whether the session of this thread uses these extensions. */
   static boolean areInUse() {
     String named = SQLConf.get().getConfString("spark.sql.extensions", "");
-    return List.of(named.split(",")).contains(NyalaExtensions.class.getName());
+    return Stream.of(named.split(",")).map(String::strip).anyMatch(NyalaExtensions.class.getName()::equals);
   }
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectHintResolutionRule(session -> new InsertMark()); // while INSERT is still distinct
-    extensions.injectPostHocResolutionRule(session -> new WrittenColumns()); // once its columns are resolved
+    extensions.injectPostHocResolutionRule(session -> new WrittenColumns((SparkSession) session)); // once its columns are resolved
     extensions.injectPostHocResolutionRule(session -> new AssignedColumns());
     extensions.injectQueryPostPlannerStrategyRule(session -> new HashedScans()); // before there are shuffles
     return BoxedUnit.UNIT;

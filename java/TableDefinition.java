@@ -103,7 +103,8 @@ final class TableDefinition {
     }
     if (found.isEmpty()) {
       throw new IllegalArgumentException("table " + body.path("name").asText() + " needs a primary key, as in "
-          + "PRIMARY KEY (id) among its columns, or TBLPROPERTIES ('primary_key' = 'id')");
+          + "PRIMARY KEY (id) among its columns, TBLPROPERTIES ('primary_key' = 'id'), or "
+          + "df.writeTo(...).tableProperty('primary_key', 'id')");
     }
     List<String> known = List.copyOf(columns.keySet());
     return found.stream().map(name -> ReadRequest.knownName(name, known)).toList();

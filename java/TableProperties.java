@@ -98,7 +98,9 @@ final class TableProperties {
       case TableCatalog.PROP_PROVIDER:
         if (!value.equalsIgnoreCase(PythonSource.FORMAT)) {
           throw new IllegalArgumentException(
-              "the tables of this catalog are Nyala's, not " + value + ": leave out USING, or say USING nyala");
+              "the tables of this catalog are Nyala's, not " + value + ": leave out USING, or say USING nyala; in the "
+                  + "place of saveAsTable use df.writeTo(...).tableProperty('primary_key', 'id').create(), or "
+                  + "createOrReplace(), and insertInto where the table is there");
         }
         return true;
       case TableCatalog.PROP_LOCATION, TableCatalog.PROP_EXTERNAL, TableCatalog.PROP_IS_MANAGED_LOCATION:

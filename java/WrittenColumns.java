@@ -8,7 +8,11 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
@@ -21,6 +25,12 @@ import scala.runtime.AbstractPartialFunction;
  * projection cannot be the user's own that selects a literal.
  */
 final class WrittenColumns extends Rule<LogicalPlan> {
+  private final SparkSession session;
+
+  WrittenColumns(SparkSession session) {
+    this.session = session;
+  }
+
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     return plan.resolveOperators(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
@@ -39,7 +49,7 @@ final class WrittenColumns extends Rule<LogicalPlan> {
     });
   }
 
-  private static LogicalPlan told(V2WriteCommand write) {
+  private LogicalPlan told(V2WriteCommand write) {
     DataSourceV2Relation relation = (DataSourceV2Relation) write.table();
     if (isOfMerge(write, relation)) {
       return with(write, relation, ((NyalaTable) relation.table()).toldOfMerge());
@@ -47,7 +57,24 @@ final class WrittenColumns extends Rule<LogicalPlan> {
     // Only df.write.format("nyala").save(), and writes to views, write to a table without a name.
     boolean isStatement = InsertMark.isOn((LogicalPlan) write) || relation.identifier().isDefined();
     NyalaTable table = ((NyalaTable) relation.table()).told(isStatement, isStatement ? leftOut(write) : List.of());
-    return with(write, relation, table);
+    return with(write, named(relation), table);
+  }
+
+  /** Gives a table without a name the one that it has in a catalog, so that Spark renews what it keeps of that. */
+  private DataSourceV2Relation named(DataSourceV2Relation relation) {
+    CaseInsensitiveStringMap options = ((NyalaTable) relation.table()).options();
+    if (relation.identifier().isDefined() || !options.containsKey("uri")) {
+      return relation;
+    }
+    CatalogManager catalogs = session.sessionState().catalogManager();
+    for (String each : CollectionConverters.asJava(catalogs.listCatalogs(Option.empty()))) {
+      if (catalogs.catalog(each) instanceof NyalaCatalog catalog && catalog.isOf(options.get("uri"))) {
+        return relation.copy(
+            relation.table(), relation.output(), Option.apply(catalog),
+            Option.apply(NyalaCatalog.named(ReadOptions.table(options))), relation.options(), relation.timeTravelSpec());
+      }
+    }
+    return relation;
   }
 
   private static LogicalPlan with(V2WriteCommand write, DataSourceV2Relation relation, NyalaTable table) {

@@ -90,7 +90,8 @@ def _with_shim(chosen: dict[str, str], jar: Path, uri: str | None) -> dict[str, 
 
 def _with(chosen: dict[str, str], name: str, more: str) -> str:
     """Return a list setting with one more entry."""
-    return ",".join(dict.fromkeys([*filter(None, str(chosen.get(name, "")).split(",")), more]))
+    there = [entry.strip() for entry in str(chosen.get(name, "")).split(",")]
+    return ",".join(dict.fromkeys([*filter(None, there), more]))
 
 
 def _let_spark_find_the_package() -> None:

@@ -55,6 +55,11 @@ public final class StoreException extends RuntimeException {
     return away;
   }
 
+  /** Returns the same error with other words in the place of some. */
+  public StoreException saying(String words, String others) {
+    return new StoreException(code, said.replace(words, others), retryAfterSeconds, locations);
+  }
+
   /** Returns the same error with more words. */
   public StoreException with(String more) {
     return new StoreException(code, said + more, retryAfterSeconds, locations);

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from sessions import Sql, refused
 
@@ -87,6 +88,23 @@ def test_a_table_is_created_with_all_that_the_store_has(sql: Sql, uri: str) -> N
         {"hash": ["day"], "buckets": 2, "seed": 7},
         {"range": ["day"], "bounds": [{"lower": low and [low], "upper": high and [high]} for low, high in ends]},
     ]
+
+
+def test_what_saveAsTable_says_works(sql: Sql, spark: SparkSession, uri: str) -> None:
+    frame = spark.createDataFrame([(1, "a")], "id int, city string")
+    for write in (
+        lambda: frame.write.saveAsTable("nyala.default.made"),
+        lambda: frame.write.mode("overwrite").saveAsTable("nyala.default.made"),
+        lambda: frame.write.format("orc").saveAsTable("nyala.default.made"),
+        lambda: frame.write.format("nyala").saveAsTable("nyala.default.made"),
+        lambda: frame.writeTo("nyala.default.made").create(),
+    ):
+        with pytest.raises(AnalysisException, match=r"df.writeTo\(...\).tableProperty\('primary_key', 'id'\)"):
+            write()
+    frame.writeTo("nyala.default.made").tableProperty("primary_key", "id").create()
+    frame.writeTo("nyala.default.made").tableProperty("primary_key", "id").createOrReplace()
+    frame.selectExpr("id + 1 AS id", "city").write.mode("append").saveAsTable("nyala.default.made")
+    assert sql("SELECT * FROM made ORDER BY id") == [(1, "a"), (2, "a")]
 
 
 def test_show_create_table_makes_an_equal_table(sql: Sql, uri: str, db: Database) -> None:

@@ -52,6 +52,20 @@ def test_show_partitions(sql: Sql, sales: Table) -> None:
     assert "does not support partition management" in refused(sql, "SHOW PARTITIONS whole")
 
 
+def test_the_tables_beside_one_are_there_where_its_namespace_is_in_use(sql: Sql, sales: Table) -> None:
+    """The session uses nyala.default."""
+    for name in ("history", "tablets"):
+        whole = sql(f"SELECT * FROM nyala.default.sales.{name}")
+        for short in (f"sales.{name}", f"default.sales.{name}", f"nyala.sales.{name}"):
+            assert sql(f"SELECT * FROM {short}") == whole and len(whole) in (3, 4)
+        assert "cannot be found" in refused(sql, f"SELECT * FROM nothing.{name}")
+    [(first,)] = sql("SELECT min(timestamp) FROM sales.history")
+    assert sql(f"SELECT count(*) FROM sales.changes WITH (startTimestamp = '{first}')") == [(3,)]
+    assert "goes with its table: drop sales" in refused(sql, "DROP TABLE sales.history")
+    sql("CREATE TABLE default (id INT PRIMARY KEY)")
+    assert sql("SELECT count(*) FROM default.default.history") == [(0,)]
+
+
 def test_what_describe_says(sql: Sql, sales: Table) -> None:
     sales.alter().set_encoding("city", "prefix").set_comment("city", "of the shop").apply()
     rows = {row[0]: row[1:] for row in sql("DESCRIBE EXTENDED sales")}

@@ -152,8 +152,10 @@ def test_a_row_that_changed_since_refuses_the_statement(
 ) -> None:
     """Nothing of it is applied; a row that it does not touch may change meanwhile."""
     done = plant("commit", before=lambda: homes.update({"id": [2], "price": [9.0]}))
-    with pytest.raises(PySparkException, match=r"CONFLICT: \d of \d rows rejected, and nothing was applied"):
+    with pytest.raises(PySparkException, match=r"CONFLICT: \d of \d rows rejected, and nothing was applied") as caught:
         spark.sql(STATEMENTS[kind])
+    said = "the row with the key (id=2) changed since the statement read it; run the statement again"
+    assert said in str(caught.value) and "if_timestamp" not in str(caught.value)
     assert done and state(homes) == START | {2: ("c", 9.0)}
 
 

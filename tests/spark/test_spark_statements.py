@@ -19,7 +19,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.jobs import load
-from nyala.spark import write_table
+from nyala.spark import configure, write_table
 
 pytestmark = pytest.mark.spark
 
@@ -213,6 +213,45 @@ def test_statements_refuse_text_that_is_longer_than_its_column(
     assert table.count("short = 'abcde'") == 3
     made = load(options_of(spark)["uri"], "homes", long)
     assert (made.applied, made.truncated) == (2, 2)
+
+
+def test_a_cached_table_is_renewed_by_every_write_of_the_session(
+    needs_shim: None, spark: SparkSession, homes: Table, view: Callable[..., str], uri: str
+) -> None:
+    spark.sql("CACHE TABLE nyala.default.homes")
+    try:
+        frame = spark.createDataFrame([(2,)], "id long")
+        frame.write.format("nyala").option("uri", uri).mode("append").save("homes")
+        assert spark.table("nyala.default.homes").count() == 2
+        write_table(frame.selectExpr("id + 1 AS id"), "homes", uri)
+        assert spark.table("nyala.default.homes").count() == 3
+        spark.sql(f"INSERT INTO {view('shim')} (id) VALUES (4)")
+        assert spark.table("nyala.default.homes").count() == 4
+        spark.sql("INSERT INTO nyala.default.homes (id) VALUES (5)")
+        assert len(spark.table("nyala.default.homes").collect()) == 5
+        homes.delete({"id": [5]})
+        assert spark.table("nyala.default.homes").count() == 5, "it is cached"
+    finally:
+        spark.sql("UNCACHE TABLE nyala.default.homes")
+
+
+def test_extensions_may_stand_between_blanks(needs_shim: None, spark: SparkSession, homes: Table, uri: str) -> None:
+    """As Spark takes them: else what a statement leaves out would be unknown."""
+    builder = SparkSession.Builder()
+    builder.config("spark.sql.extensions", "org.Other , io.nyala.spark.NyalaExtensions")
+    configured: Any = configure(builder, uri, spark.conf.get("spark.jars"))
+    assert configured._options["spark.sql.extensions"] == "org.Other,io.nyala.spark.NyalaExtensions"
+    jvm: Any = spark._jsparkSession
+    settings = jvm.sessionState().conf()
+    given = str(spark.conf.get("spark.sql.extensions"))
+    settings.setConfString("spark.sql.extensions", f"org.Other, {given} ")
+    try:
+        for name, value in {"": "io.nyala.spark.NyalaCatalog", ".uri": uri, ".operation": "upsert"}.items():
+            spark.conf.set(f"spark.sql.catalog.blank{name}", value)
+        spark.sql("INSERT INTO blank.default.homes (id, price) VALUES (1, 9.0)")
+    finally:
+        settings.setConfString("spark.sql.extensions", given)
+    assert state(homes) == {1: ("Oslo", 9.0, *OSLO[2:])}
 
 
 def test_upserts_of_statements_leave_the_columns_that_they_do_not_name(
