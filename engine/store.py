@@ -40,7 +40,7 @@ from .manifest.manifest import CleanStopEntry
 from .monitoring.store_metrics import StoreMetrics
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
-from .mvcc.holding import Answer, Asked, Holding, held_verb, verb
+from .mvcc.holding import Answer, Asked, Holding, held_answer, held_verb, verb
 from .offload.bulk.commit import Importer
 from .offload.bulk.imports import Imports, Storage
 from .offload.direct import pins
@@ -312,10 +312,10 @@ class Store:
     _all_written = _of(lambda store: store._writes.write_all)
 
     last_change = _of(lambda store: store._reads.last_change)
-    stage = _of(lambda store: store._transactions.stage)
+    stage = held_answer(_of(lambda store: store._transactions.stage))
     commit_transaction = _of(lambda store: store._transactions.commit)
     staged_parts = held_verb(_of(lambda store: store._transactions.staged_parts))
-    abort_transaction = _of(lambda store: store._transactions.abort)
+    abort_transaction = held_answer(_of(lambda store: store._transactions.abort))
     execute = _of(lambda store: store._statements.execute)
 
     @verb

@@ -279,6 +279,7 @@ class HeldBucket:
             maker_of=self._maker_of,
         )
         self._manifest: ManifestFile | None = None
+        log.on_alone = self.fs.forget_stock  # until then the former holder may have put what it acknowledged
         self.place = BucketPlace(url=home.url, prefix=home.prefix)
         self.shared_root = SharedRoot(self.fs, cluster, home.url, home.prefix)
         self.pinned = PinnedObjects(home.bucket, self.place, lambda: self._place.next_name)

@@ -104,3 +104,18 @@ def held_verb(method: Callable[Concatenate[AnyHeld, Asked], Answer]) -> Callable
         return method(self, *args, **named)
 
     return verb(begun)
+
+
+def held_answer(
+    method: Callable[Concatenate[AnyHeld, Asked], Answer],
+) -> Callable[Concatenate[AnyHeld, Asked], Answer]:
+    """Return a verb that answers only while no other process can have the store: what it did is in no slot of a log.
+    Who asks again elsewhere does no harm."""
+
+    @wraps(method)
+    def ended(self: AnyHeld, *args: Asked.args, **named: Asked.kwargs) -> Answer:
+        answer = method(self, *args, **named)
+        self.holding.check()
+        return answer
+
+    return verb(ended)

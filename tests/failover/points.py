@@ -27,10 +27,22 @@ from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 if TYPE_CHECKING:
     from nyala.engine.fs.filesystem import BytesLike, ReadableFile
 
-STEPS = ("claim", "look above", "records", "beat", "commit", "release", "manifest", "file", "copy", "delete")
-"""What a server does: slots by their kind (a commit names a new manifest), puts of manifests and of files, copies,
-deletions.
-``look above`` is the listing after a claim."""
+STEPS = (
+    "claim",
+    "look above",
+    "records",
+    "beat",
+    "commit",
+    "release",
+    "chunk",
+    "manifest",
+    "file",
+    "copy",
+    "delete",
+)
+"""What a server does: slots by their kind (a commit names a new manifest), puts of chunks, manifests and files, copies,
+deletions. ``look above`` is the listing after a claim."""
+_PUTS = {"/chunks/": "chunk", "/manifests/": "manifest", "/tablets/": "file", "/staging/": "part"}
 POINTS = tuple(f"{side} {step}" for step in STEPS for side in ("before", "after"))
 
 ARMED, REACHED, CUT, READY = "armed", "reached", "cut", "ready"
@@ -77,7 +89,7 @@ class PointedObjects:
             self._inner.put_if_absent(name, content)
 
     def put(self, name: str, content: BytesLike | ReadableFile) -> None:
-        with self._at("manifest" if "/manifests/" in name else "file" if "/tablets/" in name else ""):
+        with self._at(next((step for place, step in _PUTS.items() if place in name), "")):
             self._inner.put(name, content)
 
     def get(self, name: str) -> bytes:

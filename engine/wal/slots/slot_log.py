@@ -68,6 +68,8 @@ class SlotLog(StoreLog):
         """Gives the timestamps of commits and snapshots: within what the log allows this holder."""
         self.lease = Lease(options.ttl_seconds, boot)
         """Until when nobody else can have the store. Ask before "now" is read; the past needs no lease."""
+        self.on_alone: Callable[[], object] = lambda: None
+        """Called during the replay, once a former holder that was not silent answers nothing any more."""
         self._slots = slots
         self._options = options
         self._boot, self._pause = boot, pause
@@ -214,8 +216,10 @@ class SlotLog(StoreLog):
                 self._slots.delete_chunks(self._chunks)
         if self._standby:
             self._standby.ends()
-            while (seconds := self._hold_seconds) > 0:
-                self._pause(seconds)
+            if self._hold_seconds > 0:
+                while (seconds := self._hold_seconds) > 0:
+                    self._pause(seconds)
+                self.on_alone()
         self._writer = self._inner
 
     def check_held(self) -> None:
