@@ -101,7 +101,7 @@ class ServerWait:
             time.sleep(error.retry_after_seconds)
             return
         if follower is not None:
-            self._look(follower, error)
+            self._look(follower, error, is_refusal)
             return
         if not self._patient:
             raise error
@@ -132,8 +132,9 @@ class ServerWait:
         if not (is_refusal or self._retries):  # it may have been applied: only the next request goes there
             raise error
 
-    def _look(self, follower: Follower, error: UnavailableError) -> None:
-        """Look for the process that has the store, until it is found."""
+    def _look(self, follower: Follower, error: UnavailableError, is_refusal: bool) -> None:
+        """Look for the process that has the store, until it is found. Who has just refused, since it has it no longer,
+        may say for a moment that it has it."""
         now = time.monotonic()
         if now > self._found_at + FOLLOW_SECONDS:  # what was found then lasted: this is another outage, or the first
             self._began, self._look_until, self._pause = now, now + FOLLOW_SECONDS, 0.0
@@ -149,7 +150,8 @@ class ServerWait:
             if is_back:
                 self._found_at = time.monotonic()
                 return
-            raise error
+            if not is_refusal:
+                raise error
         raise self._gave_up(error) from error
 
     def _gave_up(self, error: UnavailableError) -> StoreError:

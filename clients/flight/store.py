@@ -244,7 +244,7 @@ class FlightStore(Verbs, ServerVerbs):
 
     def _write_wait(self) -> ServerWait:
         name = f"the server at {self.url}"
-        return ServerWait(lambda: self._checked().takes_writes, self._retries, name, follower=self._follower)
+        return ServerWait(lambda: self._holder_health().takes_writes, self._retries, name, follower=self._follower)
 
     def _read_wait(self) -> ServerWait:
         """Return the wait for reads: a server that rejects writes may still be read."""

@@ -18,7 +18,8 @@ class UnansweredError(Exception):
 
 
 class LogLostError(UnavailableError):
-    """This process has the log no longer. Its message says all there is to say."""
+    """This process has the log no longer. Its message says all there is to say; its ``locations``, whether nothing was
+    written of what waits."""
 
 
 class Sink(Protocol[AnyGroup]):

@@ -465,7 +465,8 @@ class LogWriter(Generic[AnyGroup]):
     def _fail(self, error: BaseException) -> None:
         with self._mutex:
             if self.failed is None:
-                self.failed = UnavailableError(why_it_failed(error))
+                locations = error.locations if isinstance(error, LogLostError) else None
+                self.failed = UnavailableError(why_it_failed(error), locations=locations)
                 self.failed.__cause__ = error
                 _logger.error("%s", self.failed.message)
             for condition in (self._work, self._space, self._written, self._lull):
@@ -475,7 +476,7 @@ class LogWriter(Generic[AnyGroup]):
     def _failure(self) -> UnavailableError:
         """Return the reason as a new exception: many threads raise it, each with a traceback of its own."""
         assert self.failed is not None
-        failure = UnavailableError(self.failed.message)
+        failure = UnavailableError(self.failed.message, locations=self.failed.locations)
         failure.__cause__ = self.failed.__cause__
         return failure
 

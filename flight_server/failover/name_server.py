@@ -139,10 +139,10 @@ class NameServer(ServerVerbs):
     def whereabouts(self) -> Whereabouts:
         """See ServerVerbs."""
         held, standby = self._held, self._standby
-        if held is not None:
+        if held is not None and held.lost is None:
             update = {"end": held.end, "age_seconds": round(boot_seconds() - held.sent, 3)}
             return held.whereabouts().model_copy(update=update)
-        seen, follower = standby.seen, self._follower
+        seen, follower = standby.seen if held is None else None, self._follower
         lag = follower.lag_seconds if follower else None
         return Whereabouts(
             name=self._home.name,

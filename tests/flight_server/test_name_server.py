@@ -120,6 +120,19 @@ def test_a_second_release_is_the_same_one(bench: Bench) -> None:
     assert bench.process.has_store and len(bench.stores) == 2
 
 
+def test_a_process_that_lost_its_store_says_so_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a client whose write it has just refused would come back, and give up."""
+    bench.begin()
+    bench.is_free.clear()
+    monkeypatch.setattr(name_server, "_LOOK_SECONDS", 30)
+    assert bench.process.whereabouts().state == "holder"
+    threading.Event().wait(0.1)  # its thread waits for so long now
+    bench.helds[0].lost = UnavailableError("another process has the store")
+    found = bench.process.whereabouts()
+    assert (found.state, found.holder) == ("standby", None)
+    bench.process.server_release()
+
+
 def test_maintenance_ends_while_the_store_is_served(bench: Bench) -> None:
     bench.begin()
     bench.is_free.clear()

@@ -217,12 +217,13 @@ class SlotSink:
             raise self._unanswered(group, path_of(number), error) from error
         if not is_ours:
             # Nobody can have claimed the log after this slot, replayed and freed it, while a lease from it would hold.
-            if self._lease.covers(group.sent):
+            is_nowhere = self._lease.covers(group.sent)
+            if is_nowhere:
                 outcome = "nothing of the change was applied; ask that one"
             else:
                 outcome = "whether the change was applied is unknown; ask that one, or send a numbered write again"
             self._lease.lose()
-            raise LogLostError(f"{self._who(number)}; {outcome}")
+            raise LogLostError(f"{self._who(number)}; {outcome}", locations=[] if is_nowhere else None)
         self._pace.note(len(group.content), self._boot_seconds() - group.sent)
         self._land(group, landing)
 

@@ -6,13 +6,16 @@ carry out a change, only the next holder knows, and clients go there.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.store import Store
@@ -120,6 +123,33 @@ def test_what_a_former_holder_does_not_do_is_not_done(machines: Any) -> None:
             ask()
         assert refused.value.locations == []
     assert machines.former.tables() == before
+
+
+@pytest.mark.parametrize("call", ["a row", "rows", "a statement"])
+def test_a_write_that_finds_its_process_replaced_waits_for_the_next_one(call: str) -> None:
+    """It is refused by its log, by a process that still says that it has the store, and nobody else does yet."""
+    machine = Machine()
+    former = Store.open(machine.home(), OPTIONS)
+    Database(former).create_table("rows", SCHEMA, ["id"]).insert([{"id": 1, "v": 1}])
+    pair = Pair(former)
+    with nyala.connect(pair.url) as database:
+        table = database.table("rows")
+        machine.objects.is_away = True
+        with Store.open(machine.other().home(), OPTIONS) as following:
+            machine.boot.leap_seconds = 0.0
+            machine.objects.is_away = False
+            pair.second.become(following)
+            threading.Timer(1.5, pair.give_to, (pair.second,)).start()
+            if call == "a row":
+                table.insert([{"id": 5, "v": 5}])
+            elif call == "rows":
+                table.insert([{"id": each, "v": 5} for each in range(5, 200)])
+            else:
+                table.update_where({"v": "v + 1"}, "id = 1")
+            assert sum(Database(following).table("rows").scan().to_arrow()["v"].to_pylist()) in (2, 6, 1 + 5 * 195)
+    pair.close()
+    with suppress(UnavailableError):
+        former.close()
 
 
 def test_a_closed_store_of_a_bucket_may_be_elsewhere() -> None:

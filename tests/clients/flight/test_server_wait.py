@@ -69,6 +69,17 @@ def test_times_that_a_server_told_leave_the_time_to_look(processes: Processes) -
     assert processes.looks == 1
 
 
+def test_a_process_that_refused_a_write_is_not_asked_why_but_the_next_one_looked_for(processes: Processes) -> None:
+    """Also while it still says that it has the store."""
+    answers = iter([False, False, True])
+    wait = ServerWait(lambda: next(answers), True, "the server", follower=processes)
+    wait.wait(UnavailableError("another process has the store", locations=[]))
+    assert processes.looks == 3
+    read_only = UnavailableError("the store is read-only: the disk failed")
+    with pytest.raises(UnavailableError, match="the disk failed"):
+        ServerWait(lambda: False, True, "the server", follower=processes).wait(read_only)
+
+
 def test_the_error_names_the_seconds_that_were_waited(processes: Processes) -> None:
     processes.wait.wait(GONE)
     processes.sleep(3_600)
