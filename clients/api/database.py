@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -16,7 +15,7 @@ from ...schemas.checkpoint import Checkpoint, MakeCheckpoint
 from ...schemas.column import ColumnOptions
 from ...schemas.command import built, explain
 from ...schemas.description import DroppedTable, Health
-from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors, StoreError
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
 from ...schemas.grants import Grant, GrantChange
 from ...schemas.metrics import Metrics
 from ...schemas.moving import MoveProgress
@@ -28,6 +27,7 @@ from ...schemas.timestamp import parse_moment
 from ...schemas.write import RowError
 from ..convert.new_schema import NewSchema, Options, read_new, schema_for
 from ..convert.where import Where
+from .loading import dropped_unless_loaded, made_to_load
 from .pins import pin_id_of
 from .table import Table
 from .transaction import Transaction
@@ -95,31 +95,27 @@ class Database:
             )
             raise InvalidArgumentError(explain(error, what, known.get(error.title, ()))) from None
         try:
-            table = Table(self._store, self._store.create_table(definition), columns.notes)
+            made = self._store.create_table(definition) if rows is None else made_to_load(self._store, definition)
         except AlreadyPresentError:
             if not if_not_exists:
                 raise
             return Table(
                 self._store, self._store.describe_table(name), ["the table already exists: no data was loaded"]
             )
+        table = Table(self._store, made, columns.notes)
         if rows is not None:
-            self._load(table, rows)
+            with dropped_unless_loaded(self._store, made):
+                self._load(table, rows)
         return table
 
     def _load(self, table: Table, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Load a table that was just made, in one commit; drop it if that fails."""
-        made = self._store.describe_table(table.name).table_id
+        """Load a table that was just made, in one commit."""
         try:
             with self.transaction() as loading:
                 loading.insert(table, rows)
-        except BaseException as error:
-            with suppress(StoreError):
-                if self._store.describe_table(table.name).table_id == made:
-                    self._store.drop_table(table.name)
-            if isinstance(error, RowErrors):  # of the one part there is: the caller knows of no parts
-                plain = [RowError(row=each.row, code=each.code, message=each.message) for each in error.result.errors]
-                raise RowErrors(error.result.model_copy(update={"errors": plain})) from None
-            raise
+        except RowErrors as error:  # of the one part there is: the caller knows of no parts
+            plain = [RowError(row=each.row, code=each.code, message=each.message) for each in error.result.errors]
+            raise RowErrors(error.result.model_copy(update={"errors": plain})) from None
 
     def create_table_as(self, definition: TableDefinition) -> Table:
         """Create a table from its whole definition, as in JSON.

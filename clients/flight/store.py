@@ -271,7 +271,9 @@ class FlightStore(Verbs, ServerVerbs):
             except UnavailableError as error:
                 if error.answer_is_lost and verb.request is not None:  # else it asks what a server is
                     unknown = f"whether {verb.name} was carried out is unknown: look, and repeat it if not"
-                    raise UnavailableError(f"{error.message}; {unknown}") from None
+                    lost = UnavailableError(f"{error.message}; {unknown}")
+                    lost.answer_is_lost = True
+                    raise lost from None
                 if error.locations is None:
                     raise
                 wait = wait or self._read_wait()
