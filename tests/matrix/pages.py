@@ -2,8 +2,8 @@
 
 A column has a plan, which says for each page how it is encoded, and is written with a small ``block_rows``; writers
 follow it by ``planned``, whatever suits the cells. So pages of unlike kinds are neighbours, as they are when a
-dictionary becomes too large or when a compaction copies pages. For strings, of which all columns of a morsel are read
-in one way, there is a column for every set of kinds.
+dictionary becomes too large or when a compaction copies pages. For strings, of which all pages of a morsel are read in
+one way, there are columns of one kind, of two and of all.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def page_columns() -> list[PageColumn]:
     columns.append(PageColumn("integers_of_every_style", PhysicalType.INT64, ("frame_of_reference",), 3))
     text = PhysicalType.BYTES
     kinds = (*encodings_of(text), ALL_NULL)
-    for plan in (*combinations(kinds, 1), *combinations(kinds, 2), kinds, kinds[::-1]):
+    pairs = [pair for pair in combinations(kinds, 2) if ALL_NULL in pair or "dictionary" in pair]
+    for plan in (*combinations(kinds, 1), *pairs, kinds, kinds[::-1]):
         columns.append(PageColumn(f"text_{len(columns)}", text, plan, len(columns)))
     columns += [
         PageColumn("long_codes", text, ("dictionary", ALL_NULL), 1, long=True),

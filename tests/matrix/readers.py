@@ -202,7 +202,7 @@ def changes(reading: Reading) -> None:
 
 def export_to_parquet(reading: Reading) -> None:
     folder = reading.folder / f"export {reading.turn}"
-    result = export(reading.database, reading.table.name, folder, show="off", split_bytes=300_000)
+    result = export(reading.database, reading.table.name, folder, show="off", split_bytes=1 << 20)
     found = pa.concat_tables([pq.read_table(folder / part.file) for part in result.parts])
     check_cells(by_id(found.cast(reading.rows.schema)), reading.rows)
 
