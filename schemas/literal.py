@@ -11,18 +11,16 @@ import struct
 from typing import Any
 
 from .errors import InvalidArgumentError
+from .moment import moment_of, moment_text, parse_moment_text, utc
 from .types import LogicalType
-
-_EPOCH = dt.datetime(1970, 1, 1)
-_FIRST_MICROSECOND = (dt.datetime.min - _EPOCH) // dt.timedelta(microseconds=1)
-_LAST_MICROSECOND = (dt.datetime.max - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def to_json(value: Any) -> Any:
     """Return a Python cell value as JSON.
 
     Dates and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, and floats that JSON cannot
-    represent ``{"float": "nan" | "inf" | "-inf"}``.
+    represent ``{"float": "nan" | "inf" | "-inf"}``. A time whose UTC is outside the years 1 to 9999 becomes its
+    microseconds since 1970.
     """
     if isinstance(value, dict) or value is None or isinstance(value, bool | int | str):
         return value
@@ -31,7 +29,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return {"base64": base64.b64encode(bytes(value)).decode()}
     if isinstance(value, dt.datetime):
-        return _naive_utc(value).isoformat()
+        return moment_text(utc(value))
     if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
@@ -43,13 +41,14 @@ def to_json(value: Any) -> Any:
 
 def literal_json(value: Any) -> Any:
     """Return a Python value as a literal of a filter: like ``to_json``, but with explicit types that JSON lacks, so
-    that a date is not mistaken for text: ``{"date": ...}``, ``{"timestamp": ...}``, ``{"decimal": ...}``.
+    that a date is not mistaken for text: ``{"date": ...}``, ``{"timestamp": ...}``, ``{"decimal": ...}``. Outside the
+    years 1 to 9999 the first two have a number: days, and microseconds.
 
     Raises:
         InvalidArgumentError: no column can have this value.
     """
     if isinstance(value, dt.datetime):
-        return {"timestamp": _naive_utc(value).isoformat()}
+        return {"timestamp": moment_text(utc(value))}
     if isinstance(value, dt.date):
         return {"date": value.isoformat()}
     if isinstance(value, decimal.Decimal):
@@ -74,10 +73,6 @@ def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
         return _READERS[kind.name](value, kind)
     except (ValueError, TypeError, ArithmeticError, binascii.Error, KeyError):
         raise InvalidArgumentError(f"{what} {value!r} is not a valid {kind}") from None
-
-
-def _naive_utc(moment: dt.datetime) -> dt.datetime:
-    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC).replace(tzinfo=None)
 
 
 def _bool(value: Any, _: LogicalType) -> bool:
@@ -119,14 +114,12 @@ def _date(value: Any, _: LogicalType) -> dt.date:
 def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
     """Return a datetime; outside the years 1 to 9999, which Python lacks, the microseconds."""
     if isinstance(value, dt.datetime):
-        return _naive_utc(value)
+        return utc(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        if not _FIRST_MICROSECOND <= value <= _LAST_MICROSECOND:
-            return _integer(value, LogicalType("int64"))
-        return _EPOCH + dt.timedelta(microseconds=value)
+        return moment_of(_integer(value, LogicalType("int64")))
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())
-    return _naive_utc(dt.datetime.fromisoformat(_text(value, _).strip()))
+    return parse_moment_text(_text(value, _))
 
 
 def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:

@@ -21,6 +21,7 @@ from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import from_json, to_json
 from .message import Message
+from .moment import microseconds_of
 from .partition import HashLevel, Level, RangeBound, RangeEnds, RangeLevel
 from .table import TableSchema
 
@@ -311,19 +312,19 @@ def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
         )
     if any(value is None for value in values):
         raise InvalidArgumentError(f"{list(values)} is not a bound: no key contains NULL")
-    return tuple(_hashable(to_json(value)) for value in _values(values, columns))
+    return tuple(_hashable(to_json(value)) for value in _python_values(values, columns))
+
+
+def _python_values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> Iterator[Any]:
+    """Yield the values of a bound in Python."""
+    for cell, column in zip(cells, columns, strict=False):
+        yield from_json(cell, column.logical, f"the bound of {column.name!r}:")
 
 
 def _values(cells: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any, ...]:
-    """Return the Python values of a bound, which compare like its keys."""
-    values = tuple(
-        from_json(cell, column.logical, f"the bound of {column.name!r}:")
-        for cell, column in zip(cells, columns, strict=False)
-    )
-    for value, column in zip(values, columns, strict=False):
-        if isinstance(value, int) and column.type == "timestamp[us]":
-            raise InvalidArgumentError(f"the bound of {column.name!r}: {value} lies outside the years 1 to 9999")
-    return values
+    """Return the values of a bound such that they compare like its keys."""
+    values = _python_values(cells, columns)
+    return tuple(microseconds_of(value) if isinstance(value, dt.datetime) else value for value in values)
 
 
 def _end(values: list[Any] | None, columns: Sequence[ColumnSchema], is_past: bool) -> tuple[Any, ...] | None:
@@ -348,8 +349,8 @@ def _successor(cell: Any, column: ColumnSchema) -> Any:
     try:
         if kind.is_variable:
             following = value + ("\0" if kind.is_text else b"\0")
-        elif isinstance(value, dt.datetime):
-            following = value + dt.timedelta(microseconds=1)
+        elif kind.name == "timestamp[us]":
+            following = microseconds_of(value) + 1
         elif isinstance(value, dt.date):
             following = value + dt.timedelta(days=1)
         else:

@@ -127,8 +127,18 @@ def _write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
 def _write_csv(reader: pa.RecordBatchReader, file: BinaryIO, has_titles: bool = True) -> int:
     import pyarrow.csv as csv
 
+    from .rows import beyond_as_numbers
+
     with csv.CSVWriter(file, reader.schema, write_options=csv.WriteOptions(include_header=has_titles)) as writer:
-        return _write_all(reader, writer.write_batch)
+
+        def write(batch: pa.RecordBatch) -> None:
+            readable = beyond_as_numbers(batch)
+            if readable is batch:
+                writer.write_batch(batch)
+            else:
+                csv.write_csv(readable, file, csv.WriteOptions(include_header=False))
+
+        return _write_all(reader, write)
 
 
 def _write_arrow(reader: pa.RecordBatchReader, file: BinaryIO) -> int:

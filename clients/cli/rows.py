@@ -15,12 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.moment import DAY_MICROSECONDS, FIRST_MICROSECOND, LAST_MICROSECOND
 
 PIECE_ROWS = 32_768
 """Rows converted to text at a time."""
 
-_YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800
-"""In seconds since 1970. Python's dates and common ISO readers end there: moments outside are written as numbers."""
 _CONTROL = "[\\x00-\\x1f]"
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
@@ -44,6 +43,16 @@ def tab_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         cells = [pc.fill_null(_tab_text(column), "NULL") for column in piece.columns]
         parts = [part for cell in cells for part in (pa.scalar("\t"), cell)][1:]
         yield _lines(parts, "\n") if parts else b"\n" * piece.num_rows
+
+
+def beyond_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with text in the place of those columns that have moments outside the years 1 to 9999, which Arrow
+    writes in no form of use: these as numbers. The same batch if there are none."""
+    for place, column in enumerate(batch.columns):
+        text = _moment_or(column, lambda cells: cells)
+        if text is not column:
+            batch = batch.set_column(place, batch.schema.names[place], text)
+    return batch
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -118,18 +127,20 @@ def _plain_text(cells: pa.Array) -> pa.Array:
 
 
 def _moment_or(cells: pa.Array, write: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return the text of cells; dates and timestamps outside the years 1 to 9999 as numbers since 1970."""
+    """Return the text of cells; dates and timestamps outside the years 1 to 9999, where Python's dates and common ISO
+    readers end, as numbers since 1970."""
     if pa.types.is_date32(cells.type):
-        numbers, low, high = cells.cast(pa.int32()).cast(pa.int64()), _YEAR_1 // 86_400, _YEAR_10000 // 86_400
+        numbers, unit = cells.cast(pa.int32()).cast(pa.int64()), DAY_MICROSECONDS
     elif pa.types.is_timestamp(cells.type):
-        numbers, low, high = cells.cast(pa.int64()), _YEAR_1 * 1_000_000, _YEAR_10000 * 1_000_000
+        numbers, unit = cells.cast(pa.int64()), 1
     else:
         return write(cells)
-    inside = pc.and_(pc.greater_equal(numbers, low), pc.less(numbers, high))
+    first, last = FIRST_MICROSECOND // unit, LAST_MICROSECOND // unit
+    inside = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
     if pc.all(inside).as_py() is not False:
         return write(cells)
     known = pc.if_else(inside, cells, pa.scalar(None, cells.type))
-    return pc.if_else(inside, write(known), numbers.cast(pa.string()))
+    return pc.if_else(inside, write(known).cast(pa.string()), numbers.cast(pa.string()))
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...schemas.description import TableDescription, TabletMap
 from ...schemas.errors import UnavailableError
+from ...schemas.moment import python_cell
 from ...schemas.partition_schema import TabletPartition, sum_of
 from .definitions import shared
 from .key_router import KeyRouter
@@ -110,8 +111,8 @@ class RoutedRows:
         if any(names.count(name) != 1 for name in self._columns):
             return None
         try:
-            return self._placed([rows.column(name)[0].as_py() for name in self._columns])
-        except (ValueError, OverflowError):  # text that is not UTF-8, a moment that Python lacks
+            return self._placed([python_cell(rows.column(name)[0]) for name in self._columns])
+        except ValueError:  # text that is not UTF-8
             return None
 
     def _placed(self, values: Sequence[Any]) -> tuple[str, str] | None:

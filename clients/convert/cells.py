@@ -6,14 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-
-def python_cell(cell: pa.Scalar) -> Any:
-    """Return a cell as a Python value; a date or timestamp outside the years 1 to 9999 as its days or
-    microseconds since 1970."""
-    try:
-        return cell.as_py()
-    except OverflowError:
-        return cell.value  # pyright: ignore[reportAttributeAccessIssue] - dates and timestamps have it
+from ...schemas.moment import python_cell
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.moment import FIRST_MICROSECOND, LAST_MICROSECOND
 from .batching import in_batches, in_one_batch, in_slices
 from .casting import Caster
 from .key_order import KeyOrder
@@ -216,8 +218,13 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
 def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
     """Return Python values in Arrow's own type, to be cast later; in the column's type if they have no common one."""
     try:
-        return pa.array(values)
+        cells = pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         if column.logical.is_integer:
             raise  # Arrow would truncate fractions
         return pa.array(values, column.logical.arrow)
+    if column.logical.name == "timestamp[us]" and pa.types.is_integer(cells.type):
+        inside = pc.and_(pc.greater_equal(cells, FIRST_MICROSECOND), pc.less_equal(cells, LAST_MICROSECOND))
+        if not pc.any(inside).as_py():  # moments that Python lacks, as reads return them
+            return cells.cast(pa.int64()).cast(column.logical.arrow)
+    return cells

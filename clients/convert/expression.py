@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import literal_json
+from ...schemas.moment import date_of, moment_of, moment_text
 
 Tree = dict[str, Any]
 _COMPARISONS = {
@@ -258,7 +259,14 @@ def _json(value: pa.Scalar) -> Any:
         coarse, finer = divmod(value.value, 1_000)
         moment = pa.scalar(coarse, pa.timestamp("us")).as_py()
         return {"timestamp": f"{moment.isoformat(timespec='microseconds')}{finer:03}"}
+    if pa.types.is_timestamp(value.type):
+        return {"timestamp": moment_text(moment_of(value.value * _MICROSECONDS[value.type.unit]))}
+    if pa.types.is_date32(value.type):
+        return {"date": moment_text(date_of(value.value))}
     return literal_json(value.as_py())
+
+
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def _refusal(why: str) -> InvalidArgumentError:

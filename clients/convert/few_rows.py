@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
+from ...schemas.moment import is_beyond
 
 ROWS_MAX = 64
 _BYTES_MAX = 1 << 20
@@ -127,7 +128,9 @@ def _array(values: list[Any], cells: _Cells) -> pa.Array | None:
     if python is dt.datetime and any(type(value) is python and value.tzinfo is not None for value in values):
         return None
     for value in values:
-        if value is not None and (type(value) is not python or (bound and not -bound <= value < bound)):
+        if value is None or (python is dt.datetime and is_beyond(value)):
+            continue
+        if type(value) is not python or (bound and not -bound <= value < bound):
             return None
     try:
         return pa.array(values, cells.arrow)

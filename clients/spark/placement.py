@@ -16,7 +16,8 @@ from pyspark.sql import functions as f
 from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.literal import from_json
-from .types import microseconds, spark_type
+from ...schemas.moment import microseconds_of
+from .types import spark_type
 
 
 def tablet_of(table: TableDescription) -> tuple[int, Column]:
@@ -80,5 +81,5 @@ def _literal(value: Any, column: ColumnSchema) -> Column:
     """Return a bound as a Spark literal: timestamps as microseconds, which no session time zone shifts."""
     cell = from_json(value, column.logical)
     if column.logical.name == "timestamp[us]":
-        return f.timestamp_micros(f.lit(microseconds(cell)))
+        return f.timestamp_micros(f.lit(microseconds_of(cell)))
     return f.lit(cell).cast(spark_type(column.logical))

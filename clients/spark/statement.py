@@ -21,10 +21,11 @@ from ...schemas.column import ColumnSchema
 from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
 from ...schemas.literal import from_json
+from ...schemas.moment import microseconds_of
 from ...schemas.operation import Operation
 from ...schemas.table import AUTO_INCREMENTING
 from .options import BatchReadOptions, Place, StreamWriteOptions, WriteOptions
-from .types import microseconds, spark_type
+from .types import spark_type
 
 Writing = TypeVar("Writing", WriteOptions, StreamWriteOptions)
 
@@ -142,7 +143,7 @@ def _sql(column: ColumnSchema) -> str:
     """Return a column's default in Spark SQL, in a form that no session setting changes."""
     cell, kind = from_json(column.write_default, column.logical), column.logical
     if kind.name == "timestamp[us]":
-        return f"timestamp_micros({microseconds(cell)})"
+        return f"timestamp_micros({microseconds_of(cell)})"
     if isinstance(cell, dt.date):
         return f"date_from_unix_date({(cell - dt.date(1970, 1, 1)).days})"
     if isinstance(cell, str | bytes):

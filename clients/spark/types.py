@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -23,8 +22,6 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
 from .zone import session_zone, walls
 
-_EPOCH = dt.datetime(1970, 1, 1)
-_MICROSECOND = dt.timedelta(microseconds=1)
 _UTC, _NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _SAME: dict[str, spark.DataType] = {
     "bool": spark.BooleanType(),
@@ -49,11 +46,6 @@ _FEED = (
 def spark_type(kind: LogicalType) -> spark.DataType:
     """Return the Spark type of a column of type ``kind``."""
     return spark.DecimalType(kind.precision, kind.scale) if kind.name == "decimal" else _SAME[kind.name]
-
-
-def microseconds(cell: dt.datetime | int) -> int:
-    """Return the microseconds since 1970 of a timestamp cell as ``from_json`` returns it."""
-    return cell if isinstance(cell, int) else (cell.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
 
 
 def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:

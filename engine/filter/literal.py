@@ -24,12 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from ...schemas.moment import DAY_MICROSECONDS, microseconds_of, parse_moment_text
 from ...schemas.types import LogicalType
 from .arrow import Cell
 
-_EPOCH = dt.datetime(1970, 1, 1)
-_MICROSECOND = dt.timedelta(microseconds=1)
-_DAY_MICROSECONDS = 24 * 60 * 60 * 1_000_000
 _FINER_THAN_MICROSECONDS = re.compile(r"([.,]\d{6})(\d+)")
 _GREATEST_POWER = 64
 """No cell reaches 10 ** 64: what does need not be written out to be placed."""
@@ -53,7 +51,8 @@ def place(value: Any, kind: LogicalType) -> Place:
     """Return where ``value``, JSON as ``schemas.literal.to_json`` makes it, stands among the cells of ``kind``.
 
     Beside that JSON it takes what SQL text tells apart: ``{"decimal": digits}``, ``{"date": ISO text}``,
-    ``{"timestamp": ISO text}``; and the Python values of all these.
+    ``{"timestamp": ISO text}``, the last two also with a number, of days or microseconds since 1970; and the Python
+    values of all these.
 
     Raises:
         ValueError: for a literal that cannot be compared with the type.
@@ -187,36 +186,36 @@ def _date(value: Any, kind: LogicalType) -> Place:
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(value, True, kind)
     microseconds, is_exact = _moment(value)
-    days, rest = divmod(microseconds, _DAY_MICROSECONDS)
-    return Place(days, is_exact and rest == 0)
+    days, rest = divmod(microseconds, DAY_MICROSECONDS)
+    return _within(days, is_exact and rest == 0, kind)
 
 
 def _timestamp(value: Any, kind: LogicalType) -> Place:
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(value, True, kind)
-    return Place(*_moment(value))
+    return _within(*_moment(value), kind)
 
 
 def _moment(value: Any) -> tuple[int, bool]:
     """Return microseconds since 1970 in UTC, rounded down, and whether nothing was lost by that."""
     if isinstance(value, dict):
-        value = dt.date.fromisoformat(value["date"].strip()) if "date" in value else value["timestamp"]
-    if isinstance(value, dt.datetime):
-        return _microseconds(value), True
+        value = _date_of(value["date"]) if "date" in value else value["timestamp"]
+        if type(value) is int:
+            return value, True
     if isinstance(value, dt.date):
-        return _microseconds(dt.datetime.combine(value, dt.time())), True
+        return microseconds_of(value), True
     if not isinstance(value, str):
         raise ValueError
     text, finer = value.strip(), ""
     if match := _FINER_THAN_MICROSECONDS.search(text):
         finer = match[2]
         text = text[: match.start(2)] + text[match.end(2) :]
-    return _microseconds(dt.datetime.fromisoformat(text)), not finer.strip("0")
+    return microseconds_of(parse_moment_text(text)), not finer.strip("0")
 
 
-def _microseconds(moment: dt.datetime) -> int:
-    offset = moment.utcoffset() or dt.timedelta()
-    return (moment.replace(tzinfo=None) - _EPOCH) // _MICROSECOND - offset // _MICROSECOND
+def _date_of(value: Any) -> dt.date | int:
+    """Return a date from ISO text, or from days the microseconds of its start."""
+    return value * DAY_MICROSECONDS if type(value) is int else dt.date.fromisoformat(value.strip())
 
 
 def _text(value: Any, _: LogicalType) -> Place:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError, UnreadableFileError
+from ...schemas.moment import python_cell
 from ...schemas.table import TableSchema
 from ..cfile.format import StreamKey
 from ..delta import LIVE
@@ -284,7 +285,7 @@ class Salvage:
             ]
         except _DAMAGE:
             return "a key that cannot be read"
-        return "(" + ", ".join(repr(cell[0].as_py()) for cell in cells) + ")"
+        return "(" + ", ".join(repr(python_cell(cell[0])) for cell in cells) + ")"
 
 
 def restored(backup: BackupRows | None, between: Range, lost: int | None, repair: RowsetRepair) -> Iterator[Rows]:

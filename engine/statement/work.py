@@ -17,6 +17,7 @@ from ...schemas.changes import BEFORE, ChangeSpec
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 from ...schemas.literal import literal_json
+from ...schemas.moment import python_cell
 from ...schemas.nearest import perhaps
 from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
@@ -145,7 +146,7 @@ class _Restore:
         if only is not None:
             ids = key_ids(only, self._version)
             if only.num_rows <= self._keys_max:
-                values = [literal_json(value) for value in only.column(self._key[0]).unique().to_pylist()]
+                values = [literal_json(python_cell(cell)) for cell in only.column(self._key[0]).unique()]
                 where = {"op": "in", "column": self._key[0], "values": values}
         for rows in self._scan(spec.model_copy(update={"where": where})).batches:
             mine = rows if ids is None else rows.filter(pc.is_in(key_ids(rows, self._version), value_set=ids))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
+from ...schemas.moment import python_cell
 from ...schemas.operation import Operation
 from ..partition.router import NOWHERE
 from ..record.change import ChangeKind
@@ -115,8 +116,9 @@ class RowPlan:
             return None
         try:
             batch.validate(full=True)
-            return {name: cells[0].as_py() for name, cells in zip(batch.schema.names, batch.columns, strict=True)}
-        except (ValueError, OverflowError):  # malformed, or a moment that Python lacks
+            cells = zip(batch.schema.names, batch.columns, strict=True)
+            return {name: python_cell(column[0]) for name, column in cells}
+        except ValueError:  # malformed
             return None
 
     def planned(self, row: Mapping[str, Any], limits: Limits) -> PlannedRow | None:
@@ -177,4 +179,4 @@ def _written(version: TableVersion, kind: ChangeKind, ids: Sequence[int], sent: 
 
 def _default(version: TableVersion, column_id: int) -> RawCell:
     cell = version.defaults[column_id]
-    return raw_cell(from_arrow(pa.array([cell.as_py()], cell.type), physical_of(cell.type)), 0)
+    return raw_cell(from_arrow(pa.repeat(cell, 1), physical_of(cell.type)), 0)

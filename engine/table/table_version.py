@@ -94,7 +94,7 @@ class TableVersion:
     @cached_property
     def default_bytes(self) -> dict[int, int]:
         """The bytes of each default in a row."""
-        return {column_id: pa.array([cell.as_py()], cell.type).nbytes for column_id, cell in self.defaults.items()}
+        return {column_id: pa.repeat(cell, 1).nbytes for column_id, cell in self.defaults.items()}
 
     def bytes_of_defaults(self, sent: Iterable[int]) -> int:
         """Return the bytes of defaults in a new row when its batch has only the columns ``sent`` (ids)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.moment import python_cell
 from ...schemas.table import TableSchema
 from ...schemas.write import ROW_ERRORS_MAX, Durability, RowError, WriteResult
 from ..tablet import outcome
@@ -100,10 +101,7 @@ def _immutable_names(schema: TableSchema, checked: CheckedBatch) -> list[str]:
 
 def _shown(cell: pa.Scalar) -> str:
     """Return a key's cell as text. Never raises, since the commit is made."""
-    try:
-        shown = str(cell.as_py())
-    except (ValueError, OverflowError):  # a timestamp outside Python's calendar
-        shown = f"{cell.cast(pa.int64()).as_py()} us"
+    shown = str(python_cell(cell))
     return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...schemas.moment import date_of, is_beyond, moment_of
 from ...schemas.types import LogicalType
 from .physical import PhysicalType, physical_of
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, nulls
@@ -111,22 +112,10 @@ def raw_value(kind: LogicalType) -> Callable[[Any], Any]:
     return _RAW_VALUES.get(kind.name) or raw_key(kind)
 
 
-def _date(days: int) -> dt.date | int:
-    day = days + _EPOCH_DAY
-    return dt.date.fromordinal(day) if 0 < day <= _LAST_DAY else days
-
-
-def _timestamp(microseconds: int) -> dt.datetime | int:
-    try:
-        return _EPOCH + dt.timedelta(microseconds=microseconds)
-    except OverflowError:
-        return microseconds
-
-
 _PYTHON_VALUES: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
-    "date": _date,
-    "timestamp[us]": _timestamp,
+    "date": date_of,
+    "timestamp[us]": moment_of,
     "string": bytes.decode,
     "varchar": bytes.decode,
 }
@@ -160,7 +149,7 @@ def _raw_date(value: Any) -> int | None:
 
 def _raw_timestamp(value: Any) -> int | None:
     if type(value) is not dt.datetime or value.tzinfo is not None:
-        return None
+        return value if is_beyond(value) else None
     since = value - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 

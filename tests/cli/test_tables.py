@@ -422,3 +422,23 @@ def test_describe_tells_defaults_and_a_scan_any_order(run: Run, target: list[str
     ordered = ["scan", "t", "--order-by", "n desc", "--offset", "1", "--limit", "1", "--columns", "id"]
     assert run(*ordered, *target).lines == ["id", "3"]
     assert "took " in run("scan", "t", "--analyze", *target).out
+
+
+def test_moments_outside_the_calendar_are_numbers_everywhere(run: Run, target: list[str], tmp_path: Path) -> None:
+    far = 1 << 62
+    run("create", "t", "--schema", f"at timestamp primary key, seen timestamp default {far}", *target)
+    (tmp_path / "a.csv").write_text(f"at\n{far}\n-{far}\n2024-02-29T12:00:00\n")
+    assert run("load", "t", tmp_path / "a.csv", *target).code == 0
+    shown = run("get", "t", *target, "--", str(far))
+    assert shown.code == 0 and shown.out.count(str(far)) == 2
+    assert run("get", "t", "--json", *target, "--", str(-far)).json == {"at": -far, "seen": far}
+    assert run("scan", "t", "--where", f"at < {-far + 1}", "--count", *target).out == "1\n"
+    texts = {form: run("scan", "t", "--ordered", *form, *target).out for form in ((), ("--json",), ("--csv",))}
+    assert texts[()].splitlines()[1:] == [f"-{far}\t{far}", f"2024-02-29T12:00:00\t{far}", f"{far}\t{far}"]
+    assert json.loads(texts["--json",].splitlines()[2]) == {"at": far, "seen": far}
+    assert [line.replace('"', "") for line in texts["--csv",].splitlines()[1:]] == [
+        f"-{far},{far}",
+        f"2024-02-29 12:00:00.000000,{far}",
+        f"{far},{far}",
+    ]
+    assert run("describe", "t", "--json", *target).json["columns"][1]["write_default"] == far

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ....schemas.bulk import ImportPlan
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.moment import python_cell
 from ....schemas.operation import Operation
 from ....schemas.table import TableOptions
 from ...table.checked_batch import CheckedBatch, check_batch
@@ -68,7 +69,7 @@ class Target:
 
 def key_of(version: TableVersion, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
     """Return the key columns of a row by name; ``rows`` has columns named by id."""
-    return {column.name: rows.column(str(column.id))[row].as_py() for column in version.schema.key}
+    return {column.name: python_cell(rows.column(str(column.id))[row]) for column in version.schema.key}
 
 
 def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -225,7 +225,7 @@ def test_json_and_python_values_are_literals_too(name, value):
         ("d", "yesterday", "'yesterday'"),
         ("d", True, "True"),
         ("d", {"decimal": "2.5"}, "2.5"),
-        ("d", {"date": 5}, "5"),
+        ("d", {"date": 2.5}, "2.5"),
         ("t", "2024-13-01", "'2024-13-01'"),
         ("t", {"date": "2024-05-31 12:00:00"}, "'2024-05-31 12:00:00'"),
         ("s", 5, "5"),
