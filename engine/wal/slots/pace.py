@@ -7,8 +7,8 @@ begins with so little that a line of 16 KB a second keeps the log.
 
 from __future__ import annotations
 
-BYTES_MIN, BYTES_MAX = 64 << 10, 8 << 20
-_TELLING_BYTES = 16 << 10
+BYTES_MIN, BYTES_MAX = 16 << 10, 8 << 20
+_TELLING_BYTES = 8 << 10
 """How long less takes says nothing of the line."""
 _PART_OF_LEASE = 0.2
 
