@@ -11,6 +11,7 @@ import struct
 from typing import Any
 
 from .errors import InvalidArgumentError
+from .exact import at_scale, exact_decimal, power_of_ten
 from .moment import moment_of, moment_text, parse_moment_text, utc
 from .types import LogicalType
 
@@ -125,11 +126,9 @@ def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
 def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
     if isinstance(value, bool | float):
         value = repr(value)
-    with decimal.localcontext(prec=76):
-        number = decimal.Decimal(value)
-        fitted = number.quantize(decimal.Decimal(1).scaleb(-kind.scale))
-        if fitted != number or abs(fitted) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
-            raise ValueError
+    fitted = at_scale(exact_decimal(value), kind.scale)
+    if not fitted.is_finite() or fitted.copy_abs() >= power_of_ten(kind.precision - kind.scale):
+        raise ValueError
     return fitted
 
 

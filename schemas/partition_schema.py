@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
+from .exact import EXACT, power_of_ten
 from .limits import Limits
 from .literal import from_json, to_json
 from .message import Message
@@ -354,7 +355,7 @@ def _successor(cell: Any, column: ColumnSchema) -> Any:
         elif isinstance(value, dt.date):
             following = value + dt.timedelta(days=1)
         else:
-            following = value + (Decimal(1).scaleb(-kind.scale) if isinstance(value, Decimal) else 1)
+            following = EXACT.add(value, power_of_ten(-kind.scale)) if isinstance(value, Decimal) else value + 1
         return _hashable(to_json(from_json(to_json(following), kind)))
     except (OverflowError, InvalidArgumentError):
         return None

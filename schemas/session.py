@@ -20,6 +20,7 @@ from pydantic_core import to_json as to_json_text
 
 from .column import ColumnSchema
 from .errors import InvalidArgumentError
+from .exact import exact_decimal
 from .literal import from_json as cell_of
 from .literal import literal_json, to_json
 from .message import Message
@@ -136,7 +137,7 @@ _FROM_LITERALS: dict[str, Callable[[Any], Any]] = {
     "base64": lambda text: base64.b64decode(text, validate=True),
     "date": dt.date.fromisoformat,
     "timestamp": dt.datetime.fromisoformat,
-    "decimal": decimal.Decimal,
+    "decimal": exact_decimal,
 }
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ...schemas.exact import exact_decimal
 from ...schemas.moment import DAY_MICROSECONDS, microseconds_of, parse_moment_text
 from ...schemas.types import LogicalType
 from .arrow import Cell
@@ -125,12 +126,12 @@ def _number(value: Any) -> int | decimal.Decimal:
     if isinstance(value, int | decimal.Decimal):
         return value
     if isinstance(value, float):
-        return decimal.Decimal(repr(value))  # the digits that the caller saw
+        return exact_decimal(repr(value))  # the digits that the caller saw
     if isinstance(value, dict):
         (value,) = (value[key] for key in ("decimal", "float") if key in value)
     if not isinstance(value, str):
         raise ValueError
-    return decimal.Decimal(value)
+    return exact_decimal(value)
 
 
 def _on_grid(number: int | decimal.Decimal, scale: int, kind: LogicalType) -> Place:

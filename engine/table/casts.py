@@ -7,8 +7,6 @@ and only after Arrow has rejected a cast.
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import numpy as np
 import pyarrow as pa
 
@@ -16,6 +14,7 @@ from ...schemas import compute as pc
 from ...schemas.casts import is_castable
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.exact import power_of_ten
 from ...schemas.wrapped import unwrapped
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -160,7 +159,7 @@ def _beyond_decimal(array: pa.Array, target: pa.DataType) -> np.ndarray:
         misfits = pc.not_equal(cut, wide)
     before_point = target.precision - target.scale
     if before_point + scale < 76:
-        misfits = pc.or_(misfits, pc.greater_equal(pc.abs(wide), pa.scalar(Decimal(10) ** before_point, wide.type)))
+        misfits = pc.or_(misfits, pc.greater_equal(pc.abs(wide), pa.scalar(power_of_ten(before_point), wide.type)))
     return bools(misfits)
 
 

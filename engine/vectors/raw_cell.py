@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...schemas.exact import DIGITS_MAX, EXACT
 from ...schemas.moment import date_of, is_beyond, moment_of
 from ...schemas.types import LogicalType
 from .physical import PhysicalType, physical_of
@@ -28,8 +29,6 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _LAST_DAY = dt.date.max.toordinal()
 _SINGLE = Struct("<f")
-_DIGITS_MAX = 76
-_EXACT = decimal.Context(prec=_DIGITS_MAX, traps=[decimal.InvalidOperation, decimal.Inexact])
 
 
 def raw_number(item: Any) -> Any:
@@ -80,7 +79,7 @@ def python_value(kind: LogicalType) -> Callable[[Any], Any] | None:
     """Return a function from the raw cells of a type, other than NULL, to Python values; None if they are the same."""
     if kind.name == "decimal":
         scale = -kind.scale
-        return lambda cell: decimal.Decimal(cell).scaleb(scale, _EXACT)
+        return lambda cell: decimal.Decimal(cell).scaleb(scale, EXACT)
     return _PYTHON_VALUES.get(kind.name)
 
 
@@ -133,10 +132,10 @@ def _raw_text(length: int, value: Any) -> bytes | None:
 def _raw_decimal(value: Any, kind: LogicalType) -> int | None:
     if type(value) is not decimal.Decimal or not value.is_finite():
         return None
-    if value.adjusted() > _DIGITS_MAX:  # integers of so many digits would take long to make
+    if value.adjusted() > DIGITS_MAX:  # integers of so many digits would take long to make
         return None
     try:
-        shifted = value.scaleb(kind.scale, _EXACT)
+        shifted = value.scaleb(kind.scale, EXACT)
         cell = int(shifted)
     except (ArithmeticError, ValueError):
         return None

@@ -254,7 +254,7 @@ def test_a_literal_of_the_wrong_type_is_named(name, value, shown):
 
 
 def test_errors_name_the_column():
-    with pytest.raises(InvalidArgumentError, match=r"no column 'I8'; the columns are k, i8, i64"):
+    with pytest.raises(InvalidArgumentError, match=r"no column 'I8', perhaps 'i8'; the columns are k, i8, i64"):
         bind(parse_sql("I8 = 1", LIMITS), SCHEMA)
     with pytest.raises(InvalidArgumentError, match="'i8' has the type int8; LIKE needs a string column"):
         bind(parse_sql("i8 LIKE 'x'", LIMITS), SCHEMA)

@@ -1,0 +1,48 @@
+"""Decimals without rounding.
+
+Python computes with decimals in the context of the thread, which keeps 28 digits unless somebody has changed it. A
+column holds 38. So no sum, shift or conversion of a decimal may depend on that context.
+"""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+DIGITS_MAX = 76
+"""More than the sum, or the digits on both sides of the point, of any two cells take."""
+EXACT = decimal.Context(
+    prec=DIGITS_MAX,
+    Emin=decimal.MIN_EMIN,
+    Emax=decimal.MAX_EMAX,
+    traps=[decimal.InvalidOperation, decimal.Inexact, decimal.Overflow, decimal.FloatOperation],
+)
+"""Raises an ``ArithmeticError`` rather than round. Thread safe: only its flags, which nobody reads, ever change."""
+
+
+def exact_decimal(value: Any) -> decimal.Decimal:
+    """Return all digits of a text, an integer or a decimal.
+
+    Raises:
+        ArithmeticError: the text is no number.
+        TypeError, ValueError: it is something else.
+    """
+    return decimal.Decimal(value, EXACT)
+
+
+def power_of_ten(exponent: int) -> decimal.Decimal:
+    """Return 10 ** exponent.
+
+    >>> power_of_ten(-2)
+    Decimal('0.01')
+    """
+    return decimal.Decimal((0, (1,), exponent))
+
+
+def at_scale(value: decimal.Decimal, scale: int) -> decimal.Decimal:
+    """Return a number with so many digits after the point.
+
+    Raises:
+        ArithmeticError: it has more, or too many digits in all.
+    """
+    return value.quantize(power_of_ten(-scale), context=EXACT)
