@@ -98,6 +98,7 @@ def _expected(home: BucketHome) -> Iterator[str]:
     state, slots = state_of(home), check_slots(home.slots)
     header = state.newest.header
     yield from (home.slots.name(number) for number in {*slots.claims, *range(slots.needed_slot, slots.end + 1)})
+    yield from (f"{home.prefix}chunks/{name}" for name in state.chunk_names)
     yield f"{home.prefix}manifests/{header.manifest}"
     yield f"{home.prefix}where"
     for table in state.manifest.tables:

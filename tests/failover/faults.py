@@ -19,7 +19,7 @@ _POINT_SECONDS = 8.0
 """How long a named point is waited for: not every step is taken all the time."""
 _LONGEST_STOP = 12.0
 """In times of a lease: with one of 5 s, a process is stopped for 3 to 60 s."""
-_OF_HOLDERS = ("records", "beat", "commit", "manifest", "file", "delete")
+_OF_HOLDERS = ("records", "chunk", "beat", "commit", "manifest", "file", "delete")
 
 
 @dataclass(frozen=True)

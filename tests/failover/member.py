@@ -27,6 +27,9 @@ STANDS_BY = "standby" in inspect.signature(serve).parameters
 """Whether a server waits by itself for a store that another one has, also when it has lost that store."""
 _PROGRAM = Path(__file__).with_name("process.py")
 _END_SECONDS = 60.0
+_CHUNKS = (0, 256)
+"""The bytes of the chunks in which a process puts the payloads of its slots, however small; 0: as a server does. One of
+them at each start."""
 _SHIFTS = (0, 0, 3600, -3600)
 """How far the wall clock of a process is off: another one at each start."""
 OPTIONS = {
@@ -87,7 +90,12 @@ class Member:
         self.shift_seconds = self.random.choice(self.shifts)
         points.disarm(self.way.control)
         (self.way.control / points.READY).unlink(missing_ok=True)
-        given = {"control": str(self.way.control), "shift_seconds": self.shift_seconds, "planted": self.planted}
+        given = {
+            "control": str(self.way.control),
+            "shift_seconds": self.shift_seconds,
+            "planted": self.planted,
+            "chunk_bytes": self.random.choice(_CHUNKS),
+        }
         mine = {"lease_seconds": self.lease_seconds, "bucket_cache": self.folder / "cache"}
         options = {**OPTIONS, **self.options, **mine}
         command = [sys.executable, _PROGRAM, json.dumps(given), "--data", self.way.url, "--name", self.name, "--json"]

@@ -1,6 +1,7 @@
 """The real ``nyala serve``, with a bucket that can be cut off and stops at named points, and a clock that is wrong.
 
-python tests/failover/process.py '{"control": "...", "shift_seconds": 3600, "planted": ""}' --data URL --name a ...
+python tests/failover/process.py '{"control": "...", "shift_seconds": 3600, "planted": "", "chunk_bytes": 0}' \
+    --data URL --name a ...
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nyala.engine.home import opening
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.home.home import HeldHome, Opening
 from nyala.engine.mvcc.clock import SystemClock
+from nyala.engine.wal.slots import pace
 from nyala.flight_server.commands import serve
 from nyala.schemas.errors import UnavailableError
 from tests.failover.member import STANDS_BY
@@ -46,6 +48,11 @@ def _with_clock(shift_seconds: int) -> None:
     SystemClock.physical_microseconds = physical_microseconds
 
 
+def _with_chunks(size: int) -> None:
+    if size:
+        pace.BYTES_MIN = pace.BYTES_MAX = size
+
+
 def _with_patience() -> None:
     """Wait for a store that another process has, however long it has it."""
     take = BucketHome.take
@@ -64,6 +71,7 @@ def main() -> None:
     given = json.loads(sys.argv.pop(1))
     _with_points(Path(given["control"]))
     _with_clock(given["shift_seconds"])
+    _with_chunks(given["chunk_bytes"])
     if not STANDS_BY:
         _with_patience()
     plant(given["planted"])
