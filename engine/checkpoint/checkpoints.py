@@ -18,7 +18,7 @@ other: backups are continued by the first alone, and imports in shared storage a
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -39,7 +39,8 @@ from ..manifest.environment import Environment
 from ..manifest.manifest import CleanStopEntry, Manifest
 from ..options import StoreOptions
 from ..tablet.attach import logged_attachments, with_logged
-from ..wal.format import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, LogRecord, encode_record, record_extent
+from ..wal.format import GROUP_HEADER_BYTES, SEGMENT_HEADER_BYTES, encode_record, record_extent
+from ..wal.records import LogRecords
 from ..wal.rewriting import LogRewriter
 
 _CUTS = 20
@@ -188,19 +189,19 @@ class Checkpoints:
             if manifest_file.current is manifest:
                 break
         attached, size = [], 0
-        for group in self._groups(manifest, last_lsn):
-            attached += logged_attachments(group)
-            size += GROUP_HEADER_BYTES + sum(record_extent(len(record.payload)) for record in group)
-            timestamp = max(timestamp, group[-1].timestamp)
+        for records in self._records(manifest, last_lsn):
+            attached += logged_attachments([records])
+            size += GROUP_HEADER_BYTES + sum(map(record_extent, records.lengths.tolist()))
+            timestamp = max(timestamp, records[-1].timestamp)
         next_id = max([manifest.next_id, *(entry.id + 1 for _, entry in attached)])
         whole = with_logged(manifest, attached).model_copy(update={"next_id": next_id})
         return _Cut(whole, last_lsn, size, timestamp)
 
-    def _groups(self, manifest: Manifest, last_lsn: int) -> Iterator[Sequence[LogRecord]]:
-        """Yield what the log has up to ``last_lsn`` that the files of the manifest may lack."""
-        for group in self._environment.wal.groups_up_to(last_lsn):
-            if group[-1].lsn >= manifest.log_needed_from:
-                yield group
+    def _records(self, manifest: Manifest, last_lsn: int) -> Iterator[LogRecords]:
+        """Yield what the log has up to ``last_lsn`` that the files of the manifest may lack, each time alike."""
+        for records in self._environment.wal.records_up_to(last_lsn):
+            if records.last_lsn >= manifest.log_needed_from:
+                yield records
 
     def _write_log(self, cut: _Cut, target: FileSystem, copy_uuid: UUID) -> int:
         """Write the log of a cut under another identity; return the crc of its last group."""
@@ -208,9 +209,9 @@ class Checkpoints:
         target.make_directory(NEXT_LOG)
         size = min(self._options.wal_segment_bytes, SEGMENT_HEADER_BYTES + cut.groups_bytes)
         writer = LogRewriter(target, NEXT_LOG, copy_uuid.bytes, 1, size)
-        for group in self._groups(cut.manifest, cut.last_lsn):
-            records = [encode_record(record.timestamp, [record.payload]) for record in group]
-            writer.add(records, group[0].lsn)
+        for records in self._records(cut.manifest, cut.last_lsn):
+            group = [encode_record(record.timestamp, [record.payload]) for record in records]
+            writer.add(group, records.first_lsn)
         writer.end(cut.last_lsn + 1)
         return writer.crc
 

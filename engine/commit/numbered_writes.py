@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
@@ -31,6 +32,8 @@ from ...schemas.moving import MovedAnswers
 from ...schemas.write import SEQ_MAX, Durability, WriteResult
 from ...schemas.writer_name import shown, unowned, user_of
 from ..record.log_note import Note, NoteKind
+from ..record.parts import Parts
+from .logged_answers import AnswersOfWriter, LoggedAnswers, runs_of_kind
 
 ANSWERS_KEPT = 64
 """For each writer: the most writes it may have in flight."""
@@ -193,19 +196,59 @@ class NumberedWrites:
 
     # The log
 
+    def restore_all(self, notes: Parts, timestamps: np.ndarray) -> None:
+        """Apply notes of log records, in their order. ``timestamps`` (int64) are those of the records.
+
+        Raises:
+            CorruptionError: one cannot be decoded.
+        """
+        for kind, run in runs_of_kind(notes):
+            answers = LoggedAnswers.of(run) if kind == NoteKind.ANSWER else None
+            if answers is None or not self._restore_answers(answers, timestamps):
+                for record, note in run.notes():
+                    self.restore(note, run.first_lsn + record, int(timestamps[record]))
+
+    def _restore_answers(self, answers: LoggedAnswers, timestamps: np.ndarray) -> bool:
+        """Keep what would remain of answers that are kept one after the other; False, with nothing done, if writers or
+        answers would be forgotten in between."""
+        notes, writers = answers.notes, answers.by_writer(self._answers_kept)
+        most_bytes = answers.largest_bytes * self._answers_kept * len(writers)
+        with self._changed:
+            new = [writer for writer in writers if (writer.table_id, writer.name) not in self._writers]
+            if len(self._writers) + len(new) > self._writers_kept:
+                return False
+            if self._answer_bytes + most_bytes > self._answer_bytes_kept:
+                return False
+            for writer in writers:
+                self._keep_all(writer, notes, timestamps)
+        return True
+
+    def _keep_all(self, writer: AnswersOfWriter, notes: Parts, timestamps: np.ndarray) -> None:
+        first_lsn = notes.lsn_of(writer.first)
+        for note, seq, body in writer.kept:
+            lsn, timestamp = notes.lsn_of(note), int(timestamps[notes.records[note]])
+            try:
+                number = Number(writer.table_id, writer.name, seq)
+                answered = Answered(lsn, timestamp, _checked_body(body))
+            except ValueError as error:
+                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
+            self._put(number, answered, first_lsn)
+        kept = self._writer((writer.table_id, writer.name))
+        kept.floor = max(kept.floor, writer.floor)
+
     def restore(self, note: Note, lsn: int, timestamp: int) -> None:
-        """Apply log record ``lsn``. Raises CorruptionError if it cannot be decoded."""
+        """Apply a note of log record ``lsn``. Raises CorruptionError if it cannot be decoded."""
         try:
             if note.kind is NoteKind.ANSWER:
                 told = _AnswerNote.model_validate_json(note.body)
                 number = Number(note.table_id, told.writer, told.seq)
                 self.keep(number, Answered(lsn, timestamp, _body(told.answer)))
             else:
-                self._restore_all(_WritersNote.model_validate_json(note.body), lsn)
+                self._restore_writers(_WritersNote.model_validate_json(note.body), lsn)
         except ValidationError as error:
             raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
 
-    def _restore_all(self, told: _WritersNote, lsn: int) -> None:
+    def _restore_writers(self, told: _WritersNote, lsn: int) -> None:
         with self._changed:
             for writer in told.writers:
                 for logged in writer.answers:
@@ -369,6 +412,12 @@ def _body(answer: WriteResult) -> bytes:
     if answer.rows == answer.applied and not others:
         return b'{"rows":%d,"applied":%d}' % (answer.rows, answer.applied)
     return answer.model_dump_json(include=_KEPT_PARTS, exclude_defaults=True).encode()
+
+
+@lru_cache(256)
+def _checked_body(body: bytes) -> bytes:
+    """Return an answer as it is kept. Raises ValidationError if it is none; nearly all of them are alike."""
+    return _body(_Answer.model_validate_json(body))
 
 
 def _logged(table_id: int, name: str, writer: _WriterAnswers) -> bytes:

@@ -8,9 +8,8 @@ them unchanged, whatever the schema is now. A record may also hold notes.
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -18,15 +17,13 @@ from functools import cached_property
 import pyarrow as pa
 from pydantic import Field, PositiveInt
 
-from ...schemas.errors import CorruptionError
 from ...schemas.message import Message
-from ..codecs.codec import CorruptPageError, require
 from ..vectors.arrow import from_arrow
 from ..vectors.arrow_stream import stream_of
 from ..vectors.physical import physical_of
 from ..vectors.vector import Vector
-from .change_rows import pack_row_parts, pack_rows, unpack_rows
-from .log_note import Note, NoteKind
+from .change_rows import pack_row_parts, pack_rows
+from .log_note import Note
 
 
 class ChangeKind(IntEnum):
@@ -78,12 +75,10 @@ class Attachment(Message, frozen=True, extra="forbid"):
 
 _HEADER = struct.Struct("<IBBxxQ")
 """tablet id (of a note: table id), kind, form of a change, number of bytes that follow"""
-_ARROW, _ROWS = 0, 1
+ARROW_FORM, ROWS_FORM = 0, 1
 """Forms in the log: never reuse or renumber."""
 ROW_FORM_MAX = 64
 """Changes of more rows are logged as Arrow streams, which then take about the same space and less work."""
-_NOTE_KINDS = frozenset(NoteKind)
-_JSON_KINDS = _NOTE_KINDS | {ChangeKind.ATTACH}
 
 
 def pack_record(
@@ -102,8 +97,8 @@ def pack_record(
             attachment.tablet_id, ChangeKind.ATTACH, attachment.model_dump_json(exclude_none=True).encode()
         )
     for change in changes:
-        form = _ROWS if change.rows.num_rows <= ROW_FORM_MAX else _ARROW
-        body = [pack_rows(change.cells, change.rows.num_rows)] if form == _ROWS else stream_of(change.rows)
+        form = ROWS_FORM if change.rows.num_rows <= ROW_FORM_MAX else ARROW_FORM
+        body = [pack_rows(change.cells, change.rows.num_rows)] if form == ROWS_FORM else stream_of(change.rows)
         size = sum(len(part) for part in body)
         pieces += [_HEADER.pack(change.tablet_id, change.kind, form, size), *body]
     return pieces
@@ -124,64 +119,9 @@ def pack_change(tablet_id: int, kind: ChangeKind, cells: Mapping[int, Vector], r
 
 def part_header(tablet_id: int, kind: ChangeKind, size: int) -> bytes:
     """Return what comes before a change of few rows that takes ``size`` bytes."""
-    return _HEADER.pack(tablet_id, kind, _ROWS, size)
+    return _HEADER.pack(tablet_id, kind, ROWS_FORM, size)
 
 
 def _json_part(owner: int, kind: int, body: bytes) -> list[pa.Buffer | bytes]:
     padded = body + b" " * (-len(body) % 8)
     return [_HEADER.pack(owner, kind, 0, len(padded)), padded]
-
-
-def unpack_changes(payload: memoryview, lsn: int, passes: Callable[[int], bool] = lambda _: False) -> Iterator[Change]:
-    """Yield the changes of a log record but those of tablets, by id, that ``passes``: they are not decoded.
-
-    Raises:
-        CorruptionError: the payload is not what was logged.
-    """
-    for tablet_id, kind, form, body in _parts(payload, lsn):
-        if kind not in _JSON_KINDS and not passes(tablet_id):
-            try:
-                change = _change(tablet_id, ChangeKind(kind), form, body)
-            except (ValueError, OSError, pa.ArrowException, StopIteration, CorruptPageError) as error:
-                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
-            yield change
-
-
-def _change(tablet_id: int, kind: ChangeKind, form: int, body: memoryview) -> Change:
-    if form == _ROWS:
-        cells, rows = unpack_rows(body)
-        change = Change(tablet_id, kind, rows)
-        change.__dict__["cells"] = cells  # saves the property from decoding the rows again
-        return change
-    require(form == _ARROW, f"a change of unknown form {form}")
-    return Change(tablet_id, kind, pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch())
-
-
-def unpack_notes(payload: memoryview, lsn: int) -> Iterator[Note]:
-    """Yield the notes of a log record. Raises CorruptionError when the payload is not what was logged."""
-    for table_id, kind, _, body in _parts(payload, lsn):
-        if kind in _NOTE_KINDS:
-            yield Note(table_id, NoteKind(kind), bytes(body))
-
-
-def unpack_attachments(payload: memoryview, lsn: int) -> Iterator[Attachment]:
-    """Yield the attachments of a log record. Raises CorruptionError when the payload is not what was logged."""
-    for tablet_id, kind, _, body in _parts(payload, lsn):
-        if kind == ChangeKind.ATTACH:
-            try:
-                yield Attachment(tablet_id=tablet_id, **json.loads(bytes(body)))
-            except (ValueError, TypeError) as error:
-                raise CorruptionError("wal", 0, f"log record {lsn}: {error}") from error
-
-
-def _parts(payload: memoryview, lsn: int) -> Iterator[tuple[int, int, int, memoryview]]:
-    position = 0
-    while position < len(payload):
-        if position + _HEADER.size > len(payload):
-            raise CorruptionError("wal", 0, f"log record {lsn} ends in the middle of a header")
-        owner, kind, form, length = _HEADER.unpack_from(payload, position)
-        position += _HEADER.size
-        if position + length > len(payload):
-            raise CorruptionError("wal", 0, f"log record {lsn}: a part of {length} bytes passes the end of its record")
-        yield owner, kind, form, payload[position : position + length]
-        position += length

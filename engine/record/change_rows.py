@@ -15,19 +15,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ..codecs.codec import CorruptPageError, require
-from ..codecs.row import WantedColumn, check, decode, encode
-from ..vectors.arrow import to_arrow
-from ..vectors.memory import allocate
+from ..codecs.row import encode
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import BytesVector, Vector, stored_as
+from ..vectors.vector import Vector, stored_as
 
 _COUNTS = struct.Struct("<II")
+COUNTS_BYTES = _COUNTS.size
 _UNIT = np.dtype("<u4")
-CELLS_MAX = 1 << 22
-"""More rows in one change are corruption; writers use thousands. NULLs take no bytes, so the length of a change does
-not limit the memory of its cells."""
-
 _CODES = {
     PhysicalType.BOOL: 1,
     PhysicalType.INT8: 2,
@@ -41,9 +35,9 @@ _CODES = {
 }
 """In the log: never reuse or renumber."""
 
-_PHYSICAL = {code: physical for physical, code in _CODES.items()}
+PHYSICAL_TYPES = {code: physical for physical, code in _CODES.items()}
 
-_ARROW: dict[PhysicalType, pa.DataType] = {
+ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
     PhysicalType.BOOL: pa.bool_(),
     PhysicalType.INT8: pa.int8(),
     PhysicalType.INT16: pa.int16(),
@@ -54,6 +48,7 @@ _ARROW: dict[PhysicalType, pa.DataType] = {
     PhysicalType.FLOAT64: pa.float64(),
     PhysicalType.BYTES: pa.binary(),
 }
+"""What shows cells whose logical type the log does not say: a date as an int32."""
 
 
 def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
@@ -79,49 +74,3 @@ def head_of(columns: Mapping[int, PhysicalType], row_count: int) -> bytes:
     """Return what comes before the ends of the rows; the columns are types by id."""
     ids = np.array(list(columns), _UNIT).tobytes()
     return _COUNTS.pack(len(columns), row_count) + ids + bytes(_CODES[physical] for physical in columns.values())
-
-
-def unpack_rows(body: memoryview) -> tuple[dict[int, Vector], pa.RecordBatch]:
-    """Return the cells by column id, and the same as a batch of the Arrow types for the physical ones: a date as an
-    int32.
-
-    Raises CorruptPageError if the body is not what was packed.
-    """
-    require(len(body) >= _COUNTS.size, "a change without counts")
-    column_count, row_count = _COUNTS.unpack_from(body)
-    types_at = _COUNTS.size + _UNIT.itemsize * column_count
-    ends_at = types_at + column_count
-    rows_at = ends_at + _UNIT.itemsize * row_count
-    require(rows_at <= len(body), f"{len(body)} bytes are too few for {column_count} columns of {row_count} rows")
-    require(column_count * row_count <= CELLS_MAX, f"{column_count} columns of {row_count} rows are no small change")
-    content = np.frombuffer(body, np.uint8)
-    ids = content[_COUNTS.size : types_at].view(_UNIT).tolist()
-    require(len(set(ids)) == len(ids), "a column twice")
-    rows = _rows(content[ends_at:rows_at].view(_UNIT), content[rows_at:])
-    wanted = [
-        WantedColumn(column_id, _type(code))
-        for column_id, code in zip(ids, content[types_at:ends_at].tolist(), strict=True)
-    ]
-    cells = dict(zip(ids, decode(rows, wanted), strict=True))
-    arrays = [to_arrow(cells[column.column_id], _ARROW[column.physical]) for column in wanted]
-    return cells, pa.RecordBatch.from_arrays(arrays, names=[str(column_id) for column_id in ids])
-
-
-def _rows(ends: np.ndarray, data: np.ndarray) -> BytesVector:
-    """Return the checked rows, in their own memory."""
-    size = int(ends[-1]) if len(ends) else 0
-    require(size <= len(data) < size + 8, f"rows of {size} bytes in {len(data)}")
-    offsets = allocate(len(ends) + 1, np.int32)
-    offsets[0], offsets[1:] = 0, ends
-    cells = allocate(size, np.uint8)
-    cells[:] = data[:size]
-    rows = BytesVector(offsets, cells)
-    check(rows)
-    return rows
-
-
-def _type(code: int) -> PhysicalType:
-    physical = _PHYSICAL.get(code)
-    if physical is None:
-        raise CorruptPageError(f"no type has the number {code}")
-    return physical

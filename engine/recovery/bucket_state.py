@@ -14,7 +14,7 @@ from ..home.pinned import read_pinned
 from ..manifest.makers import with_makers
 from ..manifest.manifest import Manifest
 from ..tablet.attach import logged_attachments, with_logged
-from ..wal.format import LogRecord
+from ..wal.records import LogRecords
 from ..wal.slots.reader import SlotReader, newest_slot
 from ..wal.slots.slot import Slot
 
@@ -37,15 +37,15 @@ class BucketState:
     chunk_names: frozenset[str]
     """The chunks that the log needs."""
 
-    def records(self) -> Iterator[LogRecord]:
+    def records(self) -> Iterator[LogRecords]:
         """Yield the records that the manifest may lack. Raises CorruptionError and UnavailableError."""
         return _records(self.reader)
 
 
-def _records(reader: SlotReader, note: Callable[[Slot], object] = lambda slot: None) -> Iterator[LogRecord]:
+def _records(reader: SlotReader, note: Callable[[Slot], object] = lambda slot: None) -> Iterator[LogRecords]:
     for slot in reader.read():
         note(slot)
-        yield from slot.records()
+        yield slot.records()
 
 
 def state_of(home: BucketHome) -> BucketState:

@@ -13,9 +13,11 @@ from ..fs.filesystem import FileSystem
 from ..fs.opening import files_beside, store_files
 from ..manifest.manifest import read_manifest
 from ..manifest.place import PATH
-from ..record.change import unpack_attachments, unpack_changes, unpack_notes
+from ..record.logged_rows import unpack_changes
+from ..record.parts import parts_of_payload
 from ..transaction.staging.file import read_info, read_rows
 from ..wal.reader import LogReader
+from ..wal.records import LogRecord
 
 _CFILES = ("base", "undo", "redo")
 
@@ -59,32 +61,34 @@ def _dump_log(fs: FileSystem) -> dict[str, Any]:
         {
             "path": group.path,
             "offset": group.offset,
-            "records": [
-                {
-                    "lsn": record.lsn,
-                    "timestamp": record.timestamp,
-                    "changes": [
-                        {
-                            "tablet": change.tablet_id,
-                            "kind": change.kind.name.lower(),
-                            "rows": change.rows.num_rows,
-                            "columns": change.column_ids,
-                        }
-                        for change in unpack_changes(record.payload, record.lsn)
-                    ],
-                    "attached": [
-                        {"tablet": attachment.tablet_id, **attachment.model_dump(exclude_none=True)}
-                        for attachment in unpack_attachments(record.payload, record.lsn)
-                    ],
-                    "notes": [
-                        {"table": note.table_id, "kind": note.kind.name.lower(), **json.loads(note.body)}
-                        for note in unpack_notes(record.payload, record.lsn)
-                    ],
-                }
-                for record in group.records
-            ],
+            "records": [_dump_record(record) for record in group.records],
         }
         for group in reader.groups()
     ]
     segments = [{"path": segment.path, "bytes": segment.size_bytes} for segment in reader.segments]
     return {"segments": segments, "torn_bytes": reader.torn_bytes, "groups": groups}
+
+
+def _dump_record(record: LogRecord) -> dict[str, Any]:
+    parts = parts_of_payload(record.payload, record.lsn)
+    return {
+        "lsn": record.lsn,
+        "timestamp": record.timestamp,
+        "changes": [
+            {
+                "tablet": change.tablet_id,
+                "kind": change.kind.name.lower(),
+                "rows": change.rows.num_rows,
+                "columns": change.column_ids,
+            }
+            for change in unpack_changes(parts)
+        ],
+        "attached": [
+            {"tablet": attachment.tablet_id, **attachment.model_dump(exclude_none=True)}
+            for _, attachment in parts.attachments()
+        ],
+        "notes": [
+            {"table": note.table_id, "kind": note.kind.name.lower(), **json.loads(note.body)}
+            for _, note in parts.notes()
+        ],
+    }

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from ...schemas.errors import StoreError
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..manifest.damage import DamageRegistry
-from ..record.change import Change, unpack_attachments, unpack_changes, unpack_notes
+from ..record.change import Attachment
 from ..record.log_note import NoteKind
+from ..record.logged_rows import LoggedRows, rows_of
+from ..record.parts import Parts, find_parts
 from ..table.auto_increment import AutoIncrement
 from ..table.table import Table
 from ..tablet.open import quarantined
+from ..tablet.replay import LogTimes, replay
 from ..tablet.tablet import Tablet
-from ..wal.format import LogRecord
+from ..wal.records import LogRecords
 
 
 class LoggedTablets:
@@ -55,35 +56,32 @@ class LoggedTablets:
         if table := self._tables.get(tablet_id):
             table.changed(timestamp)
 
-    def passes(self, tablet_id: int, timestamp: int, lsn: int) -> bool:
-        """Take note of a change whose rows nobody needs, and return True: files hold them, or the table is gone."""
-        tablet, table = self._tablets.get(tablet_id), self._tables.get(tablet_id)
-        if table is None:
-            return True
-        if tablet is None or lsn > tablet.in_files_lsn or table.schema.auto_incrementing:
-            return False
-        table.changed(timestamp)
-        with tablet.write_lock:
-            tablet.stand_at(timestamp, lsn)
-        return True
+    def tablet(self, tablet_id: int) -> Tablet | None:
+        """Return the tablet if it exists, and was not split."""
+        return self._tablets.get(tablet_id)
 
-    def parts(self, change: Change) -> list[tuple[Tablet, Change]]:
-        """Return a change divided among the present tablets; empty if they were dropped."""
-        if tablet := self._tablets.get(change.tablet_id):
-            return [(tablet, change)]
-        descendants = self._descendants.get(change.tablet_id)
+    def is_gone(self, tablet_id: int) -> bool:
+        """Whether nobody needs the rows of a tablet: its table was dropped."""
+        return tablet_id not in self._tables
+
+    def in_files_lsn(self, tablet_id: int) -> int:
+        """Return the log position up to which nobody needs to look at changes of a tablet: files hold them."""
+        tablet, table = self._tablets.get(tablet_id), self._tables[tablet_id]
+        return 0 if tablet is None or table.schema.auto_incrementing else tablet.in_files_lsn
+
+    def parts(self, rows: LoggedRows) -> list[tuple[Tablet, LoggedRows]]:
+        """Return rows divided among the present tablets; empty if they were dropped."""
+        if tablet := self._tablets.get(rows.tablet_id):
+            return [(tablet, rows)]
+        descendants = self._descendants.get(rows.tablet_id)
         if not descendants:
             return []
-        version = self._tables[change.tablet_id].version
-        numbers = version.router.numbers_of_cells(change.cells, change.rows.num_rows)
+        version = self._tables[rows.tablet_id].version
+        numbers = version.router.numbers_of_cells(rows.cells, len(rows))
         parts = [
             (descendant, np.flatnonzero(numbers == version.tablets.index(descendant))) for descendant in descendants
         ]
-        return [
-            (descendant, Change(descendant.tablet_id, change.kind, change.rows.take(pa.array(rows))))
-            for descendant, rows in parts
-            if len(rows)
-        ]
+        return [(descendant, rows.taken(places)) for descendant, places in parts if len(places)]
 
 
 class LogReplay:
@@ -110,31 +108,87 @@ class LogReplay:
         self.newest = 0
         """The newest timestamp of any record."""
 
-    def apply(self, record: LogRecord) -> Collection[Tablet]:
-        """Apply one record; return the tablets whose rows it may have changed. Raises CorruptionError."""
-        self.newest = max(self.newest, record.timestamp)
+    def apply(self, records: LogRecords) -> Collection[Tablet]:
+        """Apply records; return the tablets whose rows they may have changed. Raises CorruptionError.
+
+        A rowset that one of them attaches must be there before, or come after all of them.
+        """
+        if not len(records):
+            return ()
+        self.newest = max(self.newest, int(records.timestamps[-1]))
+        parts = find_parts(records.first_lsn, records.addresses, records.lengths, records.memory)
+        restore_notes(parts, records.timestamps, self._writers, self._transaction_memory)
+        reached = _Reached(records)
+        for place, attachment in parts.attachments():
+            self._attach(attachment, place, reached)
+        changes = self._lacking(parts.changes, reached)
+        by_tablet: dict[Tablet, list[LoggedRows]] = {}
+        for rows in rows_of(changes):
+            if ids := self._tablets.ids(rows.tablet_id):
+                ids.restore(rows.kind, rows.cells)
+            for tablet, part in self._tablets.parts(rows):
+                by_tablet.setdefault(tablet, []).append(part)
+                reached.note(tablet, int(changes.records[part.parts[-1]]))
+        times = LogTimes(changes.first_lsn + changes.records, records.timestamps[changes.records])
+        for tablet, forms in by_tablet.items():
+            with quarantining(tablet, self._damage), tablet.write_lock:
+                self.rows += replay(tablet, forms, times)
+        reached.stand()
+        return by_tablet.keys()
+
+    def _attach(self, attachment: Attachment, place: int, reached: _Reached) -> None:
         tablets = self._tablets
-        for note in unpack_notes(record.payload, record.lsn):
-            told = self._transaction_memory if note.kind is NoteKind.TRANSACTIONS else self._writers
-            told.restore(note, record.lsn, record.timestamp)
-        for attachment in unpack_attachments(record.payload, record.lsn):
-            if ids := tablets.ids(attachment.tablet_id):
-                ids.restore_attached(attachment)
-            tablets.changed(attachment.tablet_id, record.timestamp)
-            for tablet in tablets.owners(attachment.tablet_id):
-                with tablet.write_lock:
-                    tablet.stand_at(record.timestamp, record.lsn)
-        changed: dict[int, Tablet] = {}
-        passes = partial(tablets.passes, timestamp=record.timestamp, lsn=record.lsn)
-        for change in unpack_changes(record.payload, record.lsn, passes):
-            if ids := tablets.ids(change.tablet_id):
-                ids.restore(change)
-            tablets.changed(change.tablet_id, record.timestamp)
-            for tablet, part in tablets.parts(change):
-                with quarantining(tablet, self._damage), tablet.write_lock:
-                    self.rows += tablet.replay(part, record.timestamp, record.lsn)
-                changed[tablet.tablet_id] = tablet
-        return changed.values()
+        if ids := tablets.ids(attachment.tablet_id):
+            ids.restore_attached(attachment)
+        tablets.changed(attachment.tablet_id, reached.timestamp(place))
+        for tablet in tablets.owners(attachment.tablet_id):
+            reached.note(tablet, place)
+
+    def _lacking(self, changes: Parts, reached: _Reached) -> Parts:
+        """Take note of changes, and return those that files may lack: others are not decoded."""
+        lsns, owners = changes.first_lsn + changes.records, changes.owners
+        is_lacking = np.zeros(len(changes), np.bool_)
+        for owner in np.unique(owners).tolist():
+            if self._tablets.is_gone(owner):
+                continue
+            own = np.flatnonzero(owners == owner)
+            last = int(changes.records[own[-1]])
+            self._tablets.changed(owner, reached.timestamp(last))
+            if tablet := self._tablets.tablet(owner):
+                reached.note(tablet, last)
+            is_lacking[own] = lsns[own] > self._tablets.in_files_lsn(owner)
+        return changes if is_lacking.all() else changes.taken(is_lacking)
+
+
+class _Reached:
+    """How far the replay comes in each tablet by some records."""
+
+    def __init__(self, records: LogRecords) -> None:
+        self._records = records
+        self._places: dict[Tablet, int] = {}
+
+    def timestamp(self, place: int) -> int:
+        """Return the timestamp of a record."""
+        return int(self._records.timestamps[place])
+
+    def note(self, tablet: Tablet, place: int) -> None:
+        """Note that a record at this place is of a tablet."""
+        self._places[tablet] = max(self._places.get(tablet, place), place)
+
+    def stand(self) -> None:
+        """Let the tablets stand where the replay is, once all of it is applied."""
+        for tablet, place in self._places.items():
+            with tablet.write_lock:
+                tablet.stand_at(self.timestamp(place), self._records.first_lsn + place)
+
+
+def restore_notes(
+    parts: Parts, timestamps: np.ndarray, writers: NumberedWrites, transaction_memory: TransactionMemory
+) -> None:
+    """Apply the notes of log records with these ``timestamps``. Raises CorruptionError if one cannot be decoded."""
+    writers.restore_all(parts.taken(np.isin(parts.kinds, [NoteKind.ANSWER, NoteKind.WRITERS])), timestamps)
+    for record, note in parts.of_kind(NoteKind.TRANSACTIONS).notes():
+        transaction_memory.restore(note, parts.first_lsn + record, int(timestamps[record]))
 
 
 @contextmanager

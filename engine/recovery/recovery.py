@@ -16,10 +16,16 @@ from ..manifest.manifest import Manifest, ManifestFile
 from ..options import StoreOptions
 from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.tablet import Tablet
+from ..wal.records import gathered
 from ..wal.store_log import StoreLog
 from .log_replay import LoggedTablets, LogReplay, quarantining
 
 log = logging.getLogger("nyala.recovery")
+
+_AT_ONCE_BYTES = 8 << 20
+"""Records are applied in parts of so many bytes, in memory a few times as many."""
+_FLUSH_SHARE = 8
+"""A part has at most this fraction of what is flushed at once."""
 
 
 def check_log(wal: StoreLog, manifest: Manifest) -> None:
@@ -58,9 +64,9 @@ def replay(
         CorruptionError: the log is not what was written.
     """
     replaying, has_room = LogReplay(tablets, writers, transaction_memory, environment.damage), True
-    for record in wal.replay():
-        # Only after all changes of the record are applied: a flush claims to hold them.
-        for tablet in replaying.apply(record):
+    for records in gathered(wal.replay(), min(_AT_ONCE_BYTES, options.flush_bytes // _FLUSH_SHARE)):
+        # Only after all changes of the records are applied: a flush claims to hold them.
+        for tablet in replaying.apply(records):
             if has_room:
                 with quarantining(tablet, environment.damage):
                     has_room = _bound_memory(tablet, environment, options)

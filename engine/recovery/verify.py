@@ -38,8 +38,8 @@ from ..manifest.manifest import CleanStopEntry, Manifest, TabletEntry, read_with
 from ..manifest.place import PATH
 from ..manifest.rowset_entry import RowsetEntry
 from ..partition.router import Router
-from ..record.change import unpack_changes, unpack_notes
-from ..record.log_note import NoteKind
+from ..record.logged_rows import rows_of
+from ..record.parts import find_parts
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.soundness import verify_cells, verify_deltas, verify_keys, verify_nulls, verify_partition
@@ -47,11 +47,13 @@ from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.tablet import Tablet
 from ..transaction.staging.area import staged_files
 from ..transaction.staging.file import read_info, read_rows
-from ..wal.format import LogRecord
 from ..wal.reader import CleanStop, LogReader
+from ..wal.records import LogRecords, gathered
 from ..wal.replacement import check_not_under_way
+from .log_replay import restore_notes
 
 _ROWS_AT_ONCE = 1 << 18
+_LOG_BYTES_AT_ONCE = 8 << 20
 
 
 @dataclass(slots=True)
@@ -137,7 +139,7 @@ def log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
 
 def attached_rowsets(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
     """Return the rowsets that the log attaches, each with its tablet. Raises CorruptionError for a damaged log."""
-    return logged_attachments(record for group in log_reader(fs, manifest).groups() for record in group.records)
+    return logged_attachments(log_reader(fs, manifest).records())
 
 
 def _attached(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
@@ -290,7 +292,7 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
     if reader.first_lsn > manifest.log_needed_from:
         why = f"the log starts at record {reader.first_lsn}, but records from {manifest.log_needed_from} are needed"
         raise CorruptionError("wal", 0, why)
-    verify_records((record for group in reader.groups() for record in group.records), report)
+    verify_records(reader.records(), report)
     report.files += len(reader.segments)
     report.bytes += sum(segment.size_bytes for segment in reader.segments)
     if reader.torn_bytes:
@@ -299,16 +301,14 @@ def _verify_log(fs: FileSystem, manifest: Manifest, report: VerifyReport) -> Non
         )
 
 
-def verify_records(records: Iterable[LogRecord], report: VerifyReport) -> None:
+def verify_records(log: Iterable[LogRecords], report: VerifyReport) -> None:
     """Check that the records of a log can be replayed, and count them."""
     writers, transaction_memory = NumberedWrites(), TransactionMemory()
-    for record in records:
-        report.log_records += 1
-        for _ in unpack_changes(record.payload, record.lsn):
-            pass
-        for note in unpack_notes(record.payload, record.lsn):
-            told = transaction_memory if note.kind is NoteKind.TRANSACTIONS else writers
-            told.restore(note, record.lsn, record.timestamp)
+    for records in gathered(log, _LOG_BYTES_AT_ONCE):
+        report.log_records += len(records)
+        parts = find_parts(records.first_lsn, records.addresses, records.lengths, records.memory)
+        rows_of(parts.changes)
+        restore_notes(parts, records.timestamps, writers, transaction_memory)
 
 
 def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:

@@ -20,11 +20,12 @@ from ..manifest import files
 from ..manifest.manifest import Manifest, ManifestFile, TabletEntry
 from ..manifest.place import ManifestInDirectory
 from ..mvcc.clock import SystemClock
-from ..record.change import unpack_changes
+from ..record.logged_rows import rows_of
+from ..record.parts import find_parts
 from ..recovery.verify import log_reader
 from ..tablet.attach import logged_attachments, with_logged
 from ..wal import replacement
-from ..wal.format import LogRecord
+from ..wal.records import LogRecords
 from ..wal.salvage import Hole, LogSalvage
 from .keeping import keep
 from .report import LogRepair
@@ -46,15 +47,14 @@ class LogFound:
             self.repair = LogRepair([])
             self._look(why)
 
-    def records(self) -> Iterator[LogRecord]:
+    def records(self) -> Iterator[LogRecords]:
         """Yield all readable records."""
         if self.repair is None:
-            for group in log_reader(self._fs, self._manifest).groups():
-                yield from group.records
+            yield from log_reader(self._fs, self._manifest).records()
             return
         for each in self._salvage().found():
             if not isinstance(each, Hole):
-                yield from each.records
+                yield each.records
 
     def apply(self) -> None:
         """Replace the damaged log by the repaired one; the old files are kept.
@@ -72,7 +72,7 @@ class LogFound:
     def _fault(self) -> str | None:
         try:
             reader = log_reader(self._fs, self._manifest)
-            for _ in reader.groups():
+            for _ in reader.runs():
                 pass
         except CorruptionError as error:
             return f"{error.path} at byte {error.offset}: {error.why}"
@@ -103,7 +103,7 @@ class LogFound:
             repair.records_kept += len(each.records)
             if self._last_lost:
                 repair.records_after += len(each.records)
-                repair.rows_after += sum(_row_count(record) for record in each.records)
+                repair.rows_after += _row_count(each.records)
         repair.damaged = salvage.faults or [why]
         if self._last_lost:
             repair.tablets = [f"{name}/{tablet.id}" for name, tablet in self._hurt()]
@@ -157,5 +157,6 @@ def finish(fs: FileSystem, manifest: ManifestFile) -> None:
     replacement.finish(fs, LOG)
 
 
-def _row_count(record: LogRecord) -> int:
-    return sum(change.rows.num_rows for change in unpack_changes(record.payload, record.lsn))
+def _row_count(records: LogRecords) -> int:
+    parts = find_parts(records.first_lsn, records.addresses, records.lengths, records.memory)
+    return sum(map(len, rows_of(parts.changes)))

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -113,7 +114,8 @@ class _Repair:
         self._backups = backups
         self._files = LooseFiles(fs, PageCache())
         self._report = RepairReport()
-        self._log_from = min((record.timestamp for record in log.records() if record.payload), default=None)
+        firsts = (records.timestamps[records.lengths > 0][:1].tolist() for records in log.records())
+        self._log_from = min(chain.from_iterable(firsts), default=None)
         self._old: list[str] = []
         """The files of replaced rowsets."""
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ...schemas.description import ScanPlan, TableDescription, TableStats, TabletMap
 from ...schemas.errors import CorruptionError, UnavailableError
@@ -41,6 +42,7 @@ from ..manifest.environment import LooseFiles
 from ..manifest.key_budget import KeyIndexBudget
 from ..manifest.makers import maker_of, with_makers
 from ..manifest.manifest import Manifest, TabletEntry
+from ..manifest.rowset_entry import RowsetEntry
 from ..mvcc.clock import Clock, SystemClock
 from ..mvcc.replicated import ReplicatedMvcc
 from ..options import StoreOptions
@@ -54,7 +56,7 @@ from ..table.table import Table
 from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.open import fetch_ends, open_rowset, open_sound, open_tablet
 from ..tablet.tablet import Tablet
-from ..wal.format import LogRecord
+from ..wal.records import gathered
 from ..wal.slots.chain import Chain
 from ..wal.slots.payload import whole
 from ..wal.slots.reader import SlotReader, newest_slot
@@ -63,6 +65,8 @@ from ..wal.slots.slot_store import SlotStore
 from .log_listing import LogListing
 from .open_tables import OpenTables, open_tables
 
+_AT_ONCE_BYTES = 1 << 20
+"""Log records are applied in parts of so many bytes: those who look up keys wait meanwhile."""
 PATIENCE_SECONDS = 2.0
 """How long a reader waits for what the replica has not applied yet."""
 
@@ -295,8 +299,7 @@ class Replica:
         self._is_sound = False
         if applied is not None and newest.header.manifest == applied.last.header.manifest:
             try:
-                for slot in self._following(applied.last, newest):
-                    self._apply(slot, applied.tables, applied.replay)
+                self._apply(self._following(applied.last, newest), applied.tables, applied.replay)
                 return _Applied(newest, applied.tables, applied.replay)
             except _GapError:
                 applied = None
@@ -326,7 +329,7 @@ class Replica:
         """Open the manifest of the newest slot, and apply the log that it needs to what was opened."""
         header, reader = newest.header, SlotReader(self._slots, newest)
         self._make_files(header)
-        attached = logged_attachments(record for slot in self._read(reader) for record in slot.records())
+        attached = logged_attachments(slot.records() for slot in self._read(reader))
         manifest = self._manifest(header)
         self._know(with_makers(with_logged(manifest, attached), reader.makers).makers)
         if former is None and self._fs is not None:
@@ -338,14 +341,13 @@ class Replica:
         try:
             replay_opened = self._replay(tables, only_opened=True)
             replay = self._replay(tables)
-            for slot in self._read(reader):
-                if former and slot.header.number == done and slot.crc != former.last.crc:
-                    raise OtherHistoryError
-                if slot.header.number > done:
-                    self._apply(slot, tables, replay)
+            slots = _of_one_history(self._read(reader), former)
+            for is_new, some in groupby(slots, lambda slot: slot.header.number > done):
+                if is_new:
+                    self._apply(some, tables, replay)
                 else:
-                    for record in slot.records():
-                        replay_opened.apply(record)
+                    for records in gathered((slot.records() for slot in some), _AT_ONCE_BYTES):
+                        replay_opened.apply(records)
         except BaseException:
             _release(tables, former.tables if former else None)
             raise
@@ -356,15 +358,19 @@ class Replica:
             self._check_open()
             yield slot
 
-    def _apply(self, slot: Slot, tables: OpenTables, replay: LogReplay) -> None:
-        for record in slot.records():
+    def _apply(self, slots: Iterable[Slot], tables: OpenTables, replay: LogReplay) -> None:
+        for records in gathered((slot.records() for slot in slots), _AT_ONCE_BYTES):
             self._check_open()
-            self._attach(record, tables)
-            replay.apply(record)
+            first = 0
+            for lsn, attached in groupby(logged_attachments([records]), lambda each: each[1].durable_lsn):
+                place = lsn - records.first_lsn
+                replay.apply(records.part(first, place))
+                self._attach(list(attached), tables)
+                first = place
+            replay.apply(records.part(first, len(records)))
 
-    def _attach(self, record: LogRecord, tables: OpenTables) -> None:
+    def _attach(self, attached: Sequence[tuple[int, RowsetEntry]], tables: OpenTables) -> None:
         """Open the rowsets that a record attaches, unless the manifest had them, or they were merged since."""
-        attached = logged_attachments([record])
         for tablet_id in dict.fromkeys(tablet_id for tablet_id, _ in attached):
             tablet, entry = tables.tablets.get(tablet_id), tables.entries.get(tablet_id)
             if tablet is None or entry is None or tablet.quarantine:
@@ -449,6 +455,14 @@ class Replica:
                 options=options,
                 is_far=True,
             )
+
+
+def _of_one_history(slots: Iterable[Slot], former: _Applied | None) -> Iterator[Slot]:
+    """Yield the slots. Raises OtherHistoryError at one in the place of the last that was applied, but another."""
+    for slot in slots:
+        if former and slot.header.number == former.last.header.number and slot.crc != former.last.crc:
+            raise OtherHistoryError
+        yield slot
 
 
 def _closed() -> UnavailableError:

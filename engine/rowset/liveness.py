@@ -41,6 +41,13 @@ class LiveRows:
         self.dead_count += int(np.count_nonzero(dead[rowids] == alive)) * (-1 if alive else 1)
         dead[rowids] = not alive
 
+    def follow(self, rowids: np.ndarray, alive: np.ndarray) -> None:
+        """Mark rows as alive or dead, one after the other: a row named several times ends as the last one says."""
+        dead, touched = self._reserve(int(rowids.max()) + 1), np.unique(rowids)
+        before = int(np.count_nonzero(dead[touched]))
+        dead[rowids] = ~alive  # for repeated rows, numpy keeps the last
+        self.dead_count += int(np.count_nonzero(dead[touched])) - before
+
     def set_row(self, row: int, alive: bool) -> None:
         """Mark one row as alive or dead."""
         dead = self._reserve(row + 1)

@@ -14,16 +14,16 @@ is locked, so an upsert with the same ids may come in between; `are_free` tells,
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from ...schemas.table import TableSchema
 from ..record.change import Attachment, Change, ChangeKind
+from ..vectors.vector import FixedVector, Vector
 from .checked_batch import CheckedBatch
 
 ID_MAX = (1 << 63) - 1
@@ -87,14 +87,15 @@ class AutoIncrement:
         """Skip the ids that upserts bring, once they are logged; under the write locks of their tablets."""
         if self._column_id is not None:
             for change in changes:
-                self.restore(change)
+                self.restore(change.kind, change.cells)
             for attachment in attachments:
                 self.restore_attached(attachment)
 
-    def restore(self, change: Change) -> None:
-        """Learn the assigned ids from a change in the log."""
-        if self._column_id is not None and change.kind is ChangeKind.STORE and change.rows.num_rows:
-            self.follow(pc.max(change.rows.column(str(self._column_id))).as_py())
+    def restore(self, kind: ChangeKind, cells: Mapping[int, Vector]) -> None:
+        """Learn the assigned ids from the cells of changes in the log, by column id."""
+        ids = cells[self._column_id] if self._column_id is not None and kind is ChangeKind.STORE else None
+        if isinstance(ids, FixedVector) and len(ids):
+            self.follow(int(ids.values.max()))
 
     def follow(self, last: int) -> None:
         """Skip ids up to ``last``, which rows have brought along or another server may have assigned."""

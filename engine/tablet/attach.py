@@ -22,10 +22,11 @@ import numpy as np
 from ..manifest.environment import Environment
 from ..manifest.manifest import Manifest
 from ..manifest.rowset_entry import RowsetEntry
-from ..record.change import Attachment, unpack_attachments
+from ..record.change import Attachment
+from ..record.parts import find_parts
 from ..rowset.diskrowset import DiskRowSet
 from ..vectors.keys import KeyVector, hash_keys, slice_keys
-from ..wal.format import LogRecord
+from ..wal.records import LogRecords
 from .tablet import Tablet
 
 _KEYS_AT_ONCE = 1 << 14
@@ -166,10 +167,10 @@ def with_logged(manifest: Manifest, attached: Iterable[tuple[int, RowsetEntry]])
     return manifest
 
 
-def logged_attachments(records: Iterable[LogRecord]) -> list[tuple[int, RowsetEntry]]:
-    """Return the rowsets that log records attach, each with its tablet id, in log order."""
+def logged_attachments(records: Iterable[LogRecords]) -> list[tuple[int, RowsetEntry]]:
+    """Return the rowsets that log records attach, each with its tablet id, in log order. Raises CorruptionError."""
     return [
-        (attachment.tablet_id, entry_of(attachment.rowset, record.timestamp, record.lsn))
-        for record in records
-        for attachment in unpack_attachments(record.payload, record.lsn)
+        (attachment.tablet_id, entry_of(attachment.rowset, int(some.timestamps[place]), some.first_lsn + place))
+        for some in records
+        for place, attachment in find_parts(some.first_lsn, some.addresses, some.lengths, some.memory).attachments()
     ]

@@ -42,7 +42,8 @@ KEYS_AT_ONCE = 1 << 14
 _HEADROOM = 1.25
 """A table grows by this factor if the budget allows."""
 _SEARCHES_WORTH_INDEXING = 8
-"""A replay builds the index once it has searched for one in this many of the keys that are not indexed."""
+"""A replay builds the index if it searches for one in this many of the keys that are not indexed: of many at once, a
+Bloom filter takes as long for one as the index for two, and a search as the index for ten to some hundred."""
 
 ABSENT, UNDECIDED = -1, -2
 """Results of ``KeyLookup.locate``."""
@@ -209,10 +210,12 @@ class KeyLookup:
             self._wanted_once = True
             return self._include(self.worth_indexing(version), write_lock)
 
-    def build_after_searches(self, version: Version) -> None:
-        """Index as much as fits if searches have been frequent enough. The tablet must not be in use yet."""
-        rows = sum(len(rowset) for rowset in self.searched(version))
-        if rows and self._searched_keys * _SEARCHES_WORTH_INDEXING > rows:
+    def build_for_searches(self, version: Version, key_count: int) -> None:
+        """Index as much as fits if that is worth it for so many keys to be looked up, and those that were searched for
+        before. The tablet must not be in use yet, but by those who look up keys under its write lock."""
+        searched = self.searched(version)
+        rows = sum(len(rowset) for rowset in searched)
+        if rows and (self._searched_keys + key_count * len(searched)) * _SEARCHES_WORTH_INDEXING > rows:
             self._searched_keys = 0
             self.build(version, nullcontext())
 

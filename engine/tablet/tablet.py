@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from ...schemas.errors import CorruptionError, SnapshotTooOldError
 from ...schemas.operation import Operation
@@ -322,36 +321,17 @@ class Tablet:
         self.last_timestamp = max(self.last_timestamp, timestamp if isinstance(timestamp, int) else int(timestamp[-1]))
         self.last_lsn = max(self.last_lsn, last_lsn or lsn)
 
-    def replay(self, change: Change, timestamp: int, lsn: int) -> int:
-        """Apply the part of a logged change that files lack; returns the number of rows applied.
+    def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int | np.ndarray, lsn: int) -> None:
+        """Append new rows with these keys to the active MemRowSet; else as ``apply``."""
+        self.version.active.insert(cells, keys, timestamp, lsn)
+        if self._watches:
+            self._came(hash_keys(keys))
 
-        It may have an older schema: cells of dropped columns are skipped, narrower ones widened, and missing columns
-        show their read default.
-        """
-        if not self.expect(timestamp, lsn):
-            return 0
-        self.key_lookup.build_after_searches(self.version)
-        keys = self.encoder.encode([change.cells[column.id] for column in self.schema.key])
-        locations, _ = self.find(keys, hash_keys(keys))
-        wanted = np.zeros(len(locations), np.bool_)
-        if change.kind is ChangeKind.STORE and lsn > self.inserts_durable_lsn:
-            wanted |= locations < 0
-        known = np.flatnonzero(locations >= 0)
-        for slot, group in by_slot(locations[known]):
-            wanted[known[group]] = lsn > self._durable_lsn(slot)
-        rows = np.flatnonzero(wanted)
-        if len(rows):
-            part = change if len(rows) == len(wanted) else replace(change, rows=change.rows.take(pa.array(rows)))
-            self.apply(part, locations[rows], timestamp, lsn)
-        return len(rows)
+    # The log
 
-    def expect(self, timestamp: int, lsn: int) -> bool:
-        """Register that the replay reached a change of the tablet; return whether files may lack it."""
-        self.stand_at(timestamp, lsn)
-        if lsn <= self.in_files_lsn:
-            return False
+    def replays(self, lsn: int) -> None:
+        """Register that files may lack a change that the replay has reached."""
         self._replayed_from = self._replayed_from or lsn
-        return self.quarantine is None
 
     def stand_at(self, timestamp: int, lsn: int) -> None:
         """Set the position of the replay in the log.
@@ -435,9 +415,7 @@ class Tablet:
 
     def _insert(self, cells: Mapping[int, Vector], timestamp: int | np.ndarray, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
-        self.version.active.insert(cells, keys, timestamp, lsn)
-        if self._watches:
-            self._came(hash_keys(keys))
+        self.insert(cells, keys, timestamp, lsn)
 
     def _append_deltas(
         self,
@@ -464,10 +442,6 @@ class Tablet:
                 rowset.live.set(rowids, alive)
             timestamps = FixedVector(np.full(len(group), _of_rows(timestamp, group), np.int64))
             rowset.deltas.active.append(FixedVector(rowids.astype(np.int32)), timestamps, columns, lsn)
-
-    def _durable_lsn(self, slot: int) -> int:
-        rowset = self.rowset(slot)
-        return rowset.durable_lsn if isinstance(rowset, DiskRowSet) else 0
 
 
 def _of_rows(timestamp: int | np.ndarray, rows: np.ndarray) -> int | np.ndarray:

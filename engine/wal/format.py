@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,7 +63,8 @@ _RECORD = struct.Struct("<QQ")
 _JOINED_BYTES = 16 << 10
 """A group of so few bytes is copied: that takes less than to check and write its pieces one by one."""
 _CRC = struct.Struct("<I")
-_SEED = struct.Struct("<16sQQ")
+_SEED = struct.Struct("<16sQ")
+_OFFSET = struct.Struct("<Q")
 
 SEGMENT_HEADER_BYTES = _SEGMENT.size
 GROUP_HEADER_BYTES = _GROUP.size
@@ -80,14 +81,6 @@ class MalformedError(Exception):
         super().__init__(why)
         self.why = why
         self.extent = extent
-
-
-class LogRecord(NamedTuple):
-    """``payload`` is a view of the log's file: it stays valid as long as it is referenced."""
-
-    lsn: int
-    timestamp: int
-    payload: memoryview
 
 
 class EncodedRecord(NamedTuple):
@@ -173,7 +166,17 @@ def record_extent(length: int) -> int:
 
 def seed_of(store_uuid: bytes, number: int, offset: int) -> int:
     """Return where the checksums of the group at ``offset`` of segment ``number`` start."""
-    return zlib.crc32(_SEED.pack(store_uuid, number, offset))
+    return seed_at(seed_of_segment(store_uuid, number), offset)
+
+
+def seed_of_segment(store_uuid: bytes, number: int) -> int:
+    """Return what the seeds of all groups of a segment continue."""
+    return zlib.crc32(_SEED.pack(store_uuid, number))
+
+
+def seed_at(seed_of_segment: int, offset: int) -> int:
+    """Return the seed of the group at ``offset`` of a segment."""
+    return zlib.crc32(_OFFSET.pack(offset), seed_of_segment)
 
 
 def encode_record(timestamp: int, payload: Sequence[bytes | memoryview]) -> EncodedRecord:
@@ -229,18 +232,3 @@ def decode_payload(view: memoryview, offset: int, header: GroupHeader, seed: int
     if crc32(payload, seed) != header.payload_crc:
         raise MalformedError("the checksum of the group's payload is wrong", header.extent)
     return payload
-
-
-def decode_records(payload: memoryview, header: GroupHeader) -> Iterator[LogRecord]:
-    """Yield the records of a checked payload; raises MalformedError if they do not fill it exactly."""
-    position = 0
-    for lsn in range(header.first_lsn, header.first_lsn + header.record_count):
-        if position + _RECORD.size > len(payload):
-            raise MalformedError(f"record {lsn} passes the end of its group")
-        length, timestamp = _RECORD.unpack_from(payload, position)
-        start, position = position + _RECORD.size, position + record_extent(length)
-        if position > len(payload):
-            raise MalformedError(f"record {lsn} of {length} bytes passes the end of its group")
-        yield LogRecord(lsn, timestamp, payload[start : start + length])
-    if position != len(payload):
-        raise MalformedError(f"{len(payload) - position} bytes follow the last record of the group")

@@ -1,8 +1,8 @@
 """The write-ahead log of a store: an acknowledged change is here before it is anywhere else.
 
 log = WriteAheadLog.open(fs, "wal", store_uuid, expect=manifest.clean_stop)
-for record in log.replay():
-    apply(record)
+for records in log.replay():
+    apply(records)
 
 log.reserve(nbytes)                          # may wait, may find the disk full; take no lock before it
 lsn = log.append_all([pieces], stamp)        # takes its place in the order, and its timestamp; returns at once
@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 
 from ...schemas.errors import InternalError, UnavailableError
 from ..fs.filesystem import FileSystem, parent_of
-from .format import LogRecord
 from .group import LogEnd
 from .options import WalOptions
 from .reader import CleanStop, LogReader
+from .records import LogRecords
 from .segment_sink import SegmentGroup, SegmentSink
 from .segments import SegmentList
 from .store_log import StoreLog
@@ -70,21 +70,19 @@ class WriteAheadLog(StoreLog):
         reader = LogReader(fs, directory, store_uuid, expect, reached)
         return cls(fs, directory, options or WalOptions(), reader)
 
-    def peek(self) -> Iterator[LogRecord]:
+    def peek(self) -> Iterator[LogRecords]:
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
-        for group in self._reader.groups():
-            yield from group.records
+        yield from self._reader.records()
         self._reader = self._reader.again()
 
-    def replay(self) -> Iterator[LogRecord]:
+    def replay(self) -> Iterator[LogRecords]:
         reader, self._reader = self._reader, None
         if reader is None:
             raise InternalError("a log is replayed once")
         self._is_replaying = True
         self._keep(reader)
-        for group in reader.groups():
-            yield from group.records
+        yield from reader.records()
         self._writer = self._start_writing(reader)
 
     @property
@@ -100,13 +98,13 @@ class WriteAheadLog(StoreLog):
         """Delete the segments whose records are all < ``lsn``, except the newest; return the bytes freed."""
         return self._segments.free_before(lsn)
 
-    def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
+    def records_up_to(self, lsn: int) -> Iterator[LogRecords]:
         if lsn < self.first_lsn:
             return
         numbers = [segment.number for segment in self._segments.all()]
-        for group in LogReader(self._fs, self._directory, numbers=numbers).groups():
-            yield group.records
-            if group.header.last_lsn >= lsn:
+        for records in LogReader(self._fs, self._directory, numbers=numbers).records():
+            yield records.part(0, lsn + 1 - records.first_lsn)
+            if records.last_lsn >= lsn:
                 return
 
     def sizes(self) -> Sequence[int]:

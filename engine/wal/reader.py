@@ -32,15 +32,13 @@ from .format import (
     ALIGNMENT,
     GROUP_MAGIC,
     SEGMENT_HEADER_BYTES,
-    GroupHeader,
-    LogRecord,
     MalformedError,
     SegmentHeader,
     decode_group_header,
-    decode_payload,
-    decode_records,
     seed_of,
 )
+from .records import LogRecords
+from .runs import Group, GroupRun, SegmentWalk
 from .segments import SegmentInfo, segment_numbers, segment_path
 
 _CHUNK_BYTES = 1 << 20
@@ -54,24 +52,14 @@ class CleanStop:
     crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One write of the log: all its records became durable together, or none."""
-
-    path: str
-    offset: int
-    header: GroupHeader
-    records: list[LogRecord]
-
-
 class LogReader:
-    """Reads once, forwards: iterate ``groups`` to the end, then ask for the rest.
+    """Reads once, forwards: iterate ``runs``, ``groups`` or ``records`` to the end, then ask for the rest.
 
     ``last_lsn`` and ``crc`` are the link that the next group must carry; ``segments`` are those read; ``unborn`` names
     the files to remove before the next segment is made; ``torn_bytes`` were found after the last sound group.
 
     ``store_uuid`` None takes the first segment's word for it.  ``reached`` is an lsn that is known to have been
-    durable.  ``numbers`` are the segments to read, while a writer makes others.  The constructor and ``groups`` raise
+    durable.  ``numbers`` are the segments to read, while a writer makes others.  The constructor and these raise
     CorruptionError, and UnavailableError when the disk cannot be read.
     """
 
@@ -116,8 +104,9 @@ class LogReader:
         """The last segment that was born; None when there is none."""
         return segment_path(self._directory, self._headers[-1].number) if self._headers else None
 
-    def groups(self) -> Iterator[Group]:
-        """Yield every sound group in order; the records are views of one segment in memory at a time."""
+    def runs(self) -> Iterator[GroupRun]:
+        """Yield every sound group in order, many at a time; the records are views of one segment in memory at a
+        time."""
         self._meet_expectation(self.last_lsn, self.last_lsn, self.crc, None)
         for header, following in itertools.zip_longest(self._headers, self._headers[1:]):
             path = segment_path(self._directory, header.number)
@@ -125,11 +114,13 @@ class LogReader:
             view = self._view(path) if self._checked is None else self._start(path, size)
             if len(view) != size:
                 raise CorruptionError(path, len(view), f"the file should have {header.size} bytes")
-            offset, bad = yield from self._sound_groups(view, path, header.number)
+            offset, bad = yield from self._sound_runs(view, path, header.number)
             self._end = (path, offset)
             self.segments.append(SegmentInfo(header.number, path, header.size, header.first_lsn, self.last_lsn))
             self._ends[header.number] = offset
             if self._checked is not None:
+                if offset < size:
+                    raise CorruptionError(path, offset, f"{bad.why}, though it was sound a moment ago")
                 self.torn_bytes = self._checked.torn_bytes
             elif following is not None:
                 self._check_link(view, offset, bad, following)
@@ -137,34 +128,32 @@ class LogReader:
                 self._check_tail(view, offset, bad, header.number)
         self._check_end()
 
-    def _sound_groups(
-        self, view: memoryview, path: str, number: int
-    ) -> Generator[Group, None, tuple[int, MalformedError]]:
-        """Yield the groups of a segment; return where they end, and what was found there instead of a group."""
-        offset = SEGMENT_HEADER_BYTES
-        while True:
-            if self._checked is not None and offset == self._checked._ends[number]:
-                return offset, MalformedError("the checked part ends here")
-            try:
-                group = self._read_group(view, path, offset, seed_of(self.store_uuid or b"", number, offset))
-            except MalformedError as bad:
-                return offset, bad
-            header = group.header
-            self._meet_expectation(header.first_lsn, header.last_lsn, header.crc, number)
-            self.last_lsn, self.crc = header.last_lsn, header.crc
-            yield group
-            offset += header.extent
+    def groups(self) -> Iterator[Group]:
+        """Yield the groups of ``runs`` one by one, for those who want to know where each is."""
+        for run in self.runs():
+            yield from run.groups()
 
-    def _read_group(self, view: memoryview, path: str, offset: int, seed: int) -> Group:
-        header = decode_group_header(view, offset, seed)
-        payload = decode_payload(view, offset, header, seed)
-        if (header.first_lsn, header.previous_crc) != (self.last_lsn + 1, self.crc):
-            # Sound, hence not torn: no power failure does this.
-            raise CorruptionError(path, offset, f"lsn {header.first_lsn} does not follow lsn {self.last_lsn}")
-        try:
-            return Group(path, offset, header, list(decode_records(payload, header)))
-        except MalformedError as bad:
-            raise CorruptionError(path, offset, bad.why) from None
+    def records(self) -> Iterator[LogRecords]:
+        """Yield the records of ``runs``."""
+        for run in self.runs():
+            yield run.records
+
+    def _sound_runs(
+        self, view: memoryview, path: str, number: int
+    ) -> Generator[GroupRun, None, tuple[int, MalformedError]]:
+        """Yield the groups of a segment; return where they end, and what was found there instead of a group."""
+        walk = SegmentWalk(view, path, self.store_uuid or b"", number)
+        while True:
+            if self._checked is not None and walk.offset == self._checked._ends[number]:
+                return walk.offset, MalformedError("the checked part ends here")
+            try:
+                run = walk.next_run(self.last_lsn, self.crc)
+            except MalformedError as bad:
+                return walk.offset, bad
+            if self._expect is not None and (group := run.group_with(self._expect.last_lsn)):
+                self._meet_expectation(group.header.first_lsn, group.header.last_lsn, group.header.crc, number)
+            self.last_lsn, self.crc = run.records.last_lsn, run.crc
+            yield run
 
     def _check_link(self, view: memoryview, offset: int, bad: MalformedError, following: SegmentHeader) -> None:
         """A segment that another one follows ends where that one says, in zeroes unless its tail was cut."""

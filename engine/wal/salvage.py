@@ -20,10 +20,10 @@ from .format import (
     SegmentHeader,
     decode_group_header,
     decode_payload,
-    decode_records,
     seed_of,
 )
 from .reader import Group, content_end, sound_header_after
+from .records import decode_records
 from .segments import segment_numbers, segment_path
 
 
@@ -121,7 +121,7 @@ class LogSalvage:
     def _group(self, view: memoryview, path: str, offset: int, number: int) -> Group:
         seed = seed_of(self._store_uuid, number, offset)
         header: GroupHeader = decode_group_header(view, offset, seed)
-        return Group(path, offset, header, list(decode_records(decode_payload(view, offset, header, seed), header)))
+        return Group(path, offset, header, decode_records(decode_payload(view, offset, header, seed), header))
 
     def _met(self, group: Group) -> Iterator[Group | Hole]:
         header = group.header

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InternalError, UnavailableError
 from ...schemas.metrics import Histogram
-from .format import LogRecord
 from .group import Stamp
 from .reader import CleanStop
+from .records import LogRecords
 from .turn import Awaited
 from .writer import LogWriter
 
@@ -65,14 +65,14 @@ class StoreLog(ABC):
         """The smallest lsn still in the log; last_lsn + 1 if it has none."""
 
     @abstractmethod
-    def peek(self) -> Iterator[LogRecord]:
+    def peek(self) -> Iterator[LogRecords]:
         """Yield every record in order, to the end, before the log is replayed. Raises as ``replay`` does.
 
         The records may not be durable yet: write nothing to files that depends on them.
         """
 
     @abstractmethod
-    def replay(self) -> Iterator[LogRecord]:
+    def replay(self) -> Iterator[LogRecords]:
         """Yield every record in order; at the end the log is ready to append.  Call once, and read to the end.
 
         A payload is a view, valid as long as it is referenced.  Raises CorruptionError and UnavailableError.
@@ -87,9 +87,9 @@ class StoreLog(ABC):
         """Delete what has only records < ``lsn``, which the manifest no longer needs; return the bytes freed."""
 
     @abstractmethod
-    def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
-        """Yield the groups of records that are written up to ``lsn``, which is durable, while others append. Nobody may
-        free the log until it ends. Raises as ``replay`` does."""
+    def records_up_to(self, lsn: int) -> Iterator[LogRecords]:
+        """Yield the records up to ``lsn``, the last one of a durable group, while others append. Nobody may free the
+        log until it ends. Raises as ``replay`` does."""
 
     @abstractmethod
     def sizes(self) -> Sequence[int]:

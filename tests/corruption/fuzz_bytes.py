@@ -32,7 +32,8 @@ with instrument_imports(include=["nyala"]):
     from nyala.engine.filter.sql import parse_sql
     from nyala.engine.fs.document import pack
     from nyala.engine.manifest.manifest import unpack_manifest
-    from nyala.engine.record.change import unpack_attachments, unpack_changes, unpack_notes
+    from nyala.engine.record.logged_rows import unpack_changes
+    from nyala.engine.record.parts import parts_of_payload
     from nyala.engine.vectors.physical import PhysicalType
     from nyala.engine.vectors.vector import BytesVector, FixedVector, Vector
     from nyala.flight_server.message_size import BrokenMessageError, decoded_bytes
@@ -101,11 +102,11 @@ def decode_page(data: bytes) -> None:
 
 def decode_record(data: bytes) -> None:
     """Read the payload of a log record."""
-    view = memoryview(data)
-    for change in unpack_changes(view, 1):
+    parts = parts_of_payload(memoryview(data), 1)
+    for change in unpack_changes(parts):
         _ = change.kind
-    list(unpack_notes(view, 1))
-    list(unpack_attachments(view, 1))
+    list(parts.notes())
+    list(parts.attachments())
 
 
 def decode_request(data: bytes) -> None:

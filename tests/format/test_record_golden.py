@@ -5,16 +5,10 @@ import pytest
 
 from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites, Ticket
 from nyala.engine.commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
-from nyala.engine.record.change import (
-    Attachment,
-    Change,
-    ChangeKind,
-    pack_record,
-    unpack_attachments,
-    unpack_changes,
-    unpack_notes,
-)
+from nyala.engine.record.change import Attachment, Change, ChangeKind, pack_record
 from nyala.engine.record.log_note import Note, NoteKind
+from nyala.engine.record.logged_rows import unpack_changes
+from nyala.engine.record.parts import Parts, parts_of_payload
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.write import Durability, RowError, WriteResult
 
@@ -38,6 +32,14 @@ ATTACHED_NUMBERED = (
 ROWS = pa.record_batch({"1": pa.array([1, 2], pa.int64())})
 
 
+def parts_of(payload: bytes, lsn: int) -> Parts:
+    return parts_of_payload(memoryview(payload), lsn)
+
+
+def notes_of(payload: bytes, lsn: int) -> list[Note]:
+    return [note for _, note in parts_of(payload, lsn).notes()]
+
+
 def packed(*notes: Note) -> bytes:
     return b"".join(bytes(piece) for piece in pack_record([], notes))
 
@@ -50,7 +52,7 @@ def test_the_answer_to_a_write() -> None:
     ticket = Ticket(NumberedWrites(), Number(7, "load \u00e9", 5))
     assert packed(ticket.note(ANSWER)) == padded(ANSWER_NOTE)
     writers = NumberedWrites()
-    (note,) = unpack_notes(memoryview(padded(ANSWER_NOTE)), 3)
+    (note,) = notes_of(padded(ANSWER_NOTE), 3)
     writers.restore(note, 3, 4096)
     found = writers.once(Number(7, "load \u00e9", 5), lambda ticket: None)
     assert isinstance(found, Answered)
@@ -64,7 +66,7 @@ def test_answers_logged_again() -> None:
     with writers.saved_before(99) as (note, _):
         assert note and packed(note) == padded(WRITERS_NOTE)
     again = NumberedWrites()
-    (note,) = unpack_notes(memoryview(padded(WRITERS_NOTE)), 12)
+    (note,) = notes_of(padded(WRITERS_NOTE), 12)
     again.restore(note, 12, 8192)
     found = again.once(Number(7, "w", 4), lambda ticket: None)
     assert isinstance(found, Answered) and (found.lsn, found.timestamp) == (9, 4096)
@@ -77,9 +79,9 @@ def test_changes_and_notes_stand_side_by_side() -> None:
     header = b"\x03\x00\x00\x00\x03\x01\x00\x00" + (len(payload) - 40).to_bytes(8, "little")
     assert payload[:24] == b"\x07\x00\x00\x00\x04\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00{}      "
     assert payload[24:40] == header
-    (change,) = unpack_changes(memoryview(payload), 1)
+    (change,) = unpack_changes(parts_of(payload, 1))
     assert (change.tablet_id, change.kind) == (3, ChangeKind.DELETE) and change.rows.equals(ROWS)
-    assert [note.table_id for note in unpack_notes(memoryview(payload), 1)] == [7]
+    assert [note.table_id for note in notes_of(payload, 1)] == [7]
 
 
 def test_a_rowset_that_is_attached() -> None:
@@ -87,12 +89,13 @@ def test_a_rowset_that_is_attached() -> None:
     numbered = Attachment(tablet_id=4, rowset=18, rows=2, last_auto_id=9)
     payload = b"".join(bytes(piece) for piece in pack_record([], [], [plain, numbered]))
     assert payload == padded(ATTACHED) + padded(ATTACHED_NUMBERED)
-    assert list(unpack_attachments(memoryview(payload), 5)) == [plain, numbered]
-    assert not list(unpack_changes(memoryview(payload), 5)) and not list(unpack_notes(memoryview(payload), 5))
+    parts = parts_of(payload, 5)
+    assert list(parts.attachments()) == [(0, plain), (0, numbered)]
+    assert not list(unpack_changes(parts)) and not list(parts.notes())
     for body in (b"{}      ", b"[1]     ", b'{"rowset":0,"rows":1}   '):
         header = b"\x03\x00\x00\x00\x06\x00\x00\x00" + len(body).to_bytes(8, "little")
         with pytest.raises(CorruptionError, match="log record 5"):
-            list(unpack_attachments(memoryview(header + body), 5))
+            list(parts_of(header + body, 5).attachments())
 
 
 TRANSACTION = (
@@ -112,7 +115,7 @@ def test_a_transaction_and_transactions_logged_again() -> None:
     assert packed(note_of(done, CommittedVersion(app_id="query", app_version=12))) == padded(TRANSACTION)
     for pinned in (padded(TRANSACTION), padded(TRANSACTIONS)):
         committed = TransactionMemory()
-        (note,) = unpack_notes(memoryview(pinned), 3)
+        (note,) = notes_of(pinned, 3)
         committed.restore(note, 3, 4096)
         assert committed.transaction("load 1") == done.model_copy(update={"timestamp": 4096})
         version = committed.version("query")
@@ -137,4 +140,4 @@ def test_a_transaction_and_transactions_logged_again() -> None:
 )
 def test_a_payload_that_was_never_written_is_corruption(payload: bytes) -> None:
     with pytest.raises(CorruptionError, match="log record 8"):
-        list(unpack_changes(memoryview(payload), 8))
+        list(unpack_changes(parts_of(payload, 8)))

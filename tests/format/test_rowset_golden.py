@@ -13,7 +13,9 @@ import pytest
 from nyala.engine.cfile.describe import describe
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_record, unpack_changes
+from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_record
+from nyala.engine.record.logged_rows import unpack_changes
+from nyala.engine.record.parts import parts_of_payload
 from nyala.engine.store import Store
 from nyala.schemas.operation import Operation
 from nyala.schemas.scan import ScanSpec
@@ -155,5 +157,5 @@ def test_an_arrow_stream_of_few_rows_is_read_too() -> None:
     with pa.ipc.new_stream(sink, ROWS.schema) as writer:
         writer.write_batch(ROWS)
     payload = bytes.fromhex("02000000 02 00 0000 9001000000000000") + sink.getvalue().to_pybytes()
-    (change,) = unpack_changes(memoryview(payload), 1)
+    (change,) = unpack_changes(parts_of_payload(memoryview(payload), 1))
     assert change.rows == ROWS

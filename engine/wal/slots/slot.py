@@ -39,7 +39,8 @@ from enum import IntEnum
 
 from ....schemas.errors import CorruptionError
 from ...codecs.checksum import crc32
-from ..format import EncodedRecord, GroupHeader, LogRecord, MalformedError, decode_records
+from ..format import EncodedRecord, GroupHeader, MalformedError
+from ..records import LogRecords, decode_records
 from .chunk import PayloadChunk, chunk_name, decode_table, encode_table
 
 VERSION = 1
@@ -114,15 +115,14 @@ class Slot:
     def chunk_names(self) -> list[str]:
         return list(map(self.chunk_name, range(len(self.chunks))))
 
-    def records(self) -> list[LogRecord]:
+    def records(self) -> LogRecords:
         """Decode the records. Raises CorruptionError if they do not fill the payload."""
         header = self.header
-        if not header.count:
-            return []
         assert self.payload or not self.chunks, "the payload is fetched first"
-        group = GroupHeader(len(self.payload), header.count, header.first_lsn, 0, 0, self.crc)
+        payload = self.payload if header.count else memoryview(b"")
+        group = GroupHeader(len(payload), header.count, header.first_lsn, 0, 0, self.crc)
         try:
-            return list(decode_records(self.payload, group))
+            return decode_records(payload, group)
         except MalformedError as bad:
             raise CorruptionError(path_of(header.number), HEADER_BYTES, bad.why) from None
 

@@ -4,8 +4,8 @@ log = SlotLog.open(slots, clock, uuid4)      # waits until nobody has the log, a
 log.newest.manifest, log.newest.manifest_crc # the manifest that counts; "" in a new store
 log.reign                                    # for numbers of files that nobody else gives
 MvccManager(log.clock)                       # gives out no timestamp that the next holder may give out
-for record in log.replay():
-    apply(record)
+for records in log.replay():
+    apply(records)
 
 log.append_all(...), log.wait(lsn)           # as every StoreLog
 log.commit_manifest(name, crc, needed_lsn)   # from its slot on it counts
@@ -24,7 +24,7 @@ from uuid import UUID
 
 from ....schemas.errors import InternalError, UnavailableError
 from ...mvcc.clock import Clock, boot_seconds
-from ..format import LogRecord
+from ..records import LogRecords
 from ..store_log import StoreLog
 from ..turn import Position
 from ..writer import LogWriter
@@ -194,13 +194,14 @@ class SlotLog(StoreLog):
         earlier holders that no slot names are deleted then: nobody can come to name them any more."""
         self._chunks = {name for name in names if reign_of_chunk(name) < self.reign}
 
-    def peek(self) -> Iterator[LogRecord]:
+    def peek(self) -> Iterator[LogRecords]:
         if self._reader is None:
             raise InternalError("a log is looked through before it is replayed")
         for slot in self._reader.read():
-            yield from slot.records()
+            if slot.header.count:
+                yield slot.records()
 
-    def replay(self) -> Iterator[LogRecord]:
+    def replay(self) -> Iterator[LogRecords]:
         reader, self._reader = self._reader, None
         if reader is None:
             raise InternalError("a log is replayed once")
@@ -209,7 +210,8 @@ class SlotLog(StoreLog):
         for slot in reader.read():
             kept.append(KeptSlot.of(slot))
             self._chunks.difference_update(slot.chunk_names)
-            yield from slot.records()
+            if slot.header.count:
+                yield slot.records()
         self._sink.kept.precede(kept)
         if self._chunks:
             with suppress(UnavailableError):  # the next holder deletes them
@@ -260,14 +262,14 @@ class SlotLog(StoreLog):
         """
         return self._free()
 
-    def groups_up_to(self, lsn: int) -> Iterator[Sequence[LogRecord]]:
+    def records_up_to(self, lsn: int) -> Iterator[LogRecords]:
         for kept in self._sink.kept.all():
             content = self._slots.read(kept.number)
-            records = whole(self._slots, decode_slot(kept.number, content or b"")).records()
-            if records and records[0].lsn > lsn:
+            slot = whole(self._slots, decode_slot(kept.number, content or b""))
+            if slot.header.first_lsn > lsn:
                 return
-            if records:
-                yield records
+            if slot.header.count:
+                yield slot.records()
 
     def sizes(self) -> Sequence[int]:
         return [slot.size_bytes for slot in self._sink.kept.all()]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from nyala.engine.codecs import checksum
 from nyala.engine.codecs.checksum import crc32
+from nyala.engine.kernels import crc32 as kernels
+from nyala.engine.vectors.memory import address_of, allocate
 
 BYTES = np.random.default_rng(5).integers(0, 256, 70_000, np.uint8).tobytes()
 
@@ -17,6 +19,13 @@ BYTES = np.random.default_rng(5).integers(0, 256, 70_000, np.uint8).tobytes()
 def test_equals_that_of_zlib(length: int, first: int, start: int) -> None:
     part = memoryview(BYTES)[first : first + length]
     assert crc32(part, start) == zlib.crc32(part, start)
+
+
+@given(st.integers(0, 600), st.integers(0, 70), st.integers(0, 2**32 - 1))
+def test_what_kernels_compute_equals_that_of_zlib(length: int, first: int, start: int) -> None:
+    part = np.frombuffer(BYTES, np.uint8)[first : first + length]
+    scratch = allocate(kernels.CRC_SCRATCH_BYTES, np.uint8)
+    assert kernels.crc32_at(address_of(part), length, start, address_of(scratch)) == zlib.crc32(part.tobytes(), start)
 
 
 @pytest.mark.parametrize("length", [0, 1, 1023, 1024, 1087, 1088, 1279, 1280, 65_536, 70_000])

@@ -2,6 +2,7 @@
 
 import datetime
 import struct
+from collections.abc import Iterator
 from decimal import Decimal
 from random import Random
 
@@ -9,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_record, unpack_changes, unpack_notes
+from nyala.engine.record import logged_rows
+from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_record
 from nyala.engine.record.log_note import Note, NoteKind
+from nyala.engine.record.parts import parts_of_payload
 from nyala.engine.vectors.arrow import to_arrow
 from nyala.schemas.errors import CorruptionError
 
@@ -19,6 +22,10 @@ ROWS = pa.record_batch({"1": pa.array([1, 2]), "3": pa.array(["a", None]), "12":
 
 MANY = pa.Table.from_batches([ROWS] * ROW_FORM_MAX).combine_chunks().to_batches()[0]
 SIZES = pytest.mark.parametrize("rows", [ROWS, MANY], ids=["few", "many"])
+
+
+def unpack_changes(payload: memoryview, lsn: int) -> Iterator[Change]:
+    return logged_rows.unpack_changes(parts_of_payload(payload, lsn))
 
 
 def payload(*changes: Change) -> memoryview:
@@ -126,5 +133,5 @@ def test_notes_and_changes_of_a_record_do_not_get_in_each_others_way() -> None:
     record = memoryview(b"".join(bytes(piece) for piece in pack_record([change], [note])))
     (unpacked,) = unpack_changes(record, lsn=1)
     assert unpacked.rows.cast(ROWS.schema) == ROWS
-    (found,) = unpack_notes(record, lsn=1)
+    ((_, found),) = parts_of_payload(record, lsn=1).notes()
     assert (found.table_id, found.kind, found.body.rstrip()) == (3, NoteKind.ANSWER, note.body)

@@ -5,17 +5,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
-from nyala.engine.codecs.checksum import crc32
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.record import change
-from nyala.engine.recovery import recovery
+from nyala.engine.record.logged_rows import LoggedRows
+from nyala.engine.record.parts import Parts
+from nyala.engine.recovery import log_replay, recovery
 from nyala.engine.store import Store
-from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.vectors.keys import KeyVector
-from nyala.engine.wal import format as log_format
+from nyala.engine.wal.reader import LogReader
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.service import MaintenanceKind
 from tests.doubles.clock import ManualClock
@@ -86,38 +83,39 @@ def test_replays_with_flushes_after_any_history(seed: int) -> None:
     subject.close()
 
 
-def test_changes_that_are_in_files_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_that_are_in_files_are_neither_decoded_nor_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject(wal_segment_bytes=1 << 16)
-    looked_up: list[int] = []
-    find = Tablet.find
+    decoded: list[int] = []
+    rows_of = log_replay.rows_of
 
-    def counted(tablet: Tablet, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        looked_up.append(len(keys))
-        return find(tablet, keys, hashes)
+    def counted(changes: Parts) -> list[LoggedRows]:
+        forms = rows_of(changes)
+        decoded.extend(map(len, forms))
+        return forms
 
-    def nothing_is_looked_up(end: Callable[[], object]) -> None:
+    def nothing_is_decoded(end: Callable[[], object]) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(Tablet, "find", counted)
-            patched.setattr(change, "_change", lambda *_: pytest.fail("a change that files hold is decoded"))
+            patched.setattr(log_replay, "rows_of", counted)
+            patched.setattr(log_replay, "replay", lambda *_: pytest.fail("changes that files hold are looked up"))
             end()
-        assert looked_up == []
+        assert decoded == []
 
     subject.upsert(1, 2)
     subject.flush()
-    nothing_is_looked_up(lambda: subject.crash(Random(1)))
+    nothing_is_decoded(lambda: subject.crash(Random(1)))
     subject.upsert(2, 3, v=1)
     subject.delete(1)
     subject.flush_deltas()
     subject.flush()
-    nothing_is_looked_up(subject.restart)
+    nothing_is_decoded(subject.restart)
     subject.upsert(1, 4, v=2)
     subject.flush()  # of new rows: the change of row 1 is in memory only
     subject.upsert(5)
     subject.flush()
     with monkeypatch.context() as patched:
-        patched.setattr(Tablet, "find", counted)
+        patched.setattr(log_replay, "rows_of", counted)
         subject.crash(Random(1))
-    assert looked_up == [2, 1]
+    assert sum(decoded) == 3, "the change of row 1, and what came with it and after it"
     subject.close()
 
 
@@ -142,16 +140,21 @@ def test_positions_up_to_which_files_hold_all_after_any_history(seed: int) -> No
 
 
 def test_what_is_read_again_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is looked through first, then it is replayed: a disk that decays in between changes no row."""
     subject = Subject(wal_segment_bytes=1 << 12)
-    for key in range(200):
+    for key in range(20):
         subject.upsert(key, s="x" * 50)
-    assert subject.store._wal.stats().segment_count > 3
-    checked: list[int] = []
-    monkeypatch.setattr(log_format, "crc32", lambda data, seed: checked.append(len(data)) or crc32(data, seed))
-    subject.crash(Random(2))
-    groups = subject.store._wal.stats().last_lsn
-    assert len(checked) >= 2 * groups, "the log is looked through first, then it is replayed"
-    subject.close()
+    start = LogReader._start
+
+    def decayed(reader: LogReader, path: str, size: int) -> memoryview:
+        content = bytearray(start(reader, path, size))
+        content[-40] ^= 1
+        return memoryview(content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogReader, "_start", decayed)
+        with pytest.raises(CorruptionError, match="sound a moment ago"):
+            subject.crash(Random(2))
 
 
 def test_a_store_on_a_full_disk_can_be_opened_and_read() -> None:

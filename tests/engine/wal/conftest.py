@@ -1,6 +1,7 @@
 """A small log on a disk in memory, and what tests do with it again and again."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 
@@ -26,7 +27,7 @@ class LogBench:
         options = WalOptions(segment_bytes, queue_bytes)
         log = WriteAheadLog.open(self.disk, "wal", STORE, options, expect, reached)
         self.logs.append(log)
-        return log, [(lsn, timestamp, bytes(payload)) for lsn, timestamp, payload in log.replay()]
+        return log, [(lsn, timestamp, bytes(payload)) for lsn, timestamp, payload in chain.from_iterable(log.replay())]
 
     def content(self, number: int = 1) -> bytearray:
         return bytearray(self.disk.open(f"wal/{number:010d}.wal").view())

@@ -8,6 +8,7 @@ must survive the next crash.  The same checker must report a loss for each of th
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 
 import pytest
@@ -54,7 +55,7 @@ class Oracle:
 
 def open_log(disk: MemoryFileSystem, oracle: Oracle) -> tuple[WriteAheadLog, list[tuple[int, bytes]]]:
     log = WriteAheadLog.open(disk, "wal", STORE, OPTIONS, oracle.stop)
-    return log, [(record.lsn, bytes(record.payload)) for record in log.replay()]
+    return log, [(record.lsn, bytes(record.payload)) for record in chain.from_iterable(log.replay())]
 
 
 def append(log: WriteAheadLog, oracle: Oracle, payload: bytes, wait: bool = True) -> None:

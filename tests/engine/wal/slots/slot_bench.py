@@ -1,5 +1,6 @@
 """Logs over the same slots, whose time a test owns, and which are checked as a whole in the end."""
 
+from itertools import chain
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -40,7 +41,7 @@ class SlotBench:
     ) -> tuple[SlotLog, list[bytes]]:
         """Return a log and the payloads in it."""
         log = self.unread(options, way, **other)
-        return log, [bytes(record.payload) for record in log.replay()]
+        return log, [bytes(record.payload) for record in chain.from_iterable(log.replay())]
 
     def kinds(self) -> list[SlotKind]:
         return [decode_slot(number, self.slots.content[number]).header.kind for number in sorted(self.slots.content)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from nyala.engine.wal.slots import SlotLog, SlotOptions, SlotStore, check_slots
 from nyala.schemas.errors import UnavailableError
@@ -41,7 +42,7 @@ def workload(bench: SlotBench, way: SlotStore, journal: Journal) -> None:
         needed, base = log.newest.needed_lsn, journal.manifests[log.newest.manifest]
 
         def replay(log: SlotLog = log, held: list[bytes] = held, needed: int = needed) -> None:
-            held += [bytes(record.payload) for record in log.replay() if record.lsn >= needed]
+            held += [bytes(record.payload) for record in chain.from_iterable(log.replay()) if record.lsn >= needed]
 
         if journal.noting(replay):
             held[:0] = base
@@ -80,7 +81,7 @@ def check(bench: SlotBench, journal: Journal) -> list[bytes]:
     names = list(journal.manifests)
     assert names.index(log.newest.manifest) >= names.index(journal.committed)
     needed = log.newest.needed_lsn
-    found = [bytes(record.payload) for record in log.replay() if record.lsn >= needed]
+    found = [bytes(record.payload) for record in chain.from_iterable(log.replay()) if record.lsn >= needed]
     found = journal.manifests[log.newest.manifest] + found
     assert [payload for payload in found if payload in journal.acked] == journal.acked
     assert found == [payload for payload in journal.tried if payload in found], "each once, in order"

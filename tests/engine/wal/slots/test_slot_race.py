@@ -6,6 +6,7 @@ knows all that was acknowledged before it asked.
 
 import threading
 from contextlib import suppress
+from itertools import chain
 from random import Random
 from uuid import UUID
 
@@ -54,7 +55,7 @@ class Race:
         try:
             needed = log.newest.needed_lsn
             held = list(self.manifests[log.newest.manifest])
-            held += [bytes(record.payload) for record in log.replay() if record.lsn >= needed]
+            held += [bytes(record.payload) for record in chain.from_iterable(log.replay()) if record.lsn >= needed]
             for step in range(random.randrange(10, 400)):
                 if boot_seconds() > self.ends_at:
                     break
