@@ -66,7 +66,7 @@ bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=10000
 console: .venv/.installed-dev  ## how long each page of the console takes, the median of five (TABLETS=1000)
 	@$(BIN)/python -m bench.console --tablets $(or $(TABLETS),1000)
 
-counters: .venv/.installed-dev  ## count what thirteen operations cost (functions, pages, allocations, disk), and record it
+counters: .venv/.installed-dev  ## count what fourteen operations cost (functions, pages, allocations, disk), and record it
 	@$(BIN)/python tests/counters/record.py
 
 fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)

@@ -27,6 +27,7 @@ ENGINE_SUITES = (
     "tablets",
     "callers",
     "small_writes",
+    "replay",
     "encryption",
     "security",
     "start",

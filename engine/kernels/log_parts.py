@@ -147,21 +147,21 @@ def number_strings(starts, sizes, owners, count, slots, slot_count, numbers, fir
 
 
 @kernel
-def gather_rows(bodies, head_bytes, rows, parts, count, offsets, data):
-    """Put the rows of measured changes end to end: ``parts`` (int64) says which, ``offsets`` (i4) gets where each row
+def gather_rows(bodies, head_bytes, rows, change_count, changes, count, offsets, data):
+    """Put the rows of measured changes end to end: ``changes`` (int64) says which, ``offsets`` (i4) gets where each row
     starts, and the last end."""
-    places = view_i64(bodies, count)
-    heads = view_i64(head_bytes, count)
-    row_counts = view_i64(rows, count)
-    chosen = view_i64(parts, count)
+    places = view_i64(bodies, change_count)
+    heads = view_i64(head_bytes, change_count)
+    row_counts = view_i64(rows, change_count)
+    chosen = view_i64(changes, count)
     starts = view_i32(offsets, 1)
     starts[0] = 0
     line = offsets + 4
     position = np.int64(0)
     for i in range(count):
-        part = chosen[i]
-        ends = places[part] + _COUNTS_BYTES + heads[part]
-        row_count = row_counts[part]
+        change = chosen[i]
+        ends = places[change] + _COUNTS_BYTES + heads[change]
+        row_count = row_counts[change]
         those = view_i32(line, row_count)
         end = np.int64(0)
         for row in range(row_count):

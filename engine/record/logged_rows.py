@@ -203,7 +203,7 @@ class _FewRows:
         if size > MAX_DATA_BYTES:
             raise CorruptPageError(f"{size} bytes of rows are no small changes")
         offsets, data = allocate(row_count + 1, np.int32), allocate(size, np.uint8)
-        measured = address_of(self._bodies), address_of(self._heads), address_of(self._rows)
+        measured = address_of(self._bodies), address_of(self._heads), address_of(self._rows), len(self._bodies)
         kernels.gather_rows(*measured, address_of(those), len(those), address_of(offsets), address_of(data))
         rows = BytesVector(offsets, data)
         check(rows)

@@ -48,7 +48,7 @@ def replay(tablet: Tablet, forms: Sequence[LoggedRows], times: LogTimes) -> int:
     tablet.replays(int(times.lsns[min(int(form.parts[0]) for form in lacking)]))
     if tablet.quarantine is not None:
         return 0
-    changes = _Changes(tablet, lacking, times)
+    changes = _LoggedChanges(tablet, lacking, times)
     changes.place()
     changes.insert()
     changes.change()
@@ -70,7 +70,7 @@ class _ColumnGroup(NamedTuple):
     """Of each form, whether it is one of those."""
 
 
-class _Changes:
+class _LoggedChanges:
     """Rows of several forms in the order of the log. Call ``place``, ``insert`` and ``change``, in this order."""
 
     def __init__(self, tablet: Tablet, forms: Sequence[LoggedRows], times: LogTimes) -> None:

@@ -1,4 +1,4 @@
-"""Show what the thirteen operations cost beside the recorded limits, and record the new costs:  make counters"""
+"""Show what the fourteen operations cost beside the recorded limits, and record the new costs:  make counters"""
 
 from __future__ import annotations
 

@@ -38,4 +38,5 @@ def test_the_counters_count(found: Costs) -> None:
     assert found["open and scan all"]["pages read"] > 0
     assert found["open and scan all"]["bytes read"] > ROWS
     assert found["scan all"]["allocations"] > found["get a row"]["allocations"] == 0
+    assert found["replay 1,000 rows"]["bytes read"] > 100_000
     assert all(cost["functions"] > 10 for cost in found.values())

@@ -73,7 +73,7 @@ def test_a_long_record_is_in_chunks_that_a_short_slot_names(bench: SlotBench) ->
     assert len(bench.slots.content[3]) < 300 and slots[1].size_bytes > len(LONG)
     assert sorted(bench.slots.chunks) == sorted(slots[1].chunk_names)
     assert [len(bench.slots.chunks[name]) for name in slots[1].chunk_names] == [CHUNK_BYTES, CHUNK_BYTES, 576]
-    assert [[bytes(record.payload) for record in group] for group in log.groups_up_to(3)] == [
+    assert [[bytes(record.payload) for record in group] for group in log.records_up_to(3)] == [
         [b"short"],
         [LONG],
         [b"after"],
