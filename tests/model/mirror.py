@@ -47,7 +47,10 @@ CELLS: dict[str, tuple[Any, ...]] = {
     "string": ("", "a longer text than those", "abc"),
     "binary": (b"", b"\0\xff", b"bytes"),
     "bool": (True, False),
+    "date": (0, -719_162, 2_932_896),
+    "timestamp[us]": (-1, -62_135_596_800_000_000, -(1 << 63), 253_402_300_800_000_000, (1 << 63) - 1),
 }
+"""Dates are days, and timestamps microseconds: Python lacks some."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +224,9 @@ class Steps:
             write_default,
         )
         self.schema = replace(self.schema, columns=(*self.schema.columns, column), next_id=self.schema.next_id + 1)
+        encoding = random.choice([None, *encodings_for(LogicalType.parse(kind))])
         words = {"nullable": nullable, "read_default": read_default, "write_default": write_default}
-        return ("add_column", (column.name, kind), words)
+        return ("add_column", (column.name, kind), words | {"encoding": encoding})
 
     def _drop_column(self) -> Step:
         column = self._column()

@@ -14,6 +14,8 @@ def duckdb_literal(value: Any, column: str) -> str:
         return f"from_base64('{value['base64']}')"
     if isinstance(value, dict) and "timestamp" in value:
         text = value["timestamp"]
+        if isinstance(text, int):
+            return f"make_timestamp({text})"
         is_zoned = text.endswith("Z") or "+" in text
         return f"CAST(TIMESTAMPTZ '{text}' AS TIMESTAMP)" if is_zoned else f"TIMESTAMP '{text}'"
     kind = {"float_c": "FLOAT", "double_c": "DOUBLE"}.get(column)

@@ -1,8 +1,9 @@
 """A table of all types in every state that a row can be in, and the same rows in DuckDB, now and in the past.
 
 Six rowsets on disk, each of few different cells, so that zone maps tell them apart; deltas in files and in memory with
-any cell; rows deleted, and inserted again; rows in memory. Rows with a NaN have ids from ``NAN_IDS`` on: DuckDB, where
-NaN is the greatest float and equal to itself, is not shown them.
+any cell; rows deleted, and inserted again; rows in memory. Some columns are narrow at first, each with any encoding of
+its type, and are widened at some time. Rows with a NaN have ids from ``NAN_IDS`` on: DuckDB, where NaN is the greatest
+float and equal to itself, is not shown them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from random import Random
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from nyala.clients.api.database import Database
@@ -20,13 +22,40 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.schemas.encoding import encodings_for
 from nyala.schemas.predicate import Predicate
 from nyala.schemas.table import TableDefinition
+from nyala.schemas.types import LogicalType
 from tests.engine.filter.duck import duckdb_literal
-from tests.engine.filter.model import CELLS, NAMES, SCHEMA, to_sql, truth
+from tests.engine.filter.model import CELLS, KINDS, NAMES, SCHEMA, to_sql, truth
 
 NAN_IDS = 100_000
 Row = dict[str, Any]
+NARROW = {
+    "int16": "int8",
+    "int32": "int16",
+    "int64": "int32",
+    "double": "float",
+    "decimal(7,2)": "decimal(4,2)",
+    "decimal(15,3)": "decimal(6,3)",
+    "decimal(30,6)": "decimal(15,6)",
+    "varchar(80)": "varchar(2)",
+    "string": "varchar(3)",
+}
+"""Types that columns begin with, by the type that they have in the end."""
+
+
+def fits(cell: Any, word: str) -> bool:
+    """Whether a narrow type holds a cell."""
+    kind = LogicalType.parse(word)
+    if kind.is_integer:
+        return -(1 << (kind.arrow.bit_width - 1)) <= cell < 1 << (kind.arrow.bit_width - 1)
+    if kind.name == "decimal":
+        return abs(cell) < 10 ** (kind.precision - kind.scale)
+    if kind.name == "varchar":
+        return len(cell) <= kind.length
+    with np.errstate(over="ignore"):
+        return not math.isfinite(cell) or float(np.float32(cell)) == cell
 
 
 class MixedTable:
@@ -35,7 +64,10 @@ class MixedTable:
     def __init__(self, seed: int, rows: int = 1200) -> None:
         self._random = Random(seed)
         self.store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", scan_batch_bytes=1))
-        columns = [{"name": c.name, "type": str(c.logical), "nullable": c.nullable} for c in SCHEMA.columns]
+        chosen = [kind for kind in NARROW if self._random.random() < 0.7]
+        self._narrow = {NAMES[kind]: NARROW[kind] for kind in chosen}
+        """The columns that are still narrow, with their types."""
+        columns = [self._column(c.name, self._narrow.get(c.name, c.type), c.nullable) for c in SCHEMA.columns]
         definition = TableDefinition.model_validate({"name": "t", "columns": columns, "primary_key": ["id"]})
         self.table: Table = Database(self.store).create_table_as(definition)
         self.state: dict[int, Row] = {}
@@ -67,39 +99,68 @@ class MixedTable:
         others = [row for row in self.states[moment][1].values() if row["id"] >= NAN_IDS]
         return {row[0] for row in found} | {row["id"] for row in others if truth(predicate, row) is True}
 
+    def _column(self, name: str, word: str, nullable: bool) -> dict[str, Any]:
+        """Return the definition of a column with some encoding; that of ``id`` stays as it is by default."""
+        encodings = [None, *encodings_for(LogicalType.parse(word))] if nullable else [None]
+        return {"name": name, "type": word, "nullable": nullable, "encoding": self._random.choice(encodings)}
+
+    def _pools(self) -> dict[str, list[Any]]:
+        """Return the cells that each column may have now, by the type that it has in the end."""
+        pools = {}
+        for kind, name in NAMES.items():
+            narrow = self._narrow.get(name)
+            pools[kind] = [cell for cell in CELLS[kind] if narrow is None or fits(cell, narrow)]
+        return pools
+
+    def _widen(self, share: float = 0.2) -> None:
+        """Widen some columns that are still narrow."""
+        chosen = [name for name in self._narrow if self._random.random() < share]
+        change = self.table.alter()
+        for name in chosen:
+            change.widen_column(name, KINDS[name])
+            del self._narrow[name]
+        if chosen:
+            change.apply()
+
     def _build(self, rows: int) -> None:
         table, random = self.table, self._random
         for number in range(6):
-            pools = {kind: random.sample(cells, min(len(cells), 3)) for kind, cells in CELLS.items()}
+            self._widen()
+            pools = {kind: random.sample(cells, min(len(cells), 3)) for kind, cells in self._pools().items()}
             count = rows // 6 + number * 97
             self._write("insert", [self._row(number * 10_000 + place, pools) for place in range(count)])
             table.maintain("flush")
         self._keep()
         self._change(0.05, range(0, 30_000))
+        self._widen()
         table.maintain("flush_deltas")
         self._keep()
+        self._widen()
         self._change(0.02, range(20_000, 50_000))
         table.maintain("major_compact")
         self._change(0.02, range(0, 10_000))
         table.maintain("flush_deltas")
+        self._widen()
         self._change(0.03, range(9_000, 45_000))
-        self._write("insert", [self._row(70_000 + place, CELLS) for place in range(rows // 10)])
+        self._write("insert", [self._row(70_000 + place, self._pools()) for place in range(rows // 10)])
+        self._widen(1)
+        self._write("insert", [self._row(80_000 + place, self._pools()) for place in range(rows // 20)])
         self._keep()
 
     def _change(self, share: float, among: range) -> None:
         """Update some rows wholly and some in one column, delete some, and bring some back."""
-        random = self._random
+        random, pools = self._random, self._pools()
         known = sorted(key for key in self.state if key in among)
         chosen = random.sample(known, int(len(known) * share))
         third = len(chosen) // 3
-        self._write("update", [self._row(key, CELLS) for key in chosen[:third]])
+        self._write("update", [self._row(key, pools) for key in chosen[:third]])
         name = random.choice(list(NAMES.values()))
-        self._write("update", [{"id": key, name: self._row(key, CELLS)[name]} for key in chosen[third : 2 * third]])
+        self._write("update", [{"id": key, name: self._row(key, pools)[name]} for key in chosen[third : 2 * third]])
         gone = chosen[2 * third :]
         self.table.delete({"id": pa.array(gone, pa.int32())})
         for key in gone:
             del self.state[key]
-        self._write("insert", [self._row(key, CELLS) for key in gone[::3]])
+        self._write("insert", [self._row(key, pools) for key in gone[::3]])
 
     def _row(self, key: int, pools: dict[str, list[Any]]) -> Row:
         random = self._random
@@ -111,7 +172,7 @@ class MixedTable:
 
     def _write(self, op: str, rows: list[Row]) -> None:
         if op == "insert":
-            nan = [{**self._row(key, CELLS), "double_c": math.nan} for key in [next(self._nan_ids)]]
+            nan = [{**self._row(key, self._pools()), "double_c": math.nan} for key in [next(self._nan_ids)]]
             rows = rows + nan
         for row in rows:
             self.state[row["id"]] = {**self.state.get(row["id"], {}), **row}

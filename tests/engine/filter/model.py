@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
 from nyala.schemas.limits import Limits
+from nyala.schemas.moment import is_beyond
 from nyala.schemas.predicate import Between, Comparison, InList, Junction, Like, Not, NullTest
 from nyala.schemas.table import TableDefinition, TableSchema
 
@@ -53,6 +54,8 @@ WORDS = [
     "x" * 69 + "y",
 ]
 NUMBERS = ["0", "1", "-1", "2.5", "-2.5", "0.1", "127", "128", "-128.5", "1e3", "99999.99", "1e30", "-1e30", "1e-30"]
+BEYOND = [-(2**62), -62_135_596_800_000_001, 253_402_300_800_000_000, 2**62]
+"""Timestamps that Python lacks, in microseconds."""
 CELLS = {
     "int8": [-128, -127, -1, 0, 1, 2, 3, 126, 127],
     "int16": [-(2**15), -1, 0, 1, 2, 2**15 - 1],
@@ -67,12 +70,16 @@ CELLS = {
         dt.datetime(2024, 2, 29),
         dt.datetime(2024, 2, 29, 12, 0, 0, 1),
         dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+        *BEYOND,
     ],
     "float": [float(np.float32(x)) for x in (0.0, -0.0, 0.1, 1, -2.5, 3.4e38, 1e-45, math.inf, -math.inf, math.nan)],
     "double": [0.0, -0.0, 0.1, 1.0, -2.5, 2.0**53, 1.7e308, 5e-324, math.inf, -math.inf, math.nan],
     "decimal(7,2)": [Decimal(x) for x in ("0", "0.01", "-0.01", "2.5", "-2.5", "99999.99", "-99999.99")],
     "decimal(15,3)": [Decimal(x) for x in ("0", "0.001", "2.5", "1000", "-999999999999.999")],
-    "decimal(30,6)": [Decimal(x) for x in ("0", "0.000001", "-2.5", "2.5", "18446744073709.551616", "-1e20", "9e23")],
+    "decimal(30,6)": [
+        Decimal(x)
+        for x in ("0", "0.000001", "-2.5", "2.5", "18446744073709.551616", "-1e20", "9e23", "9" * 24 + ".999999")
+    ],
     "string": WORDS,
     "varchar(80)": WORDS,
     "binary": [word.encode() for word in WORDS] + [b"\xff", b"\xff" * 70, b"\xff" * 70 + b"\0", b"\x80"],
@@ -142,7 +149,8 @@ def literals(kind):
         zoned = st.sampled_from(
             ["2024-02-29 02:00:00+02:00", "2024-02-29T12:00:00.000001Z", "1970-01-01 00:00:00.0000001"]
         )
-        return dates | (moments | zoned).map(lambda text: {"timestamp": text}) | moments
+        beyond = st.builds(int.__add__, st.sampled_from(BEYOND), st.integers(-1, 1)).filter(is_beyond)
+        return dates | (moments | zoned | beyond).map(lambda moment: {"timestamp": moment}) | moments
     if kind in ("string", "varchar(80)"):
         return st.sampled_from(WORDS) | st.text("ab%_\\", max_size=3)
     if kind == "binary":
@@ -232,10 +240,14 @@ def _microseconds(value):
     if isinstance(value, dict):
         (value,) = value.values()
     finer = 0
+    if isinstance(value, str) and len(value.lstrip("-")) > 8 and value.lstrip("-").isdigit():
+        value = int(value)
     if isinstance(value, str):
         if value.endswith("0000001"):
             value, finer = value[:-1], Fraction(1, 10)
         value = dt.datetime.fromisoformat(value)
+    if isinstance(value, int):
+        return Fraction(value)
     if not isinstance(value, dt.datetime):
         value = dt.datetime.combine(value, dt.time())
     if value.tzinfo:
