@@ -148,7 +148,7 @@ class LogReplay:
         """Take note of changes, and return those that files may lack: others are not decoded."""
         lsns, owners = changes.first_lsn + changes.records, changes.owners
         is_lacking = np.zeros(len(changes), np.bool_)
-        for owner in np.unique(owners).tolist():
+        for owner in sorted({*owners.tolist()}):  # np.unique would import numpy.ma at each start
             if self._tablets.is_gone(owner):
                 continue
             own = np.flatnonzero(owners == owner)

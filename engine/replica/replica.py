@@ -110,7 +110,7 @@ class Replica:
         self._reads: Reads | None = None
         self._planned: PlannedScans | None = None
         self._applied: _Applied | None = None
-        self._makers: Mapping[int, str] = {}
+        self._makers: dict[int, str] = {}
         """Of the files that can be read; see ``makers``."""
         self._end = 0
         self._is_sound = False
@@ -428,7 +428,7 @@ class Replica:
         known = self._makers
         if any(known.get(reign, maker) != maker for reign, maker in makers.items()):
             raise OtherHistoryError
-        self._makers = {**known, **makers}
+        known.update(makers)  # the files look here
 
     def _make_files(self, header: SlotHeader) -> None:
         """Make what reads, once. The cache may be another's as soon as the replica is closed."""
@@ -436,9 +436,9 @@ class Replica:
             self._check_open()
             if self._fs is not None:
                 return
-            options = self._options
+            options, makers = self._options, self._makers  # not this replica: it is freed before another store opens
             fs = self._fs = self._home.files_beside(
-                header.store_uuid.hex(), options.bucket_cache_bytes, lambda path: maker_of(self._makers, path)
+                header.store_uuid.hex(), options.bucket_cache_bytes, lambda path: maker_of(makers, path)
             )
             # No key index, as in a recovery: one would be built of all keys whenever a flush opens the tablet anew.
             key_index = KeyIndexBudget(options.key_index_bytes, on_demand=False)

@@ -90,7 +90,7 @@ VERBS: dict[str, tuple[str, Callable[[Served], Any]]] = {
     "do_put": ("begin_write", lambda served: served.put("homes", served.rows(1))),
     "do_put, first": ("describe_table", lambda served: served.put("homes", served.rows(1))),
     "do_put, durable": ("result", lambda served: served.put("homes", served.rows(1))),
-    "do_exchange": ("get", exchange),
+    "do_exchange": ("look_up", exchange),
     "create_table": ("create_table", lambda served: served.action("create_table", BODY)),
     "drop_table": ("drop_table", lambda served: served.action("drop_table", {"table": "homes"})),
     "recall_table": ("recall_table", lambda served: served.action("recall_table", {"table": "homes"})),

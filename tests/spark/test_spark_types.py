@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.spark.types import microseconds
+from nyala.schemas.moment import microseconds_of
 from nyala.spark import write_table
 
 pytestmark = pytest.mark.spark
@@ -125,7 +125,7 @@ def test_a_time_of_a_clock_is_one_moment_by_every_way(
     assert len(found) == len(CLOCK) * (5 if shim else 4)
     for row in found:
         is_day = row["way"] in ("plain", "catalog")
-        at, key = (None if row[name] is None else microseconds(row[name]) for name in ("at", "key"))
+        at, key = (None if row[name] is None else microseconds_of(row[name]) for name in ("at", "key"))
         assert at == (days if is_day else moments)[row["n"]], (zone, row)
         assert key == moments[row["n"]] or CLOCK[row["n"]] is None, (zone, row)
 
