@@ -84,8 +84,8 @@ class Campaign:
             with suppress(Exception):
                 cluster.close()
             raise
-        self._count(cluster)
         checked = check(cluster, folder / "cache")
+        self._count(cluster)  # the check reads all snapshots that were kept once more
         self.counts += Counter(vars(checked)) + Counter(stores=1)
         self._tell()
 
