@@ -2,6 +2,7 @@
 # All tests:  .ci/test.sh WORKERS [arguments of pytest]
 # Those without Spark run on all processors (WORKERS auto: in one process more than there are). Those with Spark run
 # beside them in two processes, each with a Java machine of its own; their output comes last.
+# Tests marked `night` run only with NIGHT=1, and then doses are the long ones (tests/dose.py).
 # In continuous integration a test that failed runs once more, alone, and both results are printed. A test that then
 # passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail
@@ -13,6 +14,8 @@ shift
 # The tests wait for a fifth of their time: for leases, clocks and processes. One worker more has work meanwhile.
 [ "$workers" != auto ] || workers=$(($(nproc) + 1))
 none=5 # pytest's exit code when no test was selected
+by_day=""
+[ -n "${NIGHT:-}" ] || by_day=" and not night"
 few=10 # more failures than this are no accident
 # Tests with Spark wait for Java and for servers, and would outlast the others by far in one process. A file goes to one
 # of two: tests of some files share rows that take long to make.
@@ -38,7 +41,7 @@ run() {
 with_spark() {
     if .ci/java.sh javac || .ci/java.sh || [ -n "${CI:-}" ]; then
         [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
-        run spark "${sessions[@]}" -m spark "$@"
+        run spark "${sessions[@]}" -m "spark$by_day" "$@"
     else
         echo "the tests with Spark are left out"
         return "$none"
@@ -52,7 +55,7 @@ trap 'rm -f "$output"; kill "$spark" 2>/dev/null' EXIT
 spark_code=0
 if [ "$workers" = 0 ]; then wait "$spark" || spark_code=$?; fi # one after the other
 plain_code=0
-run plain -n "$workers" --dist worksteal -m "not spark" "$@" || plain_code=$?
+run plain -n "$workers" --dist worksteal -m "not spark$by_day" "$@" || plain_code=$?
 wait "$spark" || spark_code=$?
 cat "$output"
 if [ "$plain_code" -ne 0 ] && [ "$plain_code" -ne "$none" ]; then exit "$plain_code"; fi

@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.dose import dose
+
 # No deadline, nor a limit to how long data may take: the first call of a kernel compiles it, and the machine is shared.
-settings.register_profile("nyala", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "nyala",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=dose(25, 100),  # each run draws others
+)
 settings.load_profile("nyala")
 
 LONGEST = (

@@ -1,0 +1,145 @@
+"""The long doses: every test, the ones that are left out by day too, and each campaign in turn.
+
+    python tests/night.py --seed 7
+    python tests/night.py --seed 7 --share 0.1 --only fuzz
+
+A line is printed when a step begins, with its command, and one when it ends; the output of the step is in
+``build/night/NAME.log``. After a step that fails the others go on: the table at the end names it, and the exit code is
+1. Corpora stay where the steps keep them: ``.hypothesis`` and ``build/fuzz``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parents[1]
+LOGS = ROOT / "build" / "night"
+_LONGEST_SECONDS = 4 * 3600.0
+_LAST_LINES = 5
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command, in which ``{seed}`` and ``{dose}`` are filled in; ``dose`` is that of a whole night."""
+
+    name: str
+    command: str
+    dose: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self, seed: int, share: float) -> list[str]:
+        """Return the command for a seed and a share of the dose."""
+        dose = str(max(1, round(self.dose * share)))
+        return [word.replace("{seed}", str(seed)).replace("{dose}", dose) for word in shlex.split(self.command)]
+
+
+_ALL = {"NIGHT": "1"}
+STEPS = (
+    Step("tests", "make test", environment=_ALL),
+    Step("tests-jit", "make test ARGS=tests/engine", environment={"NYALA_KERNELS": "jit"}),
+    Step("filters", "make filters COUNT={dose} SEED={seed}", 20_000),
+    Step("fuzz", "make fuzz MINUTES={dose} SEED={seed}", 60),
+    Step("fuzz-bytes", "make fuzz-bytes SECONDS={dose} SEED={seed}", 300),
+    Step("crash", ".venv/bin/python tests/crash/campaign.py --minutes {dose} --seed {seed}", 30),
+    Step("kill9", "make kill9 CYCLES={dose} SEED={seed}", 100),
+    Step("kill9-embedded", "make kill9 WAY=embedded CYCLES={dose} SEED={seed}", 50),
+    Step("kill9-retries", "make kill9 WAY=retries CYCLES={dose} SEED={seed}", 30),
+    Step("kill9-scans", "make kill9 WAY=scans CYCLES={dose} SEED={seed}", 30),
+    Step("kill9-sessions", "make kill9 WAY=sessions CYCLES={dose} SEED={seed}", 30),
+    Step("stops", "make stops CYCLES={dose} SEED={seed}", 50),
+    Step("full-disk", "make full-disk CYCLES={dose} SEED={seed}", 50),
+    Step("race", "make race SECONDS={dose} SEED={seed}", 600),
+    Step("decay", "make decay FLIPS={dose} SEED={seed}", 300),
+    Step("leases", "make leases SECONDS={dose} SEED={seed}", 300),
+    Step("slots-model", "make slots-model SIZES=study"),
+    Step("bucket-faults", "make bucket-faults MINUTES={dose} SEED={seed}", 40),
+    Step("failover", "make failover MINUTES={dose} SEED={seed} LEASE=2", 30),
+    Step("failover-moto", "make failover WAY=moto MINUTES={dose} SEED={seed} LEASE=2", 20),
+    Step("moves", "make moves SECONDS={dose} SEED={seed}", 300),
+    Step("moves-fail", "make moves WAY=directory SECONDS={dose} SEED={seed}", 300),
+    Step("jobs", "make jobs SECONDS={dose} SEED={seed}", 300),
+    Step("pairs", "make pairs COUNT={dose} SEED={seed}", 100),
+    Step("attack", "make attack SECONDS={dose} SEED={seed}", 5),
+    Step("churn", "make churn ROUNDS={dose}", 9),
+    Step("soak", "make soak MINUTES={dose} SEED={seed}", 60),
+    Step("streaming", "make streaming RESTARTS={dose} SEED={seed}", 50),
+    Step("kills", "make kills SECONDS={dose} SEED={seed}", 600),
+)
+
+
+def main() -> int:
+    """Run the steps; return 1 if any failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share", type=float, default=1.0, help="of the dose of each campaign, for a short night")
+    parser.add_argument("--only", nargs="*", choices=[step.name for step in STEPS], help="these steps")
+    options = parser.parse_args()
+    console, summary = Console(), Table("step", "minutes", "result", "last line", title=f"seed {options.seed}")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    failures = 0
+    for step in STEPS:
+        if options.only and step.name not in options.only:
+            continue
+        words = step.words(options.seed, options.share)
+        console.print(f"{time.strftime('%H:%M')} {shlex.join(words)}", highlight=False)
+        began, log = time.monotonic(), LOGS / f"{step.name}.log"
+        code = run(words, log, step.environment)
+        failures += code != 0
+        minutes, lines = (time.monotonic() - began) / 60, last_lines(log)
+        result = "ok" if code == 0 else f"FAILED ({code})"
+        console.print(f"      {result} after {minutes:.1f} min, {log.relative_to(ROOT)}", highlight=False)
+        if code:
+            console.print("\n".join(f"        {line}" for line in lines), highlight=False, markup=False)
+        summary.add_row(step.name, f"{minutes:.1f}", result, lines[-1] if lines else "")
+    console.print(summary)
+    return 1 if failures else 0
+
+
+def run(words: list[str], log: Path, environment: Mapping[str, str]) -> int:
+    """Run a command with its output in ``log``; return its exit code, 124 if it took too long."""
+    with log.open("wb") as output:
+        output.write(f"{shlex.join(words)}\n".encode())
+        output.flush()
+        process = subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(_LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return 124
+        finally:
+            end_group(process)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a step, so that it takes no time from the next."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    process.wait()
+
+
+def last_lines(log: Path) -> list[str]:
+    """Return the end of a log."""
+    return log.read_text(errors="replace").strip().splitlines()[-_LAST_LINES:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
