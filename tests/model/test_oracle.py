@@ -4,6 +4,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.dose import dose
 from tests.model.machine import machine_of
 from tests.model.shapes import (
     ALL_TYPES,
@@ -52,4 +53,4 @@ STEPS = 60
 
 @pytest.mark.parametrize(("subject", "shape", "examples"), CASES.values(), ids=CASES.keys())
 def test_the_store_is_the_model(subject: type[EmbeddedSubject], shape: Shape, examples: int) -> None:
-    run_state_machine_as_test(machine_of(shape, subject), settings=budget(examples, STEPS))
+    run_state_machine_as_test(machine_of(shape, subject), settings=budget(dose(examples // 4, 2 * examples), STEPS))
