@@ -36,9 +36,9 @@ class ServerMetrics:
         """Return the durations of the requests of a verb."""
         return self._requests.get(verb) or self._requests.setdefault(verb, Histogram())
 
-    def requests(self) -> list[tuple[str, list[int]]]:
-        """Return how many requests of each verb took how long: see ``Histogram``."""
-        return [(verb, each.counts.copy()) for verb, each in list(self._requests.items())]
+    def requests(self) -> list[tuple[str, list[int], float]]:
+        """Return how many requests of each verb took how long, and their seconds: see ``Histogram``."""
+        return [(verb, each.counts.copy(), each.total) for verb, each in list(self._requests.items())]
 
     def failed(self, verb: str, code: str) -> None:
         """Count an error that a client got."""

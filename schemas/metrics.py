@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Literal
 
 from pydantic import Field
@@ -23,9 +24,9 @@ Labels = Mapping[str, str]
 
 class Histogram:
     """Counts values by their size. For any number of threads, without a lock: an interpreter with its own lock switches
-    threads at calls and jumps only, and there are none inside the two additions."""
+    threads at calls and jumps back only, and there are none after the bucket is found."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "greatest", "least", "total")
 
     def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
         """``bounds`` ascend; each is the largest value of its bucket, and one more bucket has what is above all."""
@@ -33,12 +34,18 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
         """The sum of all values."""
+        self.least, self.greatest = inf, 0.0
+        """The extremes of all values; ``inf`` and 0 before the first."""
 
     def add(self, value: float) -> None:
         """Count a value."""
         bucket = bisect_left(self.bounds, value)
         self.counts[bucket] += 1
         self.total += value
+        if value < self.least:
+            self.least = value
+        if value > self.greatest:
+            self.greatest = value
 
 
 class Sample(Message, frozen=True):
@@ -49,6 +56,10 @@ class Sample(Message, frozen=True):
     """The number; of a histogram the sum of its values."""
     counts: list[int] = Field(default_factory=new_list)
     """Of a histogram: how many values are in each bucket, and last those above all bounds."""
+    least: float | None = None
+    """Of a histogram: its smallest value; None: it has none."""
+    greatest: float | None = None
+    """Of a histogram: its largest value; None: it has none."""
 
 
 class MetricFamily(Message, frozen=True):
@@ -82,11 +93,50 @@ def counter(name: str, about: str, *samples: Sample) -> MetricFamily:
 def histogram(name: str, about: str, label: str, found: Mapping[str, Histogram]) -> MetricFamily:
     """Return histograms with the same bounds, by the value of a label; an empty label is none."""
     samples = [
-        Sample(labels={label: value} if label else {}, value=each.total, counts=list(each.counts))
+        Sample(
+            labels={label: value} if label else {},
+            value=each.total,
+            counts=list(each.counts),
+            **({"least": each.least, "greatest": each.greatest} if each.least < inf else {}),
+        )
         for value, each in list(found.items())
     ]
     bounds = next((list(each.bounds) for each in found.values()), list(SECONDS))
     return MetricFamily(name=name, kind="histogram", about=about, samples=samples, bounds=bounds)
+
+
+def quantile(
+    counts: Sequence[int], bounds: Sequence[float], share: float, least: float | None, greatest: float | None
+) -> float:
+    """Return about how large a value of a histogram is that a ``share`` of them does not exceed: within a bucket the
+    values are taken as evenly spread, between ``least`` and ``greatest`` if these lie in it. None: they are not known.
+    Of no values, return 0."""
+    wanted, below = share * sum(counts), 0
+    low = 0.0 if least is None else least
+    high = inf if greatest is None else greatest
+    lower = 0.0
+    for count, bound in zip(counts, (*bounds, inf), strict=True):
+        if count and below + count >= wanted:
+            first, last = max(lower, low), min(bound, high)
+            return first if last == inf else min(first + (last - first) * (wanted - below) / count, last)
+        below, lower = below + count, bound
+    return 0.0
+
+
+def extremes(counts: Sequence[int], bounds: Sequence[float], total: float) -> tuple[float, float]:
+    """Return what the least and the greatest of some values can be at the utmost: those of a histogram with this
+    ``total``, such as the difference of two states of one, whose own extremes nobody has noted."""
+    lowers = (0.0, *bounds)
+    filled = [place for place, count in enumerate(counts) if count]
+    if not filled:
+        return 0.0, 0.0
+    above = max(total - sum(count * lower for count, lower in zip(counts, lowers, strict=True)), 0.0)
+    greatest = lowers[filled[-1]] + above
+    if filled[-1] == len(bounds):
+        return lowers[filled[0]], greatest
+    under = max(sum(count * upper for count, upper in zip(counts, bounds, strict=False)) - total, 0.0)
+    greatest = min(greatest, bounds[filled[-1]])
+    return min(max(bounds[filled[0]] - under, lowers[filled[0]]), greatest), greatest
 
 
 def one(value: float, **labels: str) -> Sample:

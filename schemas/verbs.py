@@ -435,7 +435,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
 
     @verb(
         "What the process has counted and measured since its start, as docs/metrics.md lists it: no body. Answers "
-        '{"families":[{"name","kind","about","bounds","samples":[{"labels","value","counts"}]}]}.',
+        '{"families":[{"name","kind","about","bounds","samples":[{"labels","value","counts","least","greatest"}]}]}.',
         None,
         Metrics,
         is_read=True,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...schemas.metrics import Metrics
+from ...schemas.metrics import Metrics, extremes, quantile
 
 _TABLES = 10
 """How many of the largest tables are shown."""
@@ -174,20 +174,10 @@ def _timed(before: Metrics, after: Metrics, name: str, label: str, seconds: floa
         if any(count < 0 for count in counts):  # its process began again
             counts, total = list(each.counts), each.value
         if number := sum(counts):
-            quantile = _quantile(counts, bounds, 0.99)
-            times = {"mean_ms": 1000 * total / number, "p99_ms": 1000 * quantile}
+            longest = quantile(counts, bounds, 0.99, *extremes(counts, bounds, total))
+            times = {"mean_ms": 1000 * total / number, "p99_ms": 1000 * longest}
             found.append({"name": of, "per_second": number / seconds, **times})
     return sorted(found, key=lambda each: -each["per_second"])
-
-
-def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float:
-    """Return a quantile by a histogram, as if the values of a bucket were spread evenly; the last bound at most."""
-    wanted, seen, lower = share * sum(counts), 0, 0.0
-    for count, bound in zip(counts, bounds, strict=False):
-        if seen + count >= wanted and count:
-            return lower + (bound - lower) * (wanted - seen) / count
-        seen, lower = seen + count, bound
-    return lower
 
 
 def _tables(metrics: Metrics) -> list[dict[str, Any]]:

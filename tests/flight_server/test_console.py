@@ -21,7 +21,7 @@ from served import SCHEMA
 import nyala
 from nyala.flight_server.http.console.html import page, tag
 from nyala.flight_server.http.console.picture import tablet_picture
-from nyala.flight_server.http.console.words import size
+from nyala.flight_server.http.console.words import duration, size
 from nyala.flight_server.http.port import as_bearer
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
@@ -165,6 +165,21 @@ def test_a_table_without_numbers_spoils_no_page(port: Callable[..., Port], monke
     status, text = one.ask("/console")
     assert status == 200 and "homes not available" in words(text)
     assert "here 0 0 B" in words(text) and "gone" not in text
+
+
+def test_the_bare_address_leads_to_the_console(port: Callable[..., Port]) -> None:
+    one = port()
+    with urllib.request.urlopen(f"{one.http.url}/", timeout=20) as answer:
+        assert answer.url == f"{one.http.url}/console"
+
+
+def test_percentiles_are_possible(port: Callable[..., Port]) -> None:
+    one = port()
+    one.served.put("homes", one.served.rows(1))
+    timed = one.served.server.calls.metrics.of("do_put")
+    (line,) = [row for row in tree(one.ask("/console/writes")[1]).iter("tr") if row[0].text == "do_put"]
+    _, count, *shown = (cell.text or "" for cell in line)
+    assert count == "1" and set(shown) == {duration(timed.total)}, "one request: it is each percentile"
 
 
 def test_what_is_not_there_is_an_error(port: Callable[..., Port]) -> None:

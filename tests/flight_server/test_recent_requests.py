@@ -18,7 +18,6 @@ from test_console import filled, tree, words
 from nyala.flight_server.http.console.charts import Samples, charts
 from nyala.flight_server.http.console.explanation import explained
 from nyala.flight_server.http.console.html import page
-from nyala.flight_server.http.console.requests import quantile
 from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
 from nyala.flight_server.scanned import Scanned
 from nyala.schemas.prune_count import PruneCount
@@ -122,7 +121,7 @@ def test_writes_are_shown_with_their_latencies(port: Callable[..., Port]) -> Non
     done = one.served.action("execute", {"table": "homes", "kind": "delete", "where": "city = 'city 1'"})
     text = one.ask("/console/writes")[1]
     rows = rows_of(text)
-    counts = {row[0]: row[1] for row in rows if len(row) == 6}
+    counts = {row[0]: row[1] for row in rows if len(row) == 7}
     assert (counts["do_put"], counts["execute"]) == ("1", "1") and int(counts["this server"]) >= 2
     found = [(row[1], row[2], row[4]) for row in rows if len(row) == 10][1:]
     assert found == [("execute", "homes", str(done["applied"])), ("do_put", "homes", "1,000")]
@@ -158,14 +157,6 @@ def test_what_made_a_scan_slow_is_told(spent: dict[str, float], counts: PruneCou
     scanned = Scanned("", ("a",), is_ordered=True, planned_seconds=0.01, counts=counts)
     found = explained(recent("1", 10.0, scanned, **spent))
     assert len([text for text in found if said in text]) == 1
-
-
-def test_quantiles_are_within_their_bucket() -> None:
-    bounds = [1.0, 2.0, 4.0]
-    assert quantile([0, 100, 0, 0], bounds, 0.5) == pytest.approx(1.5)
-    assert quantile([90, 0, 10, 0], bounds, 0.95) == pytest.approx(3.0)
-    assert quantile([0, 0, 0, 5], bounds, 0.5) == 4.0
-    assert quantile([10, 0, 0, 0], bounds, 0.99) == pytest.approx(0.99)
 
 
 def test_charts_show_what_happened(port: Callable[..., Port]) -> None:

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ....schemas.metrics import SECONDS
+from ....schemas.metrics import SECONDS, extremes, quantile
 from ...server import FlightServer
 from .html import Element, tag
-from .requests import quantile
 from .words import clock, duration, size
 
 SAMPLE_SECONDS = 2.0
@@ -30,14 +29,35 @@ _STREAMS = frozenset({"do_exchange"})
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """How many requests took how long, from the start of a server, as a histogram."""
+
+    counts: tuple[int, ...] = (0,) * (len(SECONDS) + 1)
+    total: float = 0.0
+    """Their seconds."""
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Sequence[int], float]]) -> Times:
+        """Return the sum of histograms."""
+        if not parts:
+            return cls()
+        return cls(tuple(map(sum, zip(*(counts for counts, _ in parts), strict=True))), sum(each for _, each in parts))
+
+    def slowest(self, before: Times) -> float:
+        """Return what 95 % of the requests since ``before`` took at most; 0 if there were none."""
+        counts = [new - old for old, new in zip(before.counts, self.counts, strict=True)]
+        return quantile(counts, SECONDS, 0.95, *extremes(counts, SECONDS, self.total - before.total))
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """The numbers of a server at one moment; but for the last two they count from its start."""
 
     moment: float
     """By the clock that never goes back, in seconds."""
-    reads: tuple[int, ...]
-    """How many requests other than writes took how long, as a histogram."""
-    writes: tuple[int, ...]
+    reads: Times
+    """Requests other than writes."""
+    writes: Times
     written_rows: int
     sent_bytes: int
     received_bytes: int
@@ -55,12 +75,12 @@ class Samples:
     def take(self, server: FlightServer) -> None:
         """Add a sample of a server."""
         metrics = server.calls.metrics
-        found = metrics.requests()
+        requests = metrics.requests()
         self._kept.append(
             Sample(
                 moment=time.monotonic(),
-                reads=_added([counts for verb, counts in found if verb not in _WRITES | _STREAMS]),
-                writes=_added([counts for verb, counts in found if verb in _WRITES]),
+                reads=Times.of([(counts, total) for verb, counts, total in requests if verb not in _WRITES | _STREAMS]),
+                writes=Times.of([(counts, total) for verb, counts, total in requests if verb in _WRITES]),
                 written_rows=metrics.written_rows,
                 sent_bytes=metrics.sent_bytes,
                 received_bytes=metrics.received_bytes,
@@ -73,10 +93,6 @@ class Samples:
     def all(self) -> list[Sample]:
         """Return the samples, the oldest first."""
         return list(self._kept.copy())
-
-
-def _added(histograms: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*histograms, strict=True))) if histograms else (0,) * (len(SECONDS) + 1)
 
 
 def _resident() -> int:
@@ -95,13 +111,12 @@ def charts(samples: Samples) -> Element:
     def rates(of: Callable[[Sample], float]) -> list[float]:
         return [(of(after) - of(before)) / (after.moment - before.moment) for before, after in pairs]
 
-    def slowest(of: Callable[[Sample], tuple[int, ...]]) -> list[float]:
-        differences = ([new - old for old, new in zip(of(before), of(after), strict=True)] for before, after in pairs)
-        return [quantile(each, list(SECONDS), 0.95) if sum(each) else 0.0 for each in differences]
+    def slowest(of: Callable[[Sample], Times]) -> list[float]:
+        return [of(after).slowest(of(before)) for before, after in pairs]
 
     drawn = [
-        _chart("Reads and other requests a second", rates(lambda each: sum(each.reads)), _count),
-        _chart("Writes a second", rates(lambda each: sum(each.writes)), _count),
+        _chart("Reads and other requests a second", rates(lambda each: sum(each.reads.counts)), _count),
+        _chart("Writes a second", rates(lambda each: sum(each.writes.counts)), _count),
         _chart("Rows written a second", rates(lambda each: each.written_rows), _count),
         _chart("95 % of reads take at most", slowest(lambda each: each.reads), duration),
         _chart("95 % of writes take at most", slowest(lambda each: each.writes), duration),

@@ -22,7 +22,7 @@ from ....schemas.verb import Kind
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
 from .html import Cell, Element, live, page, table, tag
-from .requests import latencies
+from .requests import LATENCIES, latencies
 from .visit import Visit
 from .words import clock, duration
 
@@ -154,7 +154,7 @@ def maintenance_page(visit: Visit, buttons: Buttons) -> bytes:
         ),
         tag("h2", "Times"),
         table(
-            ("Work", "Count", "Median", "95 %", "99 %", "Average"),
+            ("Work", *LATENCIES),
             latencies(visit.server.metrics(visit.caller), "nyala_maintenance_seconds"),
             about="Since the start.",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....schemas.errors import NotFoundError
-from ....schemas.metrics import MetricFamily, Metrics, Sample
+from ....schemas.metrics import MetricFamily, Metrics, Sample, quantile
 from ...calls import Call
 from ...recent_requests import RecentRequest
 from .explanation import explained, times
@@ -19,6 +19,7 @@ _TIMES = {
     "working": "reading and computing",
     "client": "waiting for its client",
 }
+LATENCIES = "Count", "Average", "Median", "95 %", "99 %", "Longest"
 _WRITES = ("do_put", "session_write", "execute", "commit_transaction", "import_commit")
 
 
@@ -83,13 +84,13 @@ def writes_page(visit: Visit) -> bytes:
         "Writes",
         tag("h2", "Latencies"),
         table(
-            ("Request", "Count", "Median", "95 %", "99 %", "Average"),
+            ("Request", *LATENCIES),
             latencies(metrics, "nyala_request_seconds", _WRITES),
             about="Since the start. A stream is timed as a whole; a write in a session until it is durable.",
         ),
         tag("h2", "Syncs of the log"),
         table(
-            ("Process", "Count", "Median", "95 %", "99 %", "Average"),
+            ("Process", *LATENCIES),
             latencies(metrics, "nyala_log_sync_seconds"),
             about="Each makes a group of commits durable.",
         ),
@@ -114,21 +115,11 @@ def latencies(metrics: Metrics, name: str, verbs: Sequence[str] | None = None) -
 
 def _latency(sample: Sample, family: MetricFamily) -> tuple[str, ...]:
     count = sum(sample.counts)
-    quantiles = (quantile(sample.counts, family.bounds, at) for at in (0.5, 0.95, 0.99))
+    ends = sample.least, sample.greatest
+    quantiles = (quantile(sample.counts, family.bounds, at, *ends) for at in (0.5, 0.95, 0.99))
     name = " ".join(sample.labels.values()) or "this server"
-    return (name, f"{count:,}", *map(duration, quantiles), duration(sample.value / count))
-
-
-def quantile(counts: list[int], bounds: list[float], at: float) -> float:
-    """Return about how large a value of a histogram is that a share ``at`` of them does not exceed: within its bucket
-    the values are taken as evenly spread."""
-    wanted, below = at * sum(counts), 0
-    lower = 0.0
-    for count, bound in zip(counts, bounds, strict=False):
-        if count and below + count >= wanted:
-            return lower + (bound - lower) * (wanted - below) / count
-        below, lower = below + count, bound
-    return lower
+    longest = "" if sample.greatest is None else duration(sample.greatest)
+    return name, f"{count:,}", duration(sample.value / count), *map(duration, quantiles), longest
 
 
 def _running(running: Iterable[tuple[Call, float, bool]]) -> Element:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ....schemas.errors import StoreError
@@ -62,6 +62,7 @@ class Console:
         return [
             Route(maintenance.PATH, self._press, methods=["POST"]),
             *(Route(path, in_thread(self._shown(make), _failed)) for path, make in self._pages.items()),
+            Route("/", _first),
             Route("/console/style.css", _style),
             Route("/console/live.js", _script),
         ]
@@ -112,6 +113,10 @@ async def _form_of(request: Request) -> dict[str, str]:
             return {}
         body += part
     return dict(parse_qsl(body.decode(errors="replace")))
+
+
+async def _first(_request: Request) -> Response:
+    return RedirectResponse("/console", headers=HEADERS)
 
 
 async def _style(_request: Request) -> Response:
