@@ -177,12 +177,14 @@ def _http(options: ServeOptions, security: Security | None, private_paths: tuple
     if options.http_port is None:
         return None
     try:
+        from .http.console.visit import Surroundings
         from .http.port import HttpPort
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
             f"an HTTP port needs the package {error.name}: pip install 'nyala[http]', or leave http_port out"
         ) from None
-    return HttpPort(options.http_host, options.http_port, security, private_paths)
+    around = Surroundings(options.name or "")
+    return HttpPort(options.http_host, options.http_port, security, private_paths, around)
 
 
 def _traces(options: ServeOptions) -> Traces | None:

@@ -20,7 +20,7 @@ from ..errors import Translator, told
 
 Make = Callable[[Request], Response]
 Answer = Callable[[Request], Awaitable[Response]]
-Failed = Callable[[StoreError], Response]
+Failed = Callable[[Request, StoreError], Response]
 """Returns the answer for an error that is fit for clients; its status and headers are set later."""
 
 _ANSWERS_MAX = 32
@@ -37,7 +37,7 @@ _CHALLENGE = 'Bearer realm="Nyala", Basic realm="Nyala"'
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-def as_json(error: StoreError) -> Response:
+def as_json(_request: Request, error: StoreError) -> Response:
     """Return an error as programs read it."""
     return JSONResponse(told(error), headers=HEADERS)
 
@@ -54,20 +54,21 @@ class Answering:
 
         async def answer(request: Request) -> Response:
             if self._running >= _ANSWERS_MAX:
-                return self._told(UnavailableError("too many pages are asked for at the same time", 1.0), failed)
+                too_many = UnavailableError("too many pages are asked for at the same time", 1.0)
+                return self._told(request, too_many, failed)
             self._running += 1
             try:
                 return await run_in_threadpool(make, request)
             except Exception as error:
-                return self._told(error, failed)
+                return self._told(request, error, failed)
             finally:
                 self._running -= 1
 
         return answer
 
-    def _told(self, error: Exception, failed: Failed) -> Response:
+    def _told(self, request: Request, error: Exception, failed: Failed) -> Response:
         known = self._translator.public(error, "http")
-        answer = failed(known)
+        answer = failed(request, known)
         answer.status_code = _STATUSES.get(known.code, 500)
         if known.code == UnauthenticatedError.code:
             answer.headers["www-authenticate"] = _CHALLENGE

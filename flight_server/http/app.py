@@ -10,13 +10,13 @@ from starlette.routing import Route
 
 from ..errors import Translator
 from .answering import HEADERS, Answering
-from .console.charts import Samples
 from .console.routes import Check, Console
+from .console.visit import Surroundings
 from .exposition import exposed
 from .state import DEGRADED, READY, STANDBY, Readiness, ServerState
 
 
-def application(state: ServerState, check: Check, translator: Translator, samples: Samples) -> Starlette:
+def application(state: ServerState, check: Check, translator: Translator, around: Surroundings) -> Starlette:
     """Return the application. Health and readiness need no thread of its pool, which slow pages may fill."""
     ready, answering = Readiness(state.readiness), Answering(translator)
 
@@ -40,7 +40,7 @@ def application(state: ServerState, check: Check, translator: Translator, sample
             Route("/healthz", health),
             Route("/readyz", readiness),
             Route("/metrics", answering.in_thread(metrics)),
-            *Console(state, check, answering, samples).routes(),
+            *Console(state, check, answering, around).routes(),
         ],
         exception_handlers={HTTPException: misdirected},
     )

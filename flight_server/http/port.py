@@ -22,7 +22,8 @@ from ..request_log import RequestLog
 from ..security.identity import Identity
 from .app import application
 from .connections import CERTIFICATE_NAME, HANDSHAKE_SECONDS, CurrentCertificates, HttpConnection
-from .console.charts import SAMPLE_SECONDS, Samples
+from .console.charts import SAMPLE_SECONDS
+from .console.visit import Surroundings
 from .state import ServerState
 
 if TYPE_CHECKING:
@@ -36,14 +37,21 @@ _LOG = logging.getLogger("nyala.flight_server")
 class HttpPort:
     """Serves from its construction until ``stop``."""
 
-    def __init__(self, host: str, port: int, security: Security | None, private_paths: tuple[str, ...] = ()) -> None:
-        """Listen; port 0 picks a free one.
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        security: Security | None,
+        private_paths: tuple[str, ...] = (),
+        around: Surroundings | None = None,
+    ) -> None:
+        """Listen; port 0 picks a free one. The console shows what it is given of its surroundings.
 
         Raises:
             UnavailableError: that is impossible.
         """
         self.state = ServerState()
-        self._samples = Samples()
+        self._around = around or Surroundings()
         self._authentication = security.authentication if security else None
         self._names = {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else None
         tls = security.tls if security else None
@@ -51,7 +59,7 @@ class HttpPort:
         scheme, shown = "https" if tls else "http", f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{listening.getsockname()[1]}"
         config = uvicorn.Config(
-            application(self.state, self._caller, Translator(private_paths, _logged_by(RequestLog(0))), self._samples),
+            application(self.state, self._caller, Translator(private_paths, _logged_by(RequestLog(0))), self._around),
             http=HttpConnection,
             ws="none",
             lifespan="off",
@@ -94,7 +102,7 @@ class HttpPort:
     async def _sample(self) -> None:
         while True:
             if server := self.state.server:
-                self._samples.take(server)
+                self._around.samples.take(server)
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def _caller(self, request: Request) -> Identity | None:

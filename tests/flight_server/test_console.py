@@ -9,6 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +20,8 @@ from http_client import Port
 from served import SCHEMA
 
 import nyala
-from nyala.flight_server.http.console.html import page, tag
+from nyala.flight_server.http.console.frame import page
+from nyala.flight_server.http.console.html import tag
 from nyala.flight_server.http.console.picture import tablet_picture
 from nyala.flight_server.http.console.words import duration, size
 from nyala.flight_server.http.port import as_bearer
@@ -33,6 +35,13 @@ from nyala.schemas.partition import hash as by_hash
 OPERATORS = ("/console/activity", "/console/scans", "/console/writes", "/console/maintenance", "/console/memory")
 PAGES = ("/console", "/console/table?name=homes", *OPERATORS)
 NASTY = '<script>alert("1")</script> & /..'
+
+
+class Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
 
 
 def tree(text: str) -> ElementTree.Element:
@@ -103,7 +112,7 @@ def test_what_users_named_is_only_text(port: Callable[..., Port]) -> None:
 
 
 def test_all_text_and_attributes_are_escaped() -> None:
-    text = page(NASTY, tag("p", NASTY, title=NASTY)).decode()
+    text = page(NASTY, tag("p", NASTY, title=NASTY)).write().decode()
     (found,) = tree(text).iter("p")
     assert (found.text, found.get("title")) == (NASTY, NASTY)
 
@@ -180,6 +189,93 @@ def test_percentiles_are_possible(port: Callable[..., Port]) -> None:
     (line,) = [row for row in tree(one.ask("/console/writes")[1]).iter("tr") if row[0].text == "do_put"]
     _, count, *shown = (cell.text or "" for cell in line)
     assert count == "1" and set(shown) == {duration(timed.total)}, "one request: it is each percentile"
+
+
+def test_each_page_says_which_server_it_is_and_who_looks(port: Callable[..., Port], tmp_path: Path) -> None:
+    token, _ = create_token(tmp_path / "tokens.json", "alice")
+    one = port(ServeOptions(tokens=tmp_path / "tokens.json", admins=("alice",)))
+    for path in PAGES:
+        (header,) = tree(one.ask(path, token)[1]).iter("header")
+        told = {each.get("class"): each.text for each in header}
+        assert told["user"] == "alice" and (told["server"] or "").endswith(f":{one.served.server.port}")
+        assert version("nyala") in "".join(header.itertext())
+    for stranger in (one.ask("/console"), one.ask("/console", "nyala_wrong")):
+        assert stranger[0] == 401 and version("nyala") not in stranger[1] and "alice" not in stranger[1]
+    assert "no login" in words(port().ask("/console")[1])
+
+
+def test_who_does_not_operate_is_led_to_no_page_that_is_denied(port: Callable[..., Port], tmp_path: Path) -> None:
+    (bob, _), (admin, _) = (create_token(tmp_path / "tokens.json", name) for name in ("bob", "admin"))
+    one = port(ServeOptions(tokens=tmp_path / "tokens.json", admins=("admin",)))
+
+    def links(token: str) -> list[str]:
+        (nav,) = tree(one.ask("/console", token)[1]).iter("nav")
+        return [each.get("href") or "" for each in nav.iter("a")]
+
+    assert {*OPERATORS, "/metrics"} <= {*links(admin)}
+    assert links(bob) and all(one.ask(link, bob)[0] == 200 for link in links(bob))
+
+
+def test_the_colours_are_chosen_without_a_script(port: Callable[..., Port]) -> None:
+    one = port()
+
+    def chosen(to: str, came_from: str) -> tuple[str, str]:
+        request = urllib.request.Request(f"{one.http.url}/console/scheme?to={to}", headers={"referer": came_from})
+        with pytest.raises(urllib.error.HTTPError, match="303") as caught:
+            urllib.request.build_opener(Stay).open(request, timeout=20)
+        return caught.value.headers["location"], caught.value.headers["set-cookie"]
+
+    here = one.http.url
+    back, cookie = chosen("dark", f"{here}/console/table?name=homes")
+    assert back == "/console/table?name=homes" and "Path=/console" in cookie and "HttpOnly" in cookie
+    for path in ("/console", "/console/nothing-like-it", "/console/table?name=castles"):
+        text = one.ask(path, cookie=cookie.partition(";")[0])[1]
+        assert text.startswith("{") or tree(text).get("data-scheme") == "dark"
+    assert tree(one.ask("/console", cookie='nyala-scheme="><script>')[1]).get("data-scheme") is None
+    assert tree(one.ask("/console", cookie=chosen("purple", here)[1])[1]).get("data-scheme") is None
+    for elsewhere in ("http://evil.example/console", f"{here}.evil.example/console", f"{here}/metrics", "", "//x"):
+        assert chosen("light", elsewhere)[0] == "/console"
+
+
+def listed(text: str) -> list[str]:
+    """The first cells of the rows of a page's first table, without its totals."""
+    return ["".join(row[0].itertext()) for row in next(tree(text).iter("tbody"))]
+
+
+def test_tables_are_sorted_searched_and_added_up(port: Callable[..., Port]) -> None:
+    one = port()
+    with nyala.connect(one.served.url) as db:
+        for name, count in (("Houses", 3), ("empty", 0), ("flats", 10)):
+            db.create_table(name, SCHEMA, primary_key=["id"])
+            if count:
+                db.table(name).insert(one.served.rows(count))
+    by_name = ["Houses", "empty", "flats", "homes"]
+    assert listed(one.ask("/console")[1]) == by_name
+    assert listed(one.ask("/console?order=down")[1]) == by_name[::-1]
+    text = one.ask("/console?sort=rows")[1]
+    assert listed(text)[:2] == ["flats", "Houses"]
+    titles = {"".join(each.itertext()): each for each in tree(text).iter("th")}
+    assert {name: each.get("aria-sort") for name, each in titles.items() if each.get("aria-sort")} == {
+        "Rows": "descending"
+    }
+    assert listed(one.ask(titles["Rows"][0].get("href") or "")[1])[-2:] == ["Houses", "flats"]
+    (total,) = tree(text).iter("tfoot")
+    assert [cell.text for cell in total[0]][:2] == ["4 tables", "13"]
+    for path in ("/console?q=HO", "/console?sort=rows&q=ho"):
+        assert set(listed(one.ask(path)[1])) == {"Houses", "homes"}
+    (form,) = tree(one.ask("/console?sort=rows&order=up&q=ho")[1]).iter("form")
+    fields = {each.get("name"): each.get("value") for each in form.iter("input")}
+    assert (form.get("method"), fields) == ("get", {"q": "ho", "sort": "rows", "order": "up"})
+    assert "No table has" in words(one.ask(f"/console?q={urllib.parse.quote(NASTY)}")[1])
+    for wrong in ("sort=cells", "order=sideways", "sort=rows&order=1"):
+        assert one.ask(f"/console?{wrong}")[0] == 400
+
+
+def test_many_tables_are_not_sorted_by_numbers(port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = port()
+    monkeypatch.setattr(type(one.served.store), "tables", lambda _: [f"t{number:04}" for number in range(1001)])
+    monkeypatch.setattr(type(one.served.store), "table_stats", lambda *_: 1 / 0)
+    assert one.ask("/console?sort=rows")[0] == 400
 
 
 def test_what_is_not_there_is_an_error(port: Callable[..., Port]) -> None:

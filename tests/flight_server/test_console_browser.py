@@ -134,7 +134,7 @@ def test_a_button_is_pressed_by_keyboard(busy: Port, browser: Browser) -> None:
         browser.tab()
         seen.append(browser.value(focused))
         assert len(seen) < 50 and browser.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert seen[0] == "Tables" and browser.value(focused) == "Flush rows"
+    assert "Tables" in seen and browser.value(focused) == "Flush rows"
     while browser.value(focused) != "Merge rowsets":
         browser.tab()
     browser.enter()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from http_client import Port
-from test_console import tree, words
+from test_console import Stay, tree, words
 
 from nyala.engine.maintenance import upkeep
 from nyala.flight_server.http.console.maintenance import Buttons
@@ -30,11 +30,6 @@ from tests.doubles.waiting import until
 PATH = "/console/maintenance"
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
 def press(port: Port, form: dict[str, str], token: str | None = None, origin: str | None = "") -> int:
     """Send a form as a browser does; return the status. ``origin`` is the page's; empty: the console's."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -42,7 +37,7 @@ def press(port: Port, form: dict[str, str], token: str | None = None, origin: st
         headers["origin"] = origin or port.http.url
     request = urllib.request.Request(port.http.url + PATH, urllib.parse.urlencode(form).encode(), headers)
     try:
-        with urllib.request.build_opener(_Stay).open(request, timeout=20) as answer:
+        with urllib.request.build_opener(Stay).open(request, timeout=20) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         if error.code == 303:

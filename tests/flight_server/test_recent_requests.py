@@ -17,7 +17,7 @@ from test_console import filled, tree, words
 
 from nyala.flight_server.http.console.charts import Samples, charts
 from nyala.flight_server.http.console.explanation import explained
-from nyala.flight_server.http.console.html import page
+from nyala.flight_server.http.console.frame import page
 from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
 from nyala.flight_server.scanned import Scanned
 from nyala.schemas.prune_count import PruneCount
@@ -163,13 +163,13 @@ def test_charts_show_what_happened(port: Callable[..., Port]) -> None:
     one = port()
     samples, server = Samples(), one.served.server
     samples.take(server)
-    assert "begin a few seconds" in page("x", charts(samples)).decode()
+    assert "begin a few seconds" in page("x", charts(samples)).write().decode()
     one.served.put("homes", one.served.rows(500))
     for _ in range(2):
         time.sleep(0.01)
         samples.take(server)
     drawn: dict[str, tuple[list[str], str]] = {}
-    for figure in tree(page("x", charts(samples)).decode()).iter("figure"):
+    for figure in tree(page("x", charts(samples)).write().decode()).iter("figure"):
         (line,), (about,) = figure.iter("polyline"), figure.iter("title")
         drawn[figure[0][0].text or ""] = (line.get("points") or "").split(), about.text or ""
     points, said = drawn["Rows written a second"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ....schemas.metrics import MetricFamily
-from .charts import Samples, charts
-from .html import live, page, table, tag
+from .charts import charts
+from .frame import Page, page
+from .html import live, table, tag
 from .visit import Visit
 from .words import size
 
 
-def activity_page(visit: Visit, samples: Samples) -> bytes:
+def activity_page(visit: Visit) -> Page:
     """Return what runs, and what maintenance has done. Raises PermissionDeniedError if metrics are not for the caller,
     since requests are those of all users."""
     server = visit.server
@@ -22,7 +23,7 @@ def activity_page(visit: Visit, samples: Samples) -> bytes:
         "Activity",
         live(
             "now",
-            charts(samples),
+            charts(visit.around.samples),
             tag("h2", "Running requests"),
             table(("Request", "Table", "User", "From", "Seconds", "Waits for its client"), running, 4),
         ),

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal, NamedTuple
 
 _VOID = frozenset({"meta", "link", "input"})
-_PAGES = (
-    ("Tables", "/console"),
-    ("Activity", "/console/activity"),
-    ("Scans", "/console/scans"),
-    ("Writes", "/console/writes"),
-    ("Maintenance", "/console/maintenance"),
-    ("Memory", "/console/memory"),
-    ("Metrics", "/metrics"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,58 +41,54 @@ def tag(name: str, /, *children: Element | str, **attributes: object) -> Element
 Cell = Element | str
 
 
+class Title(NamedTuple):
+    """The title of a column that can be sorted."""
+
+    text: str
+    target: str = ""
+    """The address of the page in another order."""
+    order: Literal["", "ascending", "descending"] = ""
+    """That of the page, if it is by this column."""
+
+
 def table(
-    titles: Sequence[str], rows: Iterable[Sequence[Cell]], numbers_from: int = 1, about: str = "", empty: str = "None."
+    titles: Sequence[str | Title],
+    rows: Iterable[Sequence[Cell]],
+    numbers_from: int = 1,
+    about: str = "",
+    empty: str = "None.",
+    totals: Sequence[Cell] = (),
 ) -> Element:
-    """Return a table; the columns from ``numbers_from`` on are numbers. ``about`` is its caption. Without rows it is
-    the text ``empty``."""
+    """Return a table; the columns from ``numbers_from`` on are numbers. ``about`` is its caption, ``totals`` its last
+    row. Without rows it is the text ``empty``. Each cell names its column, for screens that are too narrow for a row.
+    """
+    columns = [each if isinstance(each, Title) else Title(each) for each in titles]
+    kinds = [{} if place < numbers_from else {"class_": "number"} for place in range(len(columns))]
 
-    def line(kind: str, cells: Sequence[Cell], **more: str) -> Element:
-        classes = ({} if place < numbers_from else {"class_": "number"} for place in range(len(cells)))
-        return tag("tr", *(tag(kind, cell, **more, **of) for cell, of in zip(cells, classes, strict=True)))
+    def line(cells: Sequence[Cell]) -> Element:
+        named = zip(cells, columns, kinds, strict=True)
+        return tag("tr", *(tag("td", cell, data_title=column.text, **kind) for cell, column, kind in named))
 
-    body = [line("td", row) for row in rows]
+    body = [line(row) for row in rows]
     if not body:
         return tag("p", empty)
     caption = [tag("caption", about)] if about else []
-    return tag(
-        "div",
-        tag("table", *caption, tag("thead", line("th", titles, scope="col")), tag("tbody", *body)),
-        class_="wide",
-    )
+    head = tag("tr", *(_title(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+    foot = [tag("tfoot", line(totals))] if totals else []
+    return tag("div", tag("table", *caption, tag("thead", head), tag("tbody", *body), *foot), class_="wide")
+
+
+def _title(column: Title, kind: dict[str, str]) -> Element:
+    order = {"aria_sort": column.order} if column.order else {}
+    text = tag("a", column.text, href=column.target) if column.target else column.text
+    return tag("th", text, scope="col", **kind, **order)
+
+
+def tiles(*facts: tuple[str, Cell]) -> Element:
+    """Return a few numbers that matter most, each with its name."""
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="tiles")
 
 
 def live(name: str, *content: Cell) -> Element:
     """Return a part of a page that the script keeps up to date."""
     return tag("div", *content, id=name, data_live="")
-
-
-def page(title: str, *content: Cell, at: str = "", is_live: bool = False) -> bytes:
-    """Return a whole page, of the section ``at``; ``is_live``: it has live parts."""
-    script = [tag("script", src="/console/live.js", defer="")] if is_live else []
-    whole = tag(
-        "html",
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width"),
-            tag("title", f"{title} - Nyala"),
-            tag("link", rel="stylesheet", href="/console/style.css"),
-            *script,
-        ),
-        tag(
-            "body",
-            tag("a", "Skip to the content", href="#content", class_="skip"),
-            tag("nav", *(_link(text, target, at) for text, target in _PAGES), aria_label="Pages"),
-            tag("main", tag("h1", title), *content, id="content"),
-        ),
-        lang="en",
-    )
-    pieces = ["<!doctype html>"]
-    whole.write(pieces)
-    return "".join(pieces).encode()
-
-
-def _link(text: str, target: str, at: str) -> Element:
-    current = {"aria_current": "page"} if target == at else {}
-    return tag("a", text, href=target, **current)

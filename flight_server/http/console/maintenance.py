@@ -21,7 +21,8 @@ from ....schemas.service import MaintenanceKind
 from ....schemas.verb import Kind
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
-from .html import Cell, Element, live, page, table, tag
+from .frame import Page, page
+from .html import Cell, Element, live, table, tag
 from .requests import LATENCIES, latencies
 from .visit import Visit
 from .words import clock, duration
@@ -123,7 +124,7 @@ def _user(caller: Identity | None) -> str:
     return "" if caller is None else caller.user
 
 
-def maintenance_page(visit: Visit, buttons: Buttons) -> bytes:
+def maintenance_page(visit: Visit, buttons: Buttons) -> Page:
     """Return what maintenance is due, runs and was done. Raises PermissionDeniedError: it is of all tables."""
     state, token = visit.store.maintenance(), buttons.token(visit.caller)
     running = ", ".join(state.running) or "nothing"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ....schemas.metrics import MetricFamily, Sample
-from .html import Cell, Element, live, page, table, tag
+from .frame import Page, page
+from .html import Cell, Element, live, table, tag
 from .visit import Visit
 from .words import duration, size
 
@@ -16,7 +17,7 @@ _PRESSURE = ("nyala_throttled_batches", "nyala_throttled_seconds", "nyala_refuse
 _CACHE = ("nyala_page_cache_hits", "nyala_page_cache_misses")
 
 
-def memory_page(visit: Visit) -> bytes:
+def memory_page(visit: Visit) -> Page:
     """Return what the store holds. Raises PermissionDeniedError: it is of all tables."""
     families = {family.name: family for family in visit.server.metrics(visit.caller).families}
     return page(

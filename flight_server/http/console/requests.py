@@ -9,7 +9,8 @@ from ....schemas.metrics import MetricFamily, Metrics, Sample, quantile
 from ...calls import Call
 from ...recent_requests import RecentRequest
 from .explanation import explained, times
-from .html import Cell, Element, live, page, table, tag
+from .frame import Page, page
+from .html import Cell, Element, live, table, tag
 from .visit import Visit
 from .words import clock, duration, share, size
 
@@ -23,7 +24,7 @@ LATENCIES = "Count", "Average", "Median", "95 %", "99 %", "Longest"
 _WRITES = ("do_put", "session_write", "execute", "commit_transaction", "import_commit")
 
 
-def scans_page(visit: Visit) -> bytes:
+def scans_page(visit: Visit) -> Page:
     """Return running and recent scans. Raises PermissionDeniedError: they are those of all users."""
     visit.check_operates()
     recent = visit.server.calls.recent
@@ -45,7 +46,7 @@ def scans_page(visit: Visit) -> bytes:
     )
 
 
-def scan_page(visit: Visit) -> bytes:
+def scan_page(visit: Visit) -> Page:
     """Return one scan with an explanation. Raises NotFoundError: it is not kept any more."""
     visit.check_operates()
     name = visit.asked.get("id", "")
@@ -70,7 +71,7 @@ def scan_page(visit: Visit) -> bytes:
     )
 
 
-def writes_page(visit: Visit) -> bytes:
+def writes_page(visit: Visit) -> Page:
     """Return writes with their latencies. Raises PermissionDeniedError: they are those of all users."""
     visit.check_operates()
     metrics = visit.server.metrics(visit.caller)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qsl
+from importlib import metadata
+from socket import gethostname
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -15,19 +17,22 @@ from ..answering import HEADERS, Answering
 from ..state import ServerState
 from . import maintenance
 from .activity import activity_page
-from .charts import Samples
-from .html import page, tag
+from .frame import SCHEME_PATH, SCHEMES, Frame, Page, Scheme, page
+from .html import tag
 from .maintenance import Buttons, maintenance_page
 from .memory import memory_page
+from .one_table import table_page
 from .requests import scan_page, scans_page, writes_page
 from .style import SCRIPT, STYLE
-from .tables import table_page, tables_page
-from .visit import Visit
+from .tables import tables_page
+from .visit import Surroundings, Visit
 
 Check = Callable[[Request], Identity | None]
 """Returns who asks; raises UnauthenticatedError if that is not known, but must be."""
 
 _FORM_BYTES_MAX = 8192
+_SCHEME_COOKIE = "nyala-scheme"
+_SCHEME_SECONDS = 365 * 86_400
 _NO_CONTENT = 204
 _PAGE_HEADERS = {
     **HEADERS,
@@ -40,15 +45,17 @@ _PAGE_HEADERS = {
 class Console:
     """The console of one server."""
 
-    def __init__(self, state: ServerState, check: Check, answering: Answering, samples: Samples) -> None:
+    def __init__(self, state: ServerState, check: Check, answering: Answering, around: Surroundings) -> None:
         self._state = state
+        self._around = around
+        self._version = metadata.version("nyala")
         self._check = check
         self._answering = answering
         self._buttons = buttons = Buttons()
-        self._pages: dict[str, Callable[[Visit], bytes]] = {
+        self._pages: dict[str, Callable[[Visit], Page]] = {
             "/console": tables_page,
             "/console/table": lambda visit: table_page(visit, buttons),
-            "/console/activity": lambda visit: activity_page(visit, samples),
+            "/console/activity": activity_page,
             "/console/scans": scans_page,
             "/console/scan": scan_page,
             "/console/writes": writes_page,
@@ -63,18 +70,25 @@ class Console:
             Route(maintenance.PATH, self._press, methods=["POST"]),
             *(Route(path, in_thread(self._shown(make), _failed)) for path, make in self._pages.items()),
             Route("/", _first),
+            Route(SCHEME_PATH, _choose_scheme),
             Route("/console/style.css", _style),
             Route("/console/live.js", _script),
         ]
 
-    def _shown(self, make: Callable[[Visit], bytes]) -> Callable[[Request], Response]:
+    def _shown(self, make: Callable[[Visit], Page]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             caller = self._check(request)
             with self._state.asking() as server:
-                made = make(Visit(server, caller, request.query_params))
-            return Response(made, headers=_PAGE_HEADERS, media_type="text/html")
+                visit = Visit(server, caller, request.query_params, self._around)
+                text = make(visit).write(self._frame(visit, request))
+            return Response(text, headers=_PAGE_HEADERS, media_type="text/html")
 
         return answer
+
+    def _frame(self, visit: Visit, request: Request) -> Frame:
+        name = self._around.name or f"{gethostname()}:{visit.server.port}"
+        user = "no login" if visit.caller is None else visit.caller.user
+        return Frame(name, self._version, user, visit.operates, _scheme_of(request))
 
     async def _press(self, request: Request) -> Response:
         known = await self._answering.in_thread(self._known, _failed)(request)
@@ -99,10 +113,10 @@ class Console:
         return Response(status_code=_NO_CONTENT)
 
 
-def _failed(error: StoreError) -> Response:
-    said = tag("p", f"{error.code}: {error.message}", class_="bad")
-    text = page("Not shown", said, tag("p", f"Request {error.request_id}."))
-    return Response(text, headers=_PAGE_HEADERS, media_type="text/html")
+def _failed(request: Request, error: StoreError) -> Response:
+    why = tag("p", f"{error.code}: {error.message}", class_="bad")
+    shown = page("Not shown", why, tag("p", f"Request {error.request_id}."))
+    return Response(shown.write(Frame(scheme=_scheme_of(request))), headers=_PAGE_HEADERS, media_type="text/html")
 
 
 async def _form_of(request: Request) -> dict[str, str]:
@@ -113,6 +127,31 @@ async def _form_of(request: Request) -> dict[str, str]:
             return {}
         body += part
     return dict(parse_qsl(body.decode(errors="replace")))
+
+
+def _scheme_of(request: Request) -> Scheme:
+    return _scheme_named(request.cookies.get(_SCHEME_COOKIE, ""))
+
+
+def _scheme_named(name: str) -> Scheme:
+    found: Scheme = ""
+    for each in SCHEMES:
+        found = each if each == name else found
+    return found
+
+
+async def _choose_scheme(request: Request) -> Response:
+    """Keep the scheme in a cookie, for the console alone, and lead back to the page that asked."""
+    came_from = urlsplit(request.headers.get("referer", ""))
+    is_own = came_from.netloc == request.headers.get("host", "") and came_from.path.startswith("/console")
+    back = f"{came_from.path}?{came_from.query}" if is_own else "/console"
+    answer = RedirectResponse(back, 303, HEADERS)
+    chosen = _scheme_named(request.query_params.get("to", ""))
+    is_secure = request.url.scheme == "https"
+    answer.set_cookie(
+        _SCHEME_COOKIE, chosen, _SCHEME_SECONDS, path="/console", secure=is_secure, httponly=True, samesite="lax"
+    )
+    return answer
 
 
 async def _first(_request: Request) -> Response:

@@ -1,43 +1,101 @@
 """What the console's pages look like, in light and dark, and the one script, which updates live parts."""
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --back: #ffffff; --panel: #f6f8fa; --line: #d0d7de;
-  --base: #3b6ea5; --redo: #c2761b; --undo: #7d8590; --link: #0b57b0; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9aa4af; --back: #0f1419; --panel: #171d24;
-  --line: #353c45; --base: #6aa3dc; --redo: #e3a857; --undo: #7d8590; --link: #79b8ff; --bad: #ff8a80; } }
+_LIGHT = """color-scheme: light; --ink: #1b1f24; --soft: #57606a; --back: #ffffff; --panel: #f6f8fa; --line: #d0d7de;
+  --base: #2f6db0; --redo: #b4690e; --undo: #6e7781; --idle: #b6bfc9; --link: #0b57b0; --bad: #b3261e;
+  --mark: #e7f0fa;"""
+_DARK = """color-scheme: dark; --ink: #e6edf3; --soft: #9aa4af; --back: #0f1419; --panel: #171d24; --line: #353c45;
+  --base: #6aa3dc; --redo: #e3a857; --undo: #8b949e; --idle: #4d5661; --link: #79b8ff; --bad: #ff8a80;
+  --mark: #1d2b3a;"""
+
+STYLE = (
+    f"""
+:root {{ {_LIGHT} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
+:root[data-scheme=light] {{ {_LIGHT} }}
+:root[data-scheme=dark] {{ {_DARK} }}
+"""
+    + """
 * { box-sizing: border-box; }
-body { margin: 0; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); }
-nav { padding: .7rem 1.5rem; border-bottom: 1px solid var(--line); display: flex; flex-wrap: wrap; gap: .3rem 1.5rem; }
-nav a[aria-current] { color: inherit; font-weight: 600; text-decoration: none; }
-main { padding: .5rem 1.5rem 3rem; max-width: 75rem; }
+body { margin: 0; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); display: grid;
+  grid-template: auto 1fr / 12.5rem minmax(0, 1fr); grid-template-areas: "header header" "nav main";
+  min-height: 100vh; }
+header { grid-area: header; display: flex; flex-wrap: wrap; align-items: center; gap: .3rem 1.2rem;
+  padding: .6rem 1.5rem; border-bottom: 1px solid var(--line); background: var(--panel); }
+.brand { display: flex; align-items: center; gap: .5rem; color: inherit; text-decoration: none; font-size: 1.1rem; }
+.brand small, .server, .user { color: var(--soft); font-size: .85rem; }
+.server { margin-right: auto; }
+.mark { width: 1.5rem; } .mark rect { fill: var(--base); } .mark rect:nth-of-type(2) { fill: var(--redo); }
+.user::before { content: "User "; }
+.schemes { display: flex; gap: .6rem; font-size: .85rem; }
+nav { grid-area: nav; padding: 1rem 0 2rem; border-right: 1px solid var(--line); }
+nav div { display: flex; flex-direction: column; padding-bottom: .8rem; }
+nav span { padding: 0 1.5rem .1rem; color: var(--soft); font-size: .8rem; }
+nav a { padding: .15rem 1.5rem; text-decoration: none; }
+nav a:hover { text-decoration: underline; }
+nav a[aria-current] { color: inherit; font-weight: 600; background: var(--mark);
+  box-shadow: inset 3px 0 var(--base); }
+main { grid-area: main; padding: .5rem 1.5rem 3rem; max-width: 80rem; }
 a { color: var(--link); }
 :focus-visible { outline: 3px solid var(--base); outline-offset: 2px; }
 .skip { position: absolute; left: -99rem; }
 .skip:focus { left: .5rem; top: .5rem; padding: .4rem .8rem; background: var(--back); z-index: 1; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } h3 { font-size: 1rem; margin: 1.5rem 0 0; }
+h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
-th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td { text-align: left; padding: .25rem 1.1rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+thead th { vertical-align: bottom; }
+th a { color: inherit; }
+th[aria-sort=ascending] a::after { content: " \\25B2"; } th[aria-sort=descending] a::after { content: " \\25BC"; }
+tbody tr:hover { background: var(--panel); }
+tfoot td { font-weight: 600; border-bottom: none; }
 .number { text-align: right; }
 td.number, td:first-child { white-space: nowrap; }
+.null { color: var(--soft); font-style: italic; }
 form { display: inline; }
+.search { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; }
+.search input { flex: 0 1 20rem; min-width: 8rem; }
 button, select, input { font: inherit; color: inherit; background: var(--panel); border: 1px solid var(--line);
   border-radius: 4px; padding: .1rem .6rem; }
 button:hover { border-color: var(--base); }
 .bad { color: var(--bad); }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem; }
+.tiles { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0; }
+.tiles div { padding: .5rem .9rem; background: var(--panel); border: 1px solid var(--line); border-radius: 6px;
+  min-width: 8rem; }
+.tiles dt { color: var(--soft); font-size: .85rem; } .tiles dd { margin: 0; font-size: 1.2rem; font-weight: 600; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); gap: 1rem; }
 figure { margin: 0; padding: .6rem .8rem; background: var(--panel); border: 1px solid var(--line); border-radius: 6px; }
-figcaption { display: flex; justify-content: space-between; gap: 1rem; }
+figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: .1rem 1rem; }
 svg { display: block; width: 100%; }
 .rowsets { max-width: 60rem; border: 1px solid var(--line); margin: .3rem 0; }
 .base { fill: var(--base); } .redo { fill: var(--redo); } .undo { fill: var(--undo); }
 .line { fill: none; stroke: var(--base); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 .line.second { stroke: var(--redo); } .floor { stroke: var(--line); }
-.bar { height: .8rem; min-width: 12rem; }
+.bar { height: .8rem; min-width: 9rem; max-width: 40rem; }
 .waiting { fill: var(--undo); } .planning { fill: var(--redo); } .working { fill: var(--base); }
-.client { fill: var(--line); }
+.client { fill: var(--idle); }
+@media (max-width: 60rem) {
+  body { grid-template: auto auto 1fr / minmax(0, 1fr); grid-template-areas: "header" "nav" "main"; }
+  nav { display: flex; overflow-x: auto; padding: .4rem 0; border-right: none; border-bottom: 1px solid var(--line); }
+  nav div { flex-direction: row; padding: 0; } nav span { display: none; }
+  nav a { padding: .35rem .8rem; white-space: nowrap; }
+  nav a[aria-current] { box-shadow: inset 0 -3px var(--base); }
+}
+@media (max-width: 40rem) {
+  header, main { padding-left: 1rem; padding-right: 1rem; }
+  .wide table, .wide tbody, .wide tfoot, .wide tr, .wide caption { display: block; width: 100%; }
+  .wide thead { position: absolute; left: -99rem; }
+  .wide tr { padding: .4rem 0; border-bottom: 1px solid var(--line); }
+  .wide td { display: flex; justify-content: space-between; gap: 1rem; padding: .05rem 0; border: none;
+    text-align: right; white-space: normal; overflow-wrap: anywhere; }
+  .wide td::before { content: attr(data-title); flex: none; color: var(--soft); font-weight: 400; }
+  .wide td:first-child { font-weight: 600; text-align: left; }
+  .wide td:first-child::before, .wide td:empty { display: none; }
+  .tiles div { flex: 1 1 40%; min-width: 0; }
+}
 """
+)
 
 SCRIPT = """
 // Replaces each part marked data-live by its newest state. Without this script, reload the page.

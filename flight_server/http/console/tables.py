@@ -1,40 +1,132 @@
-"""The pages of tables: all of them, and one with its columns, partitions and tablets."""
+"""The page of all tables, sorted, searched and added up."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from ....schemas.description import ColumnStats, TableDescription, TableStats, TabletStats
-from ....schemas.errors import NotFoundError, StoreError
+from ....schemas.description import Health, TableStats
+from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ....schemas.service import StoreService
-from .html import Cell, Element, page, table, tag
-from .maintenance import Buttons, run_buttons
-from .picture import tablet_picture
+from .frame import Page, page
+from .html import Cell, Element, table, tag, tiles
+from .listing import Column, Listing
 from .visit import Visit
-from .words import moment, share, size
+from .words import moment, size
 
-TABLETS_A_PAGE = 50
 TABLES_A_PAGE = 100
+SORTED_TABLES_MAX = 1000
 
 
-def tables_page(visit: Visit) -> bytes:
-    """Return the tables that the caller sees, from the ``first`` on."""
-    store, first = visit.store, visit.first
-    health, names = store.health(), store.tables()
-    rows: list[tuple[Cell, ...]] = []
-    for name in names[first : first + TABLES_A_PAGE]:
-        with suppress(NotFoundError):  # it was dropped since
-            link = tag("a", name, href=table_link(name))
-            rows.append((link, *_numbers(store, name)))
-    titles = ("Table", "Rows", "On disk", "In memory", "Tablets", "Greatest height", "Last change")
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A table of the list."""
+
+    name: str
+    stats: TableStats | None
+    """None: not available now."""
+
+    def of(self, number: Callable[[TableStats], float]) -> float:
+        """Return a number of the table, below all others if it is not available."""
+        return -1 if self.stats is None else number(self.stats)
+
+
+def _numbers(title: str, number: Callable[[TableStats], float], shown: Callable[[float], str]) -> Column[_Row]:
+    return Column(
+        title, lambda row: "" if row.stats is None else shown(number(row.stats)), lambda row: row.of(number), True
+    )
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+_COLUMNS: list[Column[_Row]] = [
+    Column("Table", lambda row: tag("a", row.name, href=table_link(row.name)), lambda row: row.name),
+    Column(
+        "Rows",
+        lambda row: "not available" if row.stats is None else f"{row.stats.live_rows:,}",
+        lambda row: row.of(lambda stats: stats.live_rows),
+        True,
+    ),
+    _numbers("On disk", lambda stats: stats.bytes_on_disk, size),
+    _numbers("In memory", lambda stats: sum(tablet.memory_bytes for tablet in stats.tablets), size),
+    _numbers("Tablets", lambda stats: len(stats.tablets), _count),
+    _numbers(
+        "Greatest height",
+        lambda stats: max((tablet.average_rowset_height for tablet in stats.tablets), default=0),
+        lambda value: f"{value:.2f}",
+    ),
+    _numbers("Last change", lambda stats: stats.last_change, lambda value: moment(int(value))),
+]
+
+
+def tables_page(visit: Visit) -> Page:
+    """Return the tables that the caller sees, from the ``first`` on, with their totals. Raises InvalidArgumentError:
+    they cannot be listed so."""
+    store, first, listing = visit.store, visit.first, Listing(visit, "/console", _COLUMNS)
+    health, all_names = store.health(), store.tables()
+    names = [name for name in all_names if listing.has(name)]
+    if listing.is_first:  # what a page does not show is not asked for
+        names = names[::-1] if listing.is_down else names
+        shown = list(_rows(store, names[first : first + TABLES_A_PAGE]))
+        stated = shown
+    else:
+        if len(names) > SORTED_TABLES_MAX:
+            raise InvalidArgumentError(
+                f"{len(names):,} tables are too many to sort by numbers, at most {SORTED_TABLES_MAX:,}: search for some"
+            )
+        stated = listing.sorted(_rows(store, names))
+        shown = stated[first : first + TABLES_A_PAGE]
     return page(
         "Tables",
-        tag("p", f"The server is {health.status}. Version {health.version}. {health.reason}"),
-        table(titles, rows),
-        *_others("/console?", first, TABLES_A_PAGE, len(names)),
+        _state(health, stated, len(all_names)),
+        listing.form("Part of a name"),
+        table(
+            listing.titles(),
+            listing.rows(shown),
+            empty=f"No table has {listing.search!r} in its name." if listing.search else "There is no table yet.",
+            totals=_totals(stated, len(names)),
+        ),
+        *others(listing.address, first, TABLES_A_PAGE, len(names)),
         at="/console",
     )
+
+
+def _rows(store: StoreService, names: Iterable[str]) -> Iterator[_Row]:
+    for name in names:
+        try:
+            yield _Row(name, store.table_stats(name))
+        except NotFoundError:  # it was dropped since
+            continue
+        except StoreError:
+            yield _Row(name, None)
+
+
+def _state(health: Health, rows: Sequence[_Row], count: int) -> Element:
+    """Return what matters most; the numbers of all tables if all are in ``rows``."""
+    status = tag("span", health.status, **({} if health.status == "ok" else {"class_": "bad"}))
+    reason = [("Why", health.reason)] if health.reason else []
+    numbers = zip(("Rows", "On disk", "In memory"), _totals(rows, count)[1:4], strict=False)
+    return tiles(("Server", status), *reason, ("Tables", f"{count:,}"), *(numbers if len(rows) == count else []))
+
+
+def _totals(rows: Sequence[_Row], count: int) -> list[Cell]:
+    """Return the last row of the list; none below a single table."""
+    found = [row.stats for row in rows if row.stats is not None]
+    if len(rows) < 2:
+        return []
+    tablets = [tablet for stats in found for tablet in stats.tablets]
+    return [
+        f"{len(rows):,} tables" if len(rows) == count else f"{len(rows):,} of {count:,} tables",
+        f"{sum(stats.live_rows for stats in found):,}",
+        size(sum(stats.bytes_on_disk for stats in found)),
+        size(sum(tablet.memory_bytes for tablet in tablets)),
+        f"{len(tablets):,}",
+        f"{max((tablet.average_rowset_height for tablet in tablets), default=0):.2f}",
+        moment(max((stats.last_change for stats in found), default=0)),
+    ]
 
 
 def table_link(name: str) -> str:
@@ -42,121 +134,11 @@ def table_link(name: str) -> str:
     return f"/console/table?name={quote(name, safe='')}"
 
 
-def _numbers(store: StoreService, name: str) -> tuple[str, ...]:
-    """Return the numbers of a table. Raises NotFoundError if there is none."""
-    try:
-        stats = store.table_stats(name)
-    except NotFoundError:
-        raise
-    except StoreError:
-        return ("not available", *[""] * 5)
-    return (
-        f"{stats.live_rows:,}",
-        size(stats.bytes_on_disk),
-        size(sum(tablet.memory_bytes for tablet in stats.tablets)),
-        f"{len(stats.tablets):,}",
-        f"{max((tablet.average_rowset_height for tablet in stats.tablets), default=0):.2f}",
-        moment(stats.last_change),
-    )
-
-
-def table_page(visit: Visit, buttons: Buttons) -> bytes:
-    """Return a table, with its tablets from the ``first`` on. Raises NotFoundError if there is none."""
-    store, name, first = visit.store, visit.asked.get("name", ""), visit.first
-    about, stats = store.describe_table(name), store.table_stats(name)
-    tablets = stats.tablets[first : first + TABLETS_A_PAGE]
-    return page(
-        name,
-        tag(
-            "p",
-            f"{stats.live_rows:,} rows, {size(stats.bytes_on_disk)} on disk. Schema version {about.schema_version}.",
-            f" Last change: {moment(stats.last_change) or 'none'}.",
-        ),
-        tag("h2", "Columns"),
-        _columns(about, stats),
-        tag("h2", "Partitions"),
-        _partitions(about),
-        *run_buttons(visit, buttons, name),
-        tag("h2", f"Tablets ({len(stats.tablets):,})"),
-        tag(
-            "p",
-            "Each bar is a rowset: from left to right its range of keys, in height its size, with columns below and "
-            "changes and old values above. Bars above one another overlap.",
-        ),
-        *(part for tablet in tablets for part in _tablet(tablet)),
-        *_others(f"{table_link(name)}&", first, TABLETS_A_PAGE, len(stats.tablets)),
-        at="/console",
-    )
-
-
-def _columns(about: TableDescription, stats: TableStats) -> Element:
-    sizes = {column.name: column for column in stats.columns}
-    whole = sum(column.bytes_on_disk for column in stats.columns)
-    rows = [
-        (
-            column.name,
-            str(column.type),
-            "key" if column.name in about.primary_key else "nullable" if column.nullable else "",
-            ", ".join(found.encodings),
-            size(found.bytes_on_disk),
-            size(found.raw_bytes),
-            share(found.bytes_on_disk, found.raw_bytes),
-            share(found.bytes_on_disk, whole),
-        )
-        for column in about.columns
-        for found in (
-            sizes.get(column.name) or ColumnStats(name=column.name, encodings=[], bytes_on_disk=0, raw_bytes=0),
-        )
-    ]
-    titles = ("Column", "Type", "", "Encodings", "On disk", "Plain", "Of plain", "Of the table")
-    return table(titles, rows, 4)
-
-
-def _partitions(about: TableDescription) -> Element:
-    rows = [
-        (f"hash of {', '.join(level['hash'])}", f"{level['buckets']} buckets")
-        if "hash" in level
-        else (f"ranges of {', '.join(level['range'])}", f"{len(level['bounds']):,} ranges")
-        for level in about.partitions
-    ]
-    return table(("By", "Into"), rows, 1, empty="The table is not partitioned: it is one tablet.")
-
-
-def _tablet(tablet: TabletStats) -> list[Element]:
-    about = (
-        f"{tablet.live_rows:,} rows, {tablet.rowsets} rowsets, average height {tablet.average_rowset_height:.2f}, "
-        f"{size(tablet.bytes_on_disk)} on disk, {size(tablet.memory_bytes)} in memory"
-    )
-    parts = [tag("h3", f"Tablet {tablet.tablet}{_place(tablet)}")]
-    if tablet.quarantine:
-        return [*parts, tag("p", tablet.quarantine, class_="bad")]
-    parts += [tag("p", f"{about}. {_history(tablet)}")]
-    return [*parts, tablet_picture(tablet.layout, about)] if tablet.layout else parts
-
-
-def _place(tablet: TabletStats) -> str:
-    """Return which buckets of its hash levels a tablet is."""
-    buckets = tablet.partition.buckets
-    return f", bucket {'.'.join(map(str, buckets))}" if buckets else ""
-
-
-def _history(tablet: TabletStats) -> str:
-    """Return what a tablet keeps beside its columns."""
-    lookups = {"index": "in memory", "partial": "partly in memory", "search": "searched on disk"}
-    kept = [
-        f"{size(tablet.redo_bytes)} changes and {size(tablet.undo_bytes)} old values in {tablet.delta_files:,} files",
-        *([f"{size(tablet.dropped_bytes)} of dropped columns"] if tablet.dropped_bytes else []),
-        f"keys {lookups[tablet.key_index.mode]} ({size(tablet.key_index.bytes)})",
-        f"history since {moment(tablet.history_floor)}" if tablet.history_floor else "all history",
-    ]
-    return f"Deltas: {'; '.join(kept)}."
-
-
-def _others(target: str, first: int, shown: int, count: int) -> list[Element]:
+def others(address: Callable[..., str], first: int, shown: int, count: int) -> list[Element]:
     """Return links to what comes before and after, if there is any."""
     links: list[Element] = []
     if first > 0:
-        links.append(tag("a", "Earlier", href=f"{target}first={max(first - shown, 0)}"))
+        links.append(tag("a", "Earlier", href=address(first=max(first - shown, 0))))
     if first + shown < count:
-        links.append(tag("a", f"Later, of {count:,}", href=f"{target}first={first + shown}"))
+        links.append(tag("a", f"Later, of {count:,}", href=address(first=first + shown)))
     return [tag("p", link) for link in links]

@@ -13,6 +13,16 @@ from ...failover.absent_store import AbsentStore
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
 from ...server import FlightServer
+from .charts import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the console knows of its process beside the server."""
+
+    name: str = ""
+    """The server's, as users gave it; empty: it has none."""
+    samples: Samples = field(default_factory=Samples)
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,7 @@ class Visit:
     caller: Identity | None
     asked: Mapping[str, str] = field(default_factory=dict)
     """What the address says after its question mark."""
+    around: Surroundings = Surroundings()
 
     @cached_property
     def store(self) -> StoreService:

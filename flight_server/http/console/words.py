@@ -35,6 +35,11 @@ def clock(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime(_MOMENT)
 
 
+def counted(count: int, one: str) -> str:
+    """Return a number of things, by the word for one of them."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+
+
 def share(part: float, whole: float) -> str:
     """Return a part in percent."""
     return f"{100 * part / whole:.0f} %" if whole else ""
