@@ -37,7 +37,7 @@ END
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --root-user-action ignore \
         --target "$place/site" --only-binary=:all: --implementation cp --python-version "${version#python}" \
         --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 \
-        numpy pyarrow lz4 zstandard sqlglot pydantic typer rich pytest pytest-timeout pytest-xdist hypothesis
+        numpy pyarrow lz4 zstandard pydantic typer rich pytest pytest-timeout pytest-xdist hypothesis
     touch "$place/.made"
 fi
 

@@ -24,6 +24,8 @@ METRICS = VERBS["metrics"].name
 """The one action that the server has more to say to than the store."""
 FOR_PROCESS_ADMINS = frozenset({"server_release", "server_take"})
 """Actions about the process, which it performs whether it has its store or not."""
+_WITH_FILTER = frozenset({Kind.PLAN, Kind.STATEMENT})
+"""Kinds whose bodies may be long."""
 _TOLD_BYTES_MAX = 4096
 """The body of an action about the process that is noted in the audit log."""
 _FAILED = "the server does not work; only a call with a token is told why"
@@ -51,7 +53,7 @@ def run(
     asked = process if action.type in SERVER_VERBS else store
     most = calls.config.scan_bytes_max if chosen.is_long else calls.config.request_bytes_max
     body = sized(action.body.to_pybytes(), f"the body of {action.type}", most)
-    call = calls.begin(context, action.type, chosen.kind, len(body) if chosen.kind is Kind.PLAN else 0)
+    call = calls.begin(context, action.type, chosen.kind, len(body) if chosen.kind in _WITH_FILTER else 0)
     try:
         with call.working():
             found = _metrics(store, calls) if action.type == METRICS else _told(chosen, asked, body, call)
@@ -75,6 +77,8 @@ def run(
 
 def _told(verb: Verb, store: StoreService | ServerVerbs, body: bytes, call: Call) -> str | Iterator[bytes]:
     arguments = verb.taken(body)
+    if verb.kind is Kind.STATEMENT:
+        call.has_read()
     call.table = _table(verb, arguments)
     value = getattr(store, verb.method)(*arguments)
     if isinstance(value, WriteResult):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .security.authentication import Authentication
     from .traces import Span, Traces
 
-_READS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE})
+_TAKE_TURNS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE, Kind.STATEMENT})
 """Calls that take turns. Writes do not: they are short, or wait for the disk."""
 _STEP_SECONDS = 0.001
 _STUCK = ("stalled", "displaced")
@@ -60,7 +60,7 @@ _ELSEWHERE = "UNAVAILABLE: this process no longer has the store, and tells which
 
 
 class Call:
-    """One call. Use ``check`` and ``step`` only on its own thread."""
+    """One call. Use ``check``, ``step`` and ``look`` only on its own thread, ``watch`` on any."""
 
     def __init__(
         self,
@@ -103,7 +103,8 @@ class Call:
             self._large = calls.admission.admit(Kind.LARGE, self.peer, self.check)
         self._slot: Slot | None = self._admitted(kind)
         self._admission_seconds = time.monotonic() - self._began
-        self._request = Request(self.peer.address, self.step, self.id)
+        self._watch_from = 0.0
+        self._request = Request(self.peer.address, self.step, self.id, self.watch)
         calls._add(self)
 
     @property
@@ -162,12 +163,24 @@ class Call:
     def step(self) -> None:
         """Do as ``check``; let other requests have their turns during long reads. Call it between steps of work; it
         acts once a millisecond, since asking the transport releases and takes the interpreter lock."""
-        if self._looked() and self.kind in _READS:
-            self._work.step(self._large is not None, self._others_run)
+        if self._looked() and self.kind in _TAKE_TURNS:
+            gives_way = self._large is not None or (self.kind is Kind.STATEMENT and self._work.is_long)
+            self._work.step(gives_way, self._others_run)
 
     def look(self) -> None:
         """Do as ``step``, without turns."""
         self._looked()
+
+    def watch(self) -> None:
+        """Do as ``check``, on any thread, once a millisecond; raise UnavailableError also if the call is over."""
+        now = time.monotonic()
+        if now < self._watch_from:
+            return
+        self._watch_from = now + _STEP_SECONDS
+        with self._lock:  # while it is held, the call's own thread cannot finish
+            if self._context is None:
+                raise UnavailableError("the request is over")
+            self.check()
 
     def _looked(self) -> bool:
         now = time.monotonic()

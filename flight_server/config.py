@@ -28,10 +28,12 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     """Concurrent GetFlightInfo, GetSchema, ListFlights and ``explain`` requests."""
     calls_max: PositiveInt = 64
     """Concurrent short actions."""
+    statements_max: PositiveInt = 16
+    """Concurrent updates, deletes and restores by a condition."""
     tasks_max: PositiveInt = 16
     """Concurrent actions that may take minutes: maintenance, commits of transactions and imports, moves."""
     long_reads_max: NonNegativeInt = 0
-    """Scans and plans that may run at the same time after their first 10 ms of CPU; 0 means one per CPU."""
+    """Scans, plans and statements that may run at the same time after their first 10 ms of CPU; 0 means one per CPU."""
     large_requests_max: PositiveInt = 1
     """Scans and plans longer than ``large_request_bytes`` that are parsed at the same time."""
     large_request_bytes: PositiveInt = 64 * 1024

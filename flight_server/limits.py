@@ -132,6 +132,7 @@ class Admission:
         self._limits = {
             Kind.CALL: config.calls_max,
             Kind.TASK: config.tasks_max,
+            Kind.STATEMENT: config.statements_max,
             Kind.PLAN: config.plans_max,
             Kind.LARGE: config.large_requests_max,
             Kind.SCAN: config.scans_max,

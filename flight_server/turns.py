@@ -86,6 +86,11 @@ class Work:
         """The processor time up to the last pause, in seconds."""
         return self._spent
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it has had more processor time than a short request."""
+        return self._now() >= SHORT_SECONDS
+
     def begin(self) -> None:
         """Start measuring on this thread."""
         self._began = time.thread_time()

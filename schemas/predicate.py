@@ -18,6 +18,8 @@ from .limits import Limits
 from .literal import literal_json
 from .message import Message
 
+CONDITIONS_TEXT_MAX = 128 * 1024
+"""Characters of all conditions of a tree that are SQL text."""
 ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 
 
@@ -61,6 +63,13 @@ class NullTest(Message, frozen=True, extra="forbid"):
     column: str
 
 
+class Condition(Message, frozen=True, extra="forbid"):
+    """Any condition as SQL text, such as ``price > cost * 2``: see docs/filters.md."""
+
+    op: Literal["sql"]
+    text: str
+
+
 class Not(Message, frozen=True, extra="forbid"):
     """``NOT arg``."""
 
@@ -75,7 +84,9 @@ class Junction(Message, frozen=True, extra="forbid"):
     args: list[Predicate]
 
 
-Predicate = Annotated[Comparison | InList | Between | Like | NullTest | Not | Junction, Field(discriminator="op")]
+Predicate = Annotated[
+    Comparison | InList | Between | Like | NullTest | Condition | Not | Junction, Field(discriminator="op")
+]
 
 
 @cache
@@ -117,7 +128,7 @@ def _check_raw_size(tree: Any, limits: Limits) -> None:
 
 def check_size(predicate: Predicate, limits: Limits) -> Predicate:
     """Return ``predicate`` if its nodes and values are within the limits."""
-    values = 0
+    values = letters = 0
     for nodes, node in enumerate(walk(predicate), start=1):
         if isinstance(node, InList):
             if len(node.values) > limits.in_list_values:
@@ -128,9 +139,26 @@ def check_size(predicate: Predicate, limits: Limits) -> Predicate:
             values += len(node.values)
             if values > limits.predicate_values:
                 raise InvalidArgumentError(f"the filter lists more than {limits.predicate_values:,} values")
+        if isinstance(node, Condition):
+            letters += len(node.text)
+            if letters > CONDITIONS_TEXT_MAX:
+                raise InvalidArgumentError(
+                    f"the filter tree has more than {CONDITIONS_TEXT_MAX:,} characters of SQL text in its parts"
+                )
         if nodes > limits.predicate_nodes:
             raise InvalidArgumentError(f"the filter has more than {limits.predicate_nodes:,} parts")
     return predicate
+
+
+def operands(junction: Junction) -> Iterator[Predicate]:
+    """Yield the operands in order, with those of nested ANDs in the place of the ANDs, at any depth."""
+    waiting: list[Predicate] = list(reversed(junction.args))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Junction) and node.op == junction.op:
+            waiting.extend(reversed(node.args))
+        else:
+            yield node
 
 
 def walk(predicate: Predicate) -> Iterator[Predicate]:

@@ -7,8 +7,13 @@ client disconnects or the deadline passes. A thread that serves no request, in a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,8 @@ class Request:
     """Raises ``UnavailableError`` if the answer is no longer wanted."""
     id: Callable[[], str] = str
     """Returns what identifies it in the log; empty: nothing does."""
+    check_elsewhere: Callable[[], None] | None = None
+    """Does as ``check``, on any thread; None: only its own thread can tell."""
 
 
 class _Thread(threading.local):
@@ -46,10 +53,37 @@ class serving:
         _thread.request = self._before
 
 
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Let this thread's work for its request take no turns during the body, in which others wait for it."""
+    request = _thread.request
+    if request is None or request.check_elsewhere is None:
+        yield
+        return
+    with serving(replace(request, check=request.check_elsewhere)):
+        yield
+
+
 def check() -> None:
     """Raise ``UnavailableError`` if the request that this thread serves is no longer wanted."""
     if _thread.request is not None:
         _thread.request.check()
+
+
+def carried(work: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Return work that another thread may do for the request that this thread serves: its ``check`` ends it, too."""
+    request = _thread.request
+    if request is None or request.check_elsewhere is None:
+        return work
+    elsewhere = replace(request, check=request.check_elsewhere)
+
+    def run(*arguments: Given.args, **options: Given.kwargs) -> Result:
+        if _thread.request is request:
+            return work(*arguments, **options)
+        with serving(elsewhere):
+            return work(*arguments, **options)
+
+    return run
 
 
 def peer() -> str:

@@ -37,6 +37,8 @@ class ScanSpec(Message, frozen=True, extra="forbid"):
     where: str | dict[str, Any] | None = None
     as_of: int | str | None = None
     changes: ChangeSpec | None = None
+    now: int | None = None
+    """The timestamp whose time NOW() is in ``where``; None means that of the snapshot."""
     max_staleness: Seconds | None = None
     """A replica may answer if it has every write that was acknowledged more than so many seconds before. None: only as
     of an earlier time."""

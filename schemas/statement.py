@@ -11,6 +11,8 @@ from .errors import InvalidArgumentError
 from .message import Message, new_dict
 from .write import SEQ_MAX, WRITER_LENGTH_MAX, Durability, WriteResult
 
+SET_TEXT_MAX = 128 * 1024
+"""Characters of all expressions of an update together."""
 _KEY = "; it has the key "
 
 
@@ -51,6 +53,7 @@ class Statement(Message, frozen=True, extra="forbid"):
         """
         if (self.writer is None) != (self.seq is None):
             raise InvalidArgumentError("writer and seq must be given together")
+        self._check_set()
         if bool(self.set) != (self.kind is StatementKind.UPDATE):
             raise InvalidArgumentError(
                 "an update needs set, as in set={'price': 'price * 1.1'}; other statements do not take it"
@@ -60,6 +63,13 @@ class Statement(Message, frozen=True, extra="forbid"):
         if self.where is not None and self.kind is StatementKind.RESTORE:
             raise InvalidArgumentError("a restore covers the whole table: it cannot be combined with where")
         return self
+
+    def _check_set(self) -> None:
+        letters = sum(len(name) + len(text) for name, text in self.set.items())
+        if letters > SET_TEXT_MAX:
+            raise InvalidArgumentError(
+                f"set has {letters:,} characters; at most {SET_TEXT_MAX:,} are allowed, in all expressions together"
+            )
 
 
 def with_key(message: str, key: str) -> str:

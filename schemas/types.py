@@ -31,8 +31,27 @@ _SIMPLE: dict[str, pa.DataType] = {
     "binary": pa.binary(),
 }
 _BY_ARROW = {arrow: word for word, arrow in _SIMPLE.items()}
-_ALIASES = {"timestamp": "timestamp[us]", "float32": "float", "float64": "double", "date32": "date"}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_ALIASES = {
+    "bigint": "int64",
+    "blob": "binary",
+    "boolean": "bool",
+    "bytea": "binary",
+    "date32": "date",
+    "double precision": "double",
+    "float32": "float",
+    "float64": "double",
+    "int": "int32",
+    "integer": "int32",
+    "real": "float",
+    "smallint": "int16",
+    "text": "string",
+    "timestamp": "timestamp[us]",
+    "tinyint": "int8",
+    "varbinary": "binary",
+    "varchar": "string",
+}
+"""SQL's names, and other ones, by ours. ``numeric`` stands for ``decimal``, whose digits are 18 and 3 as in DuckDB."""
+_DECIMAL = re.compile(r"(?:decimal|numeric)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _VARCHAR = re.compile(r"varchar\(\s*(\d+)\s*\)")
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64"})
 
@@ -52,7 +71,7 @@ class LogicalType:
 
     @classmethod
     def parse(cls, word: str) -> LogicalType:
-        """Parse a type's name.
+        """Parse a type's name, or SQL's name for it, in any case.
 
         Raises:
             InvalidArgumentError: it is not a type, or a precision, scale or length is out of range.
@@ -92,6 +111,11 @@ class LogicalType:
             f"column {field.name!r} has the type {kind}, which a table cannot hold; "
             f"the nearest type that works is {nearest(kind)}"
         )
+
+    @classmethod
+    def of(cls, kind: pa.DataType) -> LogicalType | None:
+        """Return the type whose cells have an Arrow type; None if there is none."""
+        return _held(kind)
 
     def __str__(self) -> str:
         if self.name == "decimal":
@@ -135,11 +159,12 @@ class LogicalType:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> LogicalType:
-    name = _ALIASES.get(text, text)
+    name = text.lower()
+    name = _ALIASES.get(name, name)
     if name in _SIMPLE:
         return LogicalType(name)
     if match := _DECIMAL.fullmatch(name):
-        return LogicalType.decimal(int(match[1]), int(match[2]))
+        return LogicalType.decimal(int(match[1] or 18), int(match[2] or (0 if match[1] else 3)))
     if match := _VARCHAR.fullmatch(name):
         return LogicalType.varchar(int(match[1]))
     raise InvalidArgumentError(f"unknown column type {text!r}; known: {', '.join(type_words())}")

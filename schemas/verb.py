@@ -29,6 +29,8 @@ class Kind(Enum):
     """Short actions."""
     TASK = "long actions"
     """Actions that may work for minutes: maintenance, commits, moves."""
+    STATEMENT = "statements"
+    """Updates, deletes and restores by a condition, which may read and compute for minutes."""
     PLAN = "planning requests"
     LARGE = "large requests"
     """Requests with a long text, while it is parsed: that holds the interpreter lock."""

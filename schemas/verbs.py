@@ -164,6 +164,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         'ere","as_of","durability","writer","seq"}. Answers as a write does.',
         Statement,
         WriteResult,
+        kind=Kind.STATEMENT,
         is_long=True,
     )
     def execute(self, statement: Statement) -> WriteResult:

@@ -20,7 +20,7 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 
 # What the extras bring: none of it is there on a Spark executor that installed the client alone.
 NOT_IN_THE_CLIENT = [
-    "numba", "llvmlite", "numpy", "lz4", "zstandard", "sqlglot",
+    "numba", "llvmlite", "numpy", "lz4", "zstandard",
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
 MORE_THAN_THE_CLIENT = ("spark", "spark_session", "cluster", "offload")
@@ -92,7 +92,7 @@ def test_wheel_imports_without_the_checkout(wheel: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("module", ["nyala", "nyala.clients", "nyala.schemas"])
 def test_import_stays_cheap(module: str, tmp_path: Path) -> None:
-    heavy = ["numba", "llvmlite", "pandas", "polars", "pyspark", "sqlglot", "nyala.engine"]
+    heavy = ["numba", "llvmlite", "pandas", "polars", "pyspark", "nyala.engine"]
     code = f"import sys, {module}\nprint([name for name in {heavy} if name in sys.modules])"
     assert run(code, tmp_path) == "[]"
 

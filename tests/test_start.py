@@ -14,7 +14,7 @@ import nyala
 SELDOM = ("typer", "rich", "numpy", "pyarrow", "pyarrow.compute", "grpc")
 SECURITY = "nyala.flight_server.security.security"
 HTTP = ("starlette", "uvicorn", "h11", "prometheus_client", "asyncio")
-DATA = ("pandas", "polars", "sqlglot", "pyspark", "datafusion", "duckdb", "numpy.ma")
+DATA = ("pandas", "polars", "pyspark", "datafusion", "duckdb", "numpy.ma")
 NEVER = ("numba", "llvmlite", *DATA, "jwt", "cryptography", "opentelemetry", SECURITY, *HTTP)
 """Not by any of these starts: a store without SQL text, statements, data frames, TLS, tokens, HTTP, traces and
 encryption needs none of them."""

@@ -44,6 +44,7 @@ class Explanation(dict[str, Any]):
         yield _line("columns", ", ".join(known("columns_read", [])) or "none")
         if spec.where is not None:
             yield _line("where", spec.where if isinstance(spec.where, str) else json.dumps(spec.where))
+            yield from self._filter()
         yield from self._order()
         yield from self._pruned()
         splits = known("splits", [])
@@ -58,6 +59,12 @@ class Explanation(dict[str, Any]):
                 else f", the first batch after {ran['first_batch_seconds']:.3f} s"
             )
             yield _line("took", f"{ran['seconds']:.3f} s{first}")
+
+    def _filter(self) -> Iterator[str]:
+        """Say which parts of the filter skip pages and keys, and which are evaluated on the rows that are left."""
+        if evaluated := self.get("filter_evaluated"):
+            yield _line("pushed", " AND ".join(self.get("filter_pushed", ())) or "nothing")
+            yield _line("evaluated", " AND ".join(evaluated))
 
     def _order(self) -> Iterator[str]:
         spec = self._spec

@@ -24,10 +24,6 @@ _TOKEN = re.compile(
     r"""\s*(?: (?P<text>'(?:[^']|'')*') | (?P<name>"(?:[^"]|"")*") | (?P<word>[^\s,()'"]+) | (?P<mark>[,()]) )""", re.X
 )
 _SHORT = re.compile(r"(?P<name>[^\s:,\"']+):(?P<type>[^!]+)(?P<required>!?)")
-_SQL_TYPES = {
-    "tinyint": "int8", "smallint": "int16", "int": "int32", "integer": "int32", "bigint": "int64", "boolean": "bool",
-    "real": "float", "text": "string", "blob": "binary", "bytea": "binary", "numeric": "decimal",
-}  # fmt: skip
 
 
 @dataclass
@@ -52,8 +48,7 @@ def parse_schema(text: str) -> SchemaText:
 def parse_column(text: str) -> ColumnDefinition:
     """Parse the text of one column. Raises InvalidArgumentError if it is invalid."""
     if short := _SHORT.fullmatch(text.strip()):
-        kind = re.sub(r"^\w+", lambda word: _SQL_TYPES.get(word[0].lower(), word[0]), short["type"].strip())
-        return ColumnDefinition(name=short["name"], type=kind, nullable=not short["required"])
+        return ColumnDefinition(name=short["name"], type=short["type"].strip(), nullable=not short["required"])
     parser = _Parser(text)
     parser.column()
     parser.end()
@@ -130,7 +125,6 @@ class _Parser:
 
     def _type(self) -> str:
         word = self._take(lambda: self._kind == "word", "a type").lower()
-        word = _SQL_TYPES.get(word, word)
         if word == "double":
             self._takes("precision")
         if self._takes("("):

@@ -7,7 +7,16 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType
-from .numbers import Value, as_kind, is_number, rounded, word
+from . import moments
+from .comparing import compared
+from .numbers import Value, as_kind, holds_somewhere, is_number, rounded, word
+
+_TRUE = ("true", "t", "yes", "y", "on", "1")
+_FALSE = ("false", "f", "no", "n", "off", "0")
+_WIDEST = pa.decimal256(76, 38)
+"""Every decimal of a column fits, with digits to round."""
+_ZONE = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
+_INFINITE = r"^[+-]?inf(inity)?$"
 
 
 def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
@@ -31,6 +40,12 @@ def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
         raise InvalidArgumentError(
             f"{word(given)} cannot be stored as {target}; use CAST(... AS ...) if that makes sense"
         )
+    elif pa.types.is_string(given) and not pa.types.is_binary(kind):
+        value = _parsed(value, kind)
+    elif pa.types.is_string(kind) and (pa.types.is_date(given) or pa.types.is_timestamp(given)):
+        value = moments.text(value)
+    elif pa.types.is_boolean(kind):
+        value = compared("<>", value, pa.scalar(0, pa.int64()))
     else:
         value = value.cast(kind, safe=not pa.types.is_date(kind))
     if target.name == "varchar" and is_cast:
@@ -42,27 +57,83 @@ def _number(value: Value, kind: pa.DataType, is_cast: bool) -> Value:
     if pa.types.is_decimal(kind):
         if pa.types.is_integer(value.type):
             value = value.cast(pa.int64()).cast(pa.decimal256(19, 0))
-        elif pa.types.is_decimal(value.type):
+        elif pa.types.is_floating(value.type):
+            value = rounded(as_kind(value, pa.float64()), kind.scale)
+        else:
             value = rounded(value, kind.scale)
         return value.cast(kind)
     if pa.types.is_integer(kind):
+        if is_cast and pa.types.is_floating(value.type):
+            value = pc.round(value, round_mode="half_to_even")  # as in PostgreSQL and DuckDB
         return (rounded(value, 0) if is_cast else value).cast(kind)
-    if pa.types.is_decimal(value.type):
-        value = as_kind(value, pa.float64())
-    if pa.types.is_floating(value.type) and pa.types.is_float32(kind):
-        single = value.cast(kind)
-        if pc.any(pc.and_(pc.is_finite(value), pc.is_inf(single))).as_py() if isinstance(value, pa.Array) else False:
-            raise pa.ArrowInvalid("a number is beyond the range of float")
-        return single
-    return value.cast(kind)
+    return _single(as_kind(value, pa.float64()), kind)
+
+
+def _single(value: Value, kind: pa.DataType) -> Value:
+    """Return doubles as doubles or floats, to which they are rounded.
+
+    Raises:
+        pa.ArrowInvalid: one is beyond the range of float.
+    """
+    rounded_value = value.cast(kind)
+    beyond = pc.and_(pc.is_finite(value), pc.is_inf(rounded_value))
+    if holds_somewhere(beyond):
+        raise pa.ArrowInvalid("a number is beyond the range of float")
+    return rounded_value
+
+
+def _parsed(value: Value, kind: pa.DataType) -> Value:
+    """Return what text says, without the blanks around it.
+
+    Raises:
+        pa.ArrowInvalid: it says nothing of the kind.
+    """
+    text = pc.utf8_trim_whitespace(value)
+    if pa.types.is_boolean(kind):
+        return _truth(text)
+    if pa.types.is_decimal(kind):
+        return rounded(text.cast(_WIDEST), kind.scale).cast(kind)
+    if pa.types.is_timestamp(kind):
+        return _moment(text, kind)
+    if not pa.types.is_floating(kind):
+        return text.cast(kind)
+    numbers = text.cast(pa.float64())
+    beyond = pc.and_not(pc.is_inf(numbers), pc.match_substring_regex(text, pattern=_INFINITE, ignore_case=True))
+    if holds_somewhere(beyond):
+        raise pa.ArrowInvalid("a number is beyond the range of double")
+    return _single(numbers, kind)
+
+
+def _moment(text: Value, kind: pa.DataType) -> Value:
+    """Return ISO text as timestamps, converted to UTC where it has a zone."""
+    has_zone = pc.match_substring_regex(text, pattern=_ZONE)
+    if not holds_somewhere(has_zone):
+        return text.cast(kind)
+    none = pa.scalar(None, pa.string())
+    zoned = pc.if_else(has_zone, text, none).cast(pa.timestamp("us", "UTC")).cast(kind)
+    return pc.coalesce(zoned, pc.if_else(has_zone, none, text).cast(kind))
+
+
+def _truth(text: Value) -> Value:
+    lower = pc.utf8_lower(text)
+    is_true, is_false = (pc.is_in(lower, value_set=pa.array(words)) for words in (_TRUE, _FALSE))
+    valid = pc.is_valid(text)
+    unclear = pc.and_not(valid, pc.or_(is_true, is_false))
+    if holds_somewhere(unclear):
+        raise pa.ArrowInvalid("text is neither true nor false")
+    return pc.if_else(valid, is_true, pa.scalar(None, pa.bool_()))
 
 
 def _goes(given: pa.DataType, kind: pa.DataType, is_cast: bool) -> bool:
     is_ = pa.types
     if is_.is_temporal(kind) and not is_.is_duration(given):
-        return is_.is_temporal(given) or is_.is_string(given)
+        return is_.is_date(given) or is_.is_timestamp(given) or is_.is_string(given)
+    if is_.is_duration(given):
+        return False
     if is_cast and (is_.is_string(kind) or is_.is_string(given)):
-        return not is_.is_duration(given)
+        return True
     if is_cast and is_.is_boolean(given):
         return is_.is_integer(kind)
+    if is_cast and is_.is_boolean(kind):
+        return is_number(given)
     return is_.is_binary(kind) and is_.is_string(given)

@@ -1,175 +1,299 @@
 """Evaluates expressions, a batch at a time, with Arrow's functions: no loop over rows.
 
-A CASE evaluates each branch only for its own rows, so that one may guard another against a division by zero.
+Each node is evaluated once for the rows that need it. A CASE evaluates each branch only for its own rows, so that one
+may guard another against a division by zero. Between nodes the request may end, and the values that are kept for a node
+are counted: they may not take more memory than a commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
-from decimal import Decimal
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.request import check
 from ...schemas.types import LogicalType
 from .assign import convert
-from .functions import FUNCTIONS, NAMES
-from .numbers import Value, alike, arithmetic, as_decimal, as_kind, is_number, mask, number_kind, spread, word
-from .parse import Expression
-from .sizes import check_size
+from .comparing import cells_listed, compared, compared_with, listed
+from .constants import value_of
+from .functions import FUNCTIONS, common, joined
+from .numbers import Value, arithmetic, mask, negative, spread, word
+from .pattern import Matcher
+from .rows import Rows
+from .sizes import TooLargeError, check_result, check_size
+from .tree import (
+    FLIPPED,
+    Among,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    ColumnName,
+    Compared,
+    ComparisonOp,
+    Constant,
+    Expr,
+    IsNull,
+    IsTruth,
+    Junction,
+    Matches,
+    Negative,
+    Not,
+)
 
-_ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
-_COMPARISONS = {
-    exp.EQ: "equal",
-    exp.NEQ: "not_equal",
-    exp.LT: "less",
-    exp.LTE: "less_equal",
-    exp.GT: "greater",
-    exp.GTE: "greater_equal",
-}
-_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 7 * 86_400}
-_INT64 = range(-(1 << 63), 1 << 63)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """An expression over the columns of a table: its ``text`` as errors show it, its ``tree``, and the ``columns`` that
+    it names."""
+
+    text: str
+    tree: Expr
+    columns: frozenset[str]
+    prepared: dict[Any, Any] = field(default_factory=dict)
+    """What LIKE and IN search with, by the identities of their nodes: made once for all batches."""
 
 
-def evaluate(expression: Expression, rows: pa.RecordBatch, target: LogicalType) -> pa.Array:
+def evaluate(expression: Expression, rows: Rows, target: LogicalType) -> pa.Array:
     """Return the value of an expression for each row, as cells of a column's type.
 
     Raises:
         InvalidArgumentError: types that do not match, an overflow, a division by zero, a value that does not fit.
     """
+
+    def cells(value: Value, count: int) -> pa.Array:
+        return spread(convert(value, target, is_cast=False), count)
+
+    return _explained(expression, rows, cells, f" as {target}")
+
+
+def truth(expression: Expression, rows: Rows) -> pa.BooleanArray:
+    """Return whether an expression is true for each row, NULL where that is unknown. Raises as ``evaluate``."""
+
+    def flags(value: Value, count: int) -> Any:
+        return spread(_as_condition(value), count)
+
+    return _explained(expression, rows, flags, "")
+
+
+def constant(tree: Expr) -> pa.Scalar | None:
+    """Return the value of a tree without columns; None if it has none, or cannot be computed."""
     try:
-        value = _Evaluator(rows).value(expression.tree)
-        return spread(convert(value, target, is_cast=False), rows.num_rows)
+        value = _Evaluator(Rows(1, _no_column), {}).value(tree)
+    except (InvalidArgumentError, pa.ArrowException, ArithmeticError, ValueError):
+        return None
+    return value if isinstance(value, pa.Scalar) else value[0]
+
+
+def _no_column(name: str) -> pa.Array:
+    raise AssertionError(f"a constant has no columns: {name}")
+
+
+def _explained(expression: Expression, rows: Rows, result: Callable[[Value, int], pa.Array], kind: str) -> Any:
+    try:
+        return _in_parts(expression, rows, result)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{expression.text!r}: {error.message}") from None
-    except (pa.ArrowException, OverflowError, ValueError) as error:
+    except (pa.ArrowException, ArithmeticError, ValueError) as error:
         why = str(error).partition("\n")[0].lower()
         if "divide by zero" in why:
             why = "division by zero; NULLIF(..., 0) makes it NULL"
-        raise InvalidArgumentError(f"{expression.text!r} cannot be computed as {target} for all rows: {why}") from None
+        raise InvalidArgumentError(f"{expression.text!r} cannot be computed{kind} for all rows: {why}") from None
+
+
+def _in_parts(expression: Expression, rows: Rows, result: Callable[[Value, int], pa.Array]) -> pa.Array:
+    """Evaluate an expression on all rows at once, or on fewer of them if their values are too large."""
+    parts: list[pa.Array] = []
+    first, step, size = 0, rows.count, 0
+    while True:
+        part = rows if step == rows.count else rows.taken(np.arange(first, min(first + step, rows.count)))
+        try:
+            value = _Evaluator(part, expression.prepared).value(expression.tree)
+            parts.append(result(value, part.count))
+        except TooLargeError:
+            if part.count <= 1:
+                raise
+            step = (part.count + 1) // 2
+            continue
+        size += parts[-1].nbytes
+        check_result(size)
+        first += part.count
+        if first >= rows.count:
+            return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _as_condition(value: Value) -> Value:
+    if not (pa.types.is_boolean(value.type) or pa.types.is_null(value.type)):
+        raise InvalidArgumentError(f"a condition must be true or false, not {word(value.type)}")
+    return value.cast(pa.bool_())
 
 
 class _Evaluator:
-    """Evaluates nodes over the rows of one batch."""
+    """Evaluates nodes over some rows. Recurses as deep as the tree, which ``parse`` bounds."""
 
-    def __init__(self, rows: pa.RecordBatch) -> None:
+    def __init__(self, rows: Rows, prepared: dict[Any, Any], live_bytes: int = 0) -> None:
+        """``live_bytes`` are those of the values that are kept elsewhere meanwhile."""
         self._rows = rows
+        self._prepared = prepared
+        self._live_bytes = live_bytes
 
-    def value(self, node: exp.Expr) -> Value:
-        """Return a node's value. Raises InvalidArgumentError for an unsupported node."""
-        kind = type(node)
-        if kind in _ARITHMETIC:
-            return arithmetic(_ARITHMETIC[kind], self.value(node.this), self.value(node.expression))
-        if kind in _COMPARISONS:
-            return self._compared(_COMPARISONS[kind], self.value(node.this), self.value(node.expression))
-        if kind in FUNCTIONS:
-            return FUNCTIONS[kind](node, self.value)
-        if method := _NODES.get(kind):
-            return method(self, node)
-        what = node.name if isinstance(node, exp.Anonymous) else node.sql()[:40]
-        raise InvalidArgumentError(f"{what!r} is not supported; known: + - * / % ||, comparisons, CASE and {NAMES}")
+    def value(self, node: Expr) -> Value:
+        """Return a node's value."""
+        check()
+        before = self._live_bytes
+        value = _NODES[type(node)](self, node)
+        # What the node was computed from is dropped now; what it is computed to is kept, for the node above it.
+        if not isinstance(node, ColumnName) and not isinstance(value, pa.Scalar):
+            self._live_bytes = before + value.nbytes
+            check_size(self._live_bytes)
+        else:
+            self._live_bytes = before
+        return value
 
-    def _column(self, node: exp.Column) -> Value:
+    def _column(self, node: ColumnName) -> Value:
         return self._rows.column(node.name)
 
-    def _literal(self, node: exp.Literal) -> Value:
-        if node.is_string:
-            return pa.scalar(node.this, pa.string())
-        if "e" in node.this.lower():
-            return pa.scalar(float(node.this))
-        if "." not in node.this and int(node.this) in _INT64:
-            return pa.scalar(int(node.this), pa.int64())
-        return pa.scalar(Decimal(node.this))
+    def _negative(self, node: Negative) -> Value:
+        return negative(self.value(node.arg))
 
-    def _negated(self, node: exp.Neg) -> Value:
-        return arithmetic("subtract", pa.scalar(0, pa.int64()), self.value(node.this))
+    def _arithmetic(self, node: Arithmetic) -> Value:
+        chain = [node]  # a sum of a thousand terms is no deeper than one of two
+        while isinstance(left := chain[-1].left, Arithmetic):
+            chain.append(left)
+        before = self._live_bytes
+        value = self.value(left)
+        for op, terms in groupby(reversed(chain), lambda each: each.op):
+            if op == "||":  # texts are joined at once: one by one, each would be copied for all that follow
+                value = joined([value, *(self.value(each.right) for each in terms)])
+                self._live_bytes = before + _kept_bytes(value)
+                continue
+            for each in terms:
+                value = arithmetic(op, value, self.value(each.right))
+                self._live_bytes = before + _kept_bytes(value)
+        return value
 
-    def _interval(self, node: exp.Interval) -> Value:
-        unit = (node.args["unit"].name if node.args.get("unit") else "").upper().rstrip("S")
-        if unit not in _UNITS or not isinstance(node.this, exp.Literal):
-            raise InvalidArgumentError(f"an interval must be a number of {', '.join(_UNITS)}, as in INTERVAL '1' DAY")
-        return pa.scalar(timedelta(seconds=float(node.this.this) * _UNITS[unit]), pa.duration("us"))
+    def _cast(self, node: Cast) -> Value:
+        return convert(self.value(node.arg), node.kind, is_cast=True)
 
-    def _cast(self, node: exp.Cast) -> Value:
-        return convert(self.value(node.this), _type_of(node.to), is_cast=True)
+    def _compared(self, node: Compared) -> Value:
+        if isinstance(node.left, Constant) and not isinstance(node.right, Constant):
+            return self.compare(FLIPPED[node.op], self.value(node.right), node.left)
+        return self.compare(node.op, self.value(node.left), node.right)
 
-    def _compared(self, function: str, left: Value, right: Value) -> Value:
-        left, right = _comparable(left, right)
-        return pc.call_function(function, [left, right])
+    def compare(self, op: ComparisonOp, value: Value, node: Expr) -> Value:
+        """Return ``value op node``."""
+        if isinstance(node, Constant) and node.value is not None:
+            answer = compared_with(op, value, node.value)
+            if answer is not None:
+                return answer
+        return compared(op, value, self.value(node))
 
-    def _and(self, node: exp.And) -> Value:
-        return pc.and_kleene(self._condition(node.this), self._condition(node.expression))
+    def _junction(self, node: Junction) -> Value:
+        join = pc.and_kleene if node.op == "and" else pc.or_kleene
+        value: Value = pa.scalar(node.op == "and")
+        for part in node.args:
+            value = join(value, self.condition(part))
+        return value
 
-    def _or(self, node: exp.Or) -> Value:
-        return pc.or_kleene(self._condition(node.this), self._condition(node.expression))
+    def _not(self, node: Not) -> Value:
+        return pc.invert(self.condition(node.arg))
 
-    def _not(self, node: exp.Not) -> Value:
-        return pc.invert(self._condition(node.this))
+    def condition(self, node: Expr) -> Value:
+        """Return the value of a node that must be true or false."""
+        return _as_condition(self.value(node))
 
-    def _condition(self, node: exp.Expr) -> Value:
-        value = self.value(node)
-        if not (pa.types.is_boolean(value.type) or pa.types.is_null(value.type)):
-            raise InvalidArgumentError(f"a condition must be true or false, not {word(value.type)}")
-        return value.cast(pa.bool_())
+    def _is_null(self, node: IsNull) -> Value:
+        return pc.is_null(self.value(node.arg))
 
-    def _is(self, node: exp.Is) -> Value:
-        value = self.value(node.this)
-        if isinstance(node.expression, exp.Null):
-            return pc.is_null(value)
-        if isinstance(node.expression, exp.Boolean):
-            return pc.fill_null(pc.equal(self._condition(node.this), node.expression.this), False)
-        raise InvalidArgumentError("IS takes NULL, TRUE or FALSE")
+    def _is_truth(self, node: IsTruth) -> Value:
+        return pc.fill_null(pc.equal(self.condition(node.arg), node.truth), False)
 
-    def _in(self, node: exp.In) -> Value:
-        if not node.expressions:
-            raise InvalidArgumentError("IN takes a list of values")
-        value = self.value(node.this)
-        found: Value = pa.scalar(False)
-        for each in node.expressions:
-            found = pc.or_kleene(found, self._compared("equal", value, self.value(each)))
-        return found
+    def _among(self, node: Among) -> Value:
+        value = self.value(node.arg)
+        answer: Value = pa.scalar(False)
+        if node.values:
+            answer = self._listed(value, node)
+        for other in node.others:
+            answer = pc.or_kleene(answer, self.compare("=", value, other))
+        return answer
 
-    def _between(self, node: exp.Between) -> Value:
-        value = self.value(node.this)
-        above = self._compared("greater_equal", value, self.value(node.args["low"]))
-        return pc.and_kleene(above, self._compared("less_equal", value, self.value(node.args["high"])))
+    def _listed(self, value: Value, node: Among) -> Value:
+        """Return where a value is among the literals of a list."""
+        key = id(node), value.type
+        if key not in self._prepared:
+            self._prepared[key] = cells_listed(value.type, node.values)
+        cells = self._prepared[key]
+        if cells is not None:
+            return listed(value, cells)
+        answer: Value = pa.scalar(False)
+        for literal in node.values:
+            check()
+            answer = pc.or_kleene(answer, compared("=", value, value_of(literal)))
+        return answer
 
-    def _like(self, node: exp.Like) -> Value:
-        pattern = node.expression
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-            raise InvalidArgumentError("LIKE takes a pattern in quotes")
-        return pc.match_like(self.value(node.this).cast(pa.string()), pattern.this)
+    def _between(self, node: Between) -> Value:
+        value = self.value(node.arg)
+        return pc.and_kleene(self.compare(">=", value, node.low), self.compare("<=", value, node.high))
 
-    def _case(self, node: exp.Case | exp.If) -> Value:
+    def _matches(self, node: Matches) -> Value:
+        value = self.value(node.arg)
+        if pa.types.is_null(value.type):
+            return pa.scalar(None, pa.bool_())
+        if not pa.types.is_string(value.type):
+            raise InvalidArgumentError(f"LIKE takes text, not {word(value.type)}; CAST(... AS TEXT) converts")
+        matcher = self._prepared.get(id(node))
+        if matcher is None:
+            matcher = self._prepared[id(node)] = Matcher.of(node.pattern, node.ignores_case)
+        if isinstance(value, pa.Scalar):
+            return matcher.find(spread(value, 1))[0]
+        return matcher.find(value)
+
+    def _case(self, node: Case) -> Value:
         """Evaluate each branch for the rows that reach it."""
-        branches, default = _branches(node)
-        left = np.arange(self._rows.num_rows)
+        subject = None if node.subject is None else self.value(node.subject)
+        left = np.arange(self._rows.count)
         parts: list[tuple[np.ndarray, Value]] = []
-        for condition, then in branches:
-            here = _Evaluator(self._rows.take(pa.array(left)))
-            chosen = mask(here.value(condition), len(left))
-            parts.append((left[chosen], _Evaluator(self._rows.take(pa.array(left[chosen]))).value(then)))
+        for condition, then in node.branches:
+            here = self._among_rows(left)
+            if subject is None:
+                flags = here.condition(condition)
+            else:
+                mine = subject if isinstance(subject, pa.Scalar) else subject.take(pa.array(left))
+                flags = here.compare("=", mine, condition)
+            chosen = mask(flags, len(left))
+            parts.append((left[chosen], self._branch(left[chosen], then)))
             left = left[~chosen]
-        otherwise = _Evaluator(self._rows.take(pa.array(left))).value(default) if default else pa.scalar(None)
-        parts.append((left, otherwise))
-        return _united(parts)
+        default = pa.scalar(None) if node.default is None else self._branch(left, node.default)
+        return _united([*parts, (left, default)])
+
+    def _among_rows(self, places: np.ndarray) -> _Evaluator:
+        return _Evaluator(self._rows.taken(places), self._prepared, self._live_bytes)
+
+    def _branch(self, places: np.ndarray, node: Expr) -> Value:
+        value: Value
+        try:
+            value = self._among_rows(places).value(node)
+        except pa.ArrowException:
+            if len(places):
+                raise
+            return pa.scalar(None)  # no row reaches it: only its type matters, and that has an error for no row
+        self._live_bytes += _kept_bytes(value)
+        return value
+
+    def _call(self, node: Call) -> Value:
+        return FUNCTIONS[node.name](self, node.args)
 
 
-def _branches(node: Any) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
-    """Return the conditions of a CASE or IF with their results, and the result if none is true."""
-    if isinstance(node, exp.If):
-        return [(node.this, node.args["true"])], node.args.get("false")
-    conditions = [
-        each.this if node.this is None else exp.EQ(this=node.this, expression=each.this) for each in node.args["ifs"]
-    ]
-    return list(zip(conditions, (each.args["true"] for each in node.args["ifs"]), strict=True)), node.args.get(
-        "default"
-    )
+def _kept_bytes(value: Value) -> int:
+    """Return the bytes of a value for the rows; one that is the same for all of them takes none."""
+    return 0 if isinstance(value, pa.Scalar) else value.nbytes
 
 
 def _united(parts: list[tuple[np.ndarray, Value]]) -> Value:
@@ -181,89 +305,20 @@ def _united(parts: list[tuple[np.ndarray, Value]]) -> Value:
     return pa.concat_arrays(cells).take(pa.array(order))
 
 
-def common(values: list[Value]) -> list[Value]:
-    """Return values as one common type.
-
-    Raises:
-        InvalidArgumentError: they have none.
-    """
-    kinds = [value.type for value in values if not pa.types.is_null(value.type)]
-    if not kinds or all(kind == kinds[0] for kind in kinds):
-        return [value.cast(kinds[0]) for value in values] if kinds else values
-    if not all(map(is_number, kinds)):
-        raise InvalidArgumentError(
-            f"the values are of several types: {', '.join(sorted({word(kind) for kind in kinds}))}"
-        )
-    kind = number_kind(kinds)
-    if kind is None:
-        decimals = [as_decimal(value).type for value in values if not pa.types.is_null(value.type)]
-        scale = max(each.scale for each in decimals)
-        whole = max(each.precision - each.scale for each in decimals)
-        kind = pa.decimal256(min(whole + scale, 76), scale)
-    return [as_kind(value, kind) for value in values]
-
-
-def _comparable(left: Value, right: Value) -> tuple[Value, Value]:
-    """Return two sides of a comparison as one type; text is parsed if the other side is a date or a timestamp."""
-    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
-        return pa.scalar(None, pa.int64()), pa.scalar(None, pa.int64())
-    if is_number(left.type) and is_number(right.type):
-        return alike(left, right)
-    if pa.types.is_temporal(left.type) and (pa.types.is_string(right.type) or pa.types.is_temporal(right.type)):
-        return left.cast(pa.timestamp("us")), right.cast(pa.timestamp("us"))
-    if pa.types.is_temporal(right.type) and pa.types.is_string(left.type):
-        return left.cast(pa.timestamp("us")), right.cast(pa.timestamp("us"))
-    if left.type != right.type:
-        raise InvalidArgumentError(f"{word(left.type)} cannot be compared with {word(right.type)}")
-    return left, right
-
-
-_SQL_TYPES = {
-    exp.DType.TINYINT: "int8",
-    exp.DType.SMALLINT: "int16",
-    exp.DType.INT: "int32",
-    exp.DType.BIGINT: "int64",
-    exp.DType.FLOAT: "float",
-    exp.DType.DOUBLE: "double",
-    exp.DType.TEXT: "string",
-    exp.DType.DATE: "date",
-    exp.DType.TIMESTAMP: "timestamp[us]",
-    exp.DType.BOOLEAN: "bool",
-    exp.DType.BINARY: "binary",
-    exp.DType.VARBINARY: "binary",
-}
-
-
-def _type_of(node: exp.DataType) -> LogicalType:
-    sizes = [int(each.name) for each in node.expressions if each.name.isdigit()]
-    if node.this is exp.DType.DECIMAL:
-        return LogicalType.decimal(*[*sizes, 0][:2]) if sizes else LogicalType.decimal(18, 3)
-    if node.this is exp.DType.VARCHAR:
-        return LogicalType.varchar(sizes[0]) if sizes else LogicalType("string")
-    if node.this not in _SQL_TYPES:
-        raise InvalidArgumentError(
-            f"CAST: unknown type {node.sql()}; known: INT, BIGINT, DOUBLE, DECIMAL(p,s), TEXT, "
-            "VARCHAR(n), DATE, TIMESTAMP, BOOLEAN, BINARY"
-        )
-    return LogicalType(_SQL_TYPES[node.this])
-
-
 _NODES: dict[type, Callable[[_Evaluator, Any], Value]] = {
-    exp.Column: _Evaluator._column,
-    exp.Literal: _Evaluator._literal,
-    exp.Paren: lambda self, node: self.value(node.this),
-    exp.Null: lambda self, node: pa.scalar(None),
-    exp.Boolean: lambda self, node: pa.scalar(bool(node.this)),
-    exp.Neg: _Evaluator._negated,
-    exp.Interval: _Evaluator._interval,
-    exp.Cast: _Evaluator._cast,
-    exp.And: _Evaluator._and,
-    exp.Or: _Evaluator._or,
-    exp.Not: _Evaluator._not,
-    exp.Is: _Evaluator._is,
-    exp.In: _Evaluator._in,
-    exp.Between: _Evaluator._between,
-    exp.Like: _Evaluator._like,
-    exp.Case: _Evaluator._case,
-    exp.If: _Evaluator._case,
+    ColumnName: _Evaluator._column,
+    Constant: lambda _, node: value_of(node.value),
+    Negative: _Evaluator._negative,
+    Arithmetic: _Evaluator._arithmetic,
+    Cast: _Evaluator._cast,
+    Compared: _Evaluator._compared,
+    Between: _Evaluator._between,
+    Among: _Evaluator._among,
+    Matches: _Evaluator._matches,
+    IsNull: _Evaluator._is_null,
+    IsTruth: _Evaluator._is_truth,
+    Not: _Evaluator._not,
+    Junction: _Evaluator._junction,
+    Case: _Evaluator._case,
+    Call: _Evaluator._call,
 }

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import pyarrow as pa
-from sqlglot import exp
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
-from .numbers import Value, is_number, rounded, word
-from .sizes import check_filled, check_joined, check_replaced
-
-Of = Callable[[Any], Value]
-"""Evaluates an argument."""
-
-NAMES = (
-    "COALESCE, NULLIF, ABS, ROUND, CEIL, FLOOR, GREATEST, LEAST, UPPER, LOWER, TRIM, LTRIM, RTRIM, SUBSTR, LEFT, "
-    "RIGHT, LENGTH, CONCAT, REPLACE, CAST, YEAR, MONTH, DAY and EXTRACT"
+from . import moments
+from .numbers import (
+    Value,
+    as_decimal,
+    as_kind,
+    check_finite,
+    holds_somewhere,
+    is_number,
+    number_kind,
+    roomy,
+    rounded,
+    word,
 )
+from .sizes import check_filled, check_joined, check_replaced
+from .tree import ComparisonOp, Constant, Expr
+
+
+class Evaluator(Protocol):
+    """Evaluates arguments."""
+
+    def value(self, node: Expr) -> Value:
+        """Return a node's value."""
+        ...
+
+    def compare(self, op: ComparisonOp, value: Value, node: Expr) -> Value:
+        """Return ``value op node``."""
+        ...
+
+
+Function = Callable[[Evaluator, Sequence[Expr]], Value]
 
 
 def _text(value: Value, what: str) -> Value:
@@ -33,147 +52,205 @@ def _number(value: Value, what: str) -> Value:
         return value.cast(pa.int64())
     if not is_number(value.type):
         raise InvalidArgumentError(f"{what} takes a number, not {word(value.type)}")
-    return value.cast(pa.int64()) if pa.types.is_integer(value.type) else value
+    kind = number_kind([value.type])
+    return value if kind is None else as_kind(value, kind)
 
 
-def _whole(node: Any, what: str) -> int:
+def _whole(node: Expr, what: str) -> int:
     """Return an argument that is a whole number and the same for all rows."""
-    negative = isinstance(node, exp.Neg)
-    literal = node.this if negative else node
-    if not (isinstance(literal, exp.Literal) and not literal.is_string and literal.this.isdigit()):
-        raise InvalidArgumentError(f"{what} takes an integer there, not {node.sql()!r}")
-    return -int(literal.this) if negative else int(literal.this)
+    value = node.value if isinstance(node, Constant) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgumentError(f"{what} takes a whole number there, the same for all rows")
+    return max(min(value, 1 << 31), -(1 << 31))
 
 
-def _joined(parts: list[Value]) -> Value:
-    texts = [_text(part, "||") for part in parts]
+def _letters(node: Expr, what: str) -> str:
+    """Return an argument that is text and the same for all rows."""
+    if not isinstance(node, Constant) or not isinstance(node.value, str):
+        raise InvalidArgumentError(f"{what} takes text in quotes there, the same for all rows")
+    return node.value
+
+
+def joined(values: Sequence[Value]) -> Value:
+    """Return texts, one after the other; NULL if one of them is."""
+    texts = [_text(value, "||") for value in values]
     check_joined(texts)
     return pc.binary_join_element_wise(*texts, "")
 
 
-def _trim(node: Any, of: Of) -> Value:
-    position = (node.args.get("position") or "BOTH").upper()
-    suffix = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
-    text = _text(of(node.this), "TRIM")
-    if characters := node.args.get("expression"):
-        if not (isinstance(characters, exp.Literal) and characters.is_string):
-            raise InvalidArgumentError("TRIM takes the characters in quotes")
-        return getattr(pc, f"utf8_{suffix}")(text, characters=characters.this)
-    return getattr(pc, f"utf8_{suffix}")(text, characters=" ")
+def common(values: Sequence[Value]) -> list[Value]:
+    """Return values as one common type.
+
+    Raises:
+        InvalidArgumentError: they have none.
+    """
+    kinds = [value.type for value in values if not pa.types.is_null(value.type)]
+    if not kinds or all(kind == kinds[0] for kind in kinds):
+        return [value.cast(kinds[0]) for value in values] if kinds else list(values)
+    if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
+        return [value.cast(pa.timestamp("us")) for value in values]
+    if not all(map(is_number, kinds)):
+        raise InvalidArgumentError(
+            f"the values are of several types: {', '.join(sorted({word(kind) for kind in kinds}))}"
+        )
+    kind = number_kind(kinds)
+    if kind is None:
+        decimals = [as_decimal(value).type for value in values if not pa.types.is_null(value.type)]
+        scale = max(each.scale for each in decimals)
+        whole = max(each.precision - each.scale for each in decimals)
+        kind = pa.decimal256(min(whole + scale, 76), scale)
+    return [as_kind(value, kind) for value in values]
 
 
-def _substring(node: Any, of: Of) -> Value:
+def _common_of(of: Evaluator, args: Sequence[Expr]) -> list[Value]:
+    return common([of.value(each) for each in args])
+
+
+def _trimmed(side: str) -> Function:
+    def trim(of: Evaluator, args: Sequence[Expr]) -> Value:
+        characters = _letters(args[1], "TRIM") if len(args) > 1 else " "
+        text = _text(of.value(args[0]), "TRIM")
+        return getattr(pc, f"utf8_{side}")(text, characters=characters) if characters else text
+
+    return trim
+
+
+def _substring(of: Evaluator, args: Sequence[Expr]) -> Value:
     """Characters are counted from 1; positions before the first or after the last are empty."""
-    start, length = _whole(node.args["start"], "SUBSTR"), node.args.get("length")
-    text = _text(of(node.this), "SUBSTR")
-    if length is None:
-        return pc.utf8_slice_codeunits(text, max(start - 1, 0))
-    end = start - 1 + _whole(length, "SUBSTR")
-    return pc.utf8_slice_codeunits(text, max(start - 1, 0), max(end, max(start - 1, 0)))
+    first = _whole(args[1], "SUBSTR") - 1
+    text = _text(of.value(args[0]), "SUBSTR")
+    if len(args) == 2:
+        return pc.utf8_slice_codeunits(text, max(first, 0))
+    length = _whole(args[2], "SUBSTR")
+    if length < 0:
+        raise InvalidArgumentError("SUBSTR takes a length that is not negative")
+    return pc.utf8_slice_codeunits(text, max(first, 0), max(first + length, 0))
 
 
-def _left(node: Any, of: Of) -> Value:
-    return pc.utf8_slice_codeunits(_text(of(node.this), "LEFT"), 0, max(_whole(node.expression, "LEFT"), 0))
+def _left(of: Evaluator, args: Sequence[Expr]) -> Value:
+    """A negative count leaves out so many characters at the end."""
+    return pc.utf8_slice_codeunits(_text(of.value(args[0]), "LEFT"), 0, _whole(args[1], "LEFT"))
 
 
-def _right(node: Any, of: Of) -> Value:
-    count = _whole(node.expression, "RIGHT")
-    text = _text(of(node.this), "RIGHT")
-    return pc.utf8_slice_codeunits(text, -count) if count > 0 else pc.utf8_slice_codeunits(text, 0, 0)
+def _right(of: Evaluator, args: Sequence[Expr]) -> Value:
+    """A negative count leaves out so many characters at the beginning."""
+    count, text = _whole(args[1], "RIGHT"), _text(of.value(args[0]), "RIGHT")
+    return pc.utf8_slice_codeunits(text, -count) if count else pc.utf8_slice_codeunits(text, 0, 0)
 
 
-def _replace(node: Any, of: Of) -> Value:
-    pair = [node.expression, node.args.get("replacement")]
-    if not all(isinstance(each, exp.Literal) and each.is_string for each in pair):
-        raise InvalidArgumentError("REPLACE takes what to replace, and what by, in quotes")
-    if not pair[0].this:
-        return _text(of(node.this), "REPLACE")
-    text, old, new = _text(of(node.this), "REPLACE"), pair[0].this, pair[1].this
+def _replace(of: Evaluator, args: Sequence[Expr]) -> Value:
+    old, new = _letters(args[1], "REPLACE"), _letters(args[2], "REPLACE")
+    text = _text(of.value(args[0]), "REPLACE")
+    if not old:
+        return text
     check_replaced(text, old, new)
     return pc.replace_substring(text, pattern=old, replacement=new)
 
 
-def _coalesce(node: Any, of: Of) -> Value:
-    from .evaluate import common  # it needs these functions
-
-    values = common([of(node.this), *map(of, node.expressions)])
+def _coalesce(of: Evaluator, args: Sequence[Expr]) -> Value:
+    values = _common_of(of, args)
     check_filled(values)
     return pc.coalesce(*values)
 
 
-def _nullif(node: Any, of: Of) -> Value:
-    value = of(node.this)
-    same = of(exp.EQ(this=node.this, expression=node.expression))
+def _nullif(of: Evaluator, args: Sequence[Expr]) -> Value:
+    value = of.value(args[0])
+    same = of.compare("=", value, args[1])
     check_joined([same, value])
     return pc.if_else(pc.fill_null(same, False), pa.scalar(None, value.type), value)
 
 
-def _extreme(function: str) -> Callable[[Any, Of], Value]:
-    def found(node: Any, of: Of) -> Value:
-        from .evaluate import common
-
-        values = common([of(node.this), *map(of, node.expressions)])
+def _extreme(function: str) -> Function:
+    def extreme(of: Evaluator, args: Sequence[Expr]) -> Value:
+        values = _common_of(of, args)
         check_joined(values)
-        return getattr(pc, function)(*values, skip_nulls=True)
+        value = getattr(pc, function)(*values, skip_nulls=True)
+        return _greatest_nan(function, value, values) if pa.types.is_floating(value.type) else value
 
-    return found
+    return extreme
 
 
-def _absolute(node: Any, of: Of) -> Value:
-    value = _number(of(node.this), "ABS")
+def _greatest_nan(function: str, value: Value, values: Sequence[Value]) -> Value:
+    """Let NaN be the greatest number, as in an order; Arrow ignores it."""
+    if function != "max_element_wise":
+        return value
+    for each in values:
+        is_nan = pc.fill_null(pc.is_nan(each), False)
+        if holds_somewhere(is_nan):
+            value = pc.if_else(is_nan, pa.scalar(float("nan"), value.type), value)
+    return value
+
+
+def _absolute(of: Evaluator, args: Sequence[Expr]) -> Value:
+    value = _number(of.value(args[0]), "ABS")
     return pc.abs_checked(value) if not pa.types.is_decimal(value.type) else pc.abs(value)
 
 
-def _round(node: Any, of: Of) -> Value:
-    digits = node.args.get("decimals")
-    return rounded(_number(of(node.this), "ROUND"), _whole(digits, "ROUND") if digits else 0)
+def _round(of: Evaluator, args: Sequence[Expr]) -> Value:
+    value = _number(of.value(args[0]), "ROUND")
+    digits = _whole(args[1], "ROUND") if len(args) > 1 else 0
+    if pa.types.is_floating(value.type):
+        digits = max(min(digits, 350), -350)
+        if digits > 300 or digits < -308:
+            return value if digits > 0 else pc.multiply(value, 0.0)
+    result = rounded(value, digits)
+    if pa.types.is_floating(value.type):
+        check_finite(result, value)
+    return result
 
 
-def _toward(function: str) -> Callable[[Any, Of], Value]:
-    def found(node: Any, of: Of) -> Value:
-        value = _number(of(node.this), function.upper())
-        return value if pa.types.is_integer(value.type) else getattr(pc, function)(value)
+def _toward(function: str) -> Function:
+    def toward(of: Evaluator, args: Sequence[Expr]) -> Value:
+        value = _number(of.value(args[0]), function.upper())
+        return value if pa.types.is_integer(value.type) else getattr(pc, function)(roomy(value))
 
-    return found
-
-
-def _part(value: Value, part: str) -> Value:
-    if part not in ("year", "month", "day", "hour", "minute", "second"):
-        raise InvalidArgumentError(f"a date has no {part}; EXTRACT takes YEAR, MONTH, DAY, HOUR, MINUTE or SECOND")
-    if not pa.types.is_temporal(value.type):
-        raise InvalidArgumentError(f"{part.upper()} takes a date or a timestamp, not {word(value.type)}")
-    return getattr(pc, part)(value.cast(pa.timestamp("us"))).cast(pa.int64())
+    return toward
 
 
-def _length(node: Any, of: Of) -> Value:
-    value = of(node.this)
+def _part(name: str) -> Function:
+    def part(of: Evaluator, args: Sequence[Expr]) -> Value:
+        value = of.value(args[0])
+        if pa.types.is_null(value.type):
+            return value.cast(pa.int64())
+        if not (pa.types.is_date(value.type) or pa.types.is_timestamp(value.type)):
+            raise InvalidArgumentError(f"{name.upper()} takes a date or a timestamp, not {word(value.type)}")
+        return moments.part(value, name)
+
+    return part
+
+
+def _length(of: Evaluator, args: Sequence[Expr]) -> Value:
+    value = of.value(args[0])
     if pa.types.is_binary(value.type):
         return pc.binary_length(value).cast(pa.int64())
     return pc.utf8_length(_text(value, "LENGTH")).cast(pa.int64())
 
 
-FUNCTIONS: dict[type, Callable[[Any, Of], Value]] = {
-    exp.DPipe: lambda node, of: _joined([of(node.this), of(node.expression)]),
-    exp.Concat: lambda node, of: _joined([of(each) for each in node.expressions]),
-    exp.Upper: lambda node, of: pc.utf8_upper(_text(of(node.this), "UPPER")),
-    exp.Lower: lambda node, of: pc.utf8_lower(_text(of(node.this), "LOWER")),
-    exp.Trim: _trim,
-    exp.Substring: _substring,
-    exp.Left: _left,
-    exp.Right: _right,
-    exp.Length: _length,
-    exp.Replace: _replace,
-    exp.Coalesce: _coalesce,
-    exp.Nullif: _nullif,
-    exp.Greatest: _extreme("max_element_wise"),
-    exp.Least: _extreme("min_element_wise"),
-    exp.Abs: _absolute,
-    exp.Round: _round,
-    exp.Ceil: _toward("ceil"),
-    exp.Floor: _toward("floor"),
-    exp.Year: lambda node, of: _part(of(node.this), "year"),
-    exp.Month: lambda node, of: _part(of(node.this), "month"),
-    exp.Day: lambda node, of: _part(of(node.this), "day"),
-    exp.Extract: lambda node, of: _part(of(node.expression), node.this.name.lower()),
+FUNCTIONS: dict[str, Function] = {
+    "ABS": _absolute,
+    "CEIL": _toward("ceil"),
+    "COALESCE": _coalesce,
+    "CONCAT": lambda of, args: joined([of.value(each) for each in args]),
+    "DAY": _part("day"),
+    "FLOOR": _toward("floor"),
+    "GREATEST": _extreme("max_element_wise"),
+    "HOUR": _part("hour"),
+    "LEAST": _extreme("min_element_wise"),
+    "LEFT": _left,
+    "LENGTH": _length,
+    "LOWER": lambda of, args: pc.utf8_lower(_text(of.value(args[0]), "LOWER")),
+    "LTRIM": _trimmed("ltrim"),
+    "MINUTE": _part("minute"),
+    "MONTH": _part("month"),
+    "NULLIF": _nullif,
+    "REPLACE": _replace,
+    "RIGHT": _right,
+    "ROUND": _round,
+    "RTRIM": _trimmed("rtrim"),
+    "SECOND": _part("second"),
+    "SUBSTR": _substring,
+    "TRIM": _trimmed("trim"),
+    "UPPER": lambda of, args: pc.utf8_upper(_text(of.value(args[0]), "UPPER")),
+    "YEAR": _part("year"),
 }
-"""The implementation of each function, by sqlglot's class."""
+"""The implementation of each function of ``signatures``, but for those that are other nodes of the tree."""

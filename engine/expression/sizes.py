@@ -1,6 +1,7 @@
-"""Sizes: what keeps the values of an expression from taking more memory than one commit may.
+"""Sizes: what keeps the values of an expression from taking much memory.
 
-A few nested functions make gigabytes of one letter, and a literal is repeated for each row.
+A few nested functions make gigabytes of one letter, and a literal is repeated for each row. Where the values of a batch
+are too large, fewer rows are evaluated at once: so only what is too large for a single row is refused.
 """
 
 from __future__ import annotations
@@ -13,16 +14,31 @@ from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits import Limits
 
-BYTES_MAX = Limits().batch_bytes
-"""Of one value for each row of a batch."""
+BYTES_MAX = 4 * 1024 * 1024
+"""Of all values that are kept at once while some rows are evaluated."""
+RESULT_BYTES_MAX = Limits().batch_bytes
+"""Of the results for one batch of rows."""
+
+
+class TooLargeError(InvalidArgumentError):
+    """Values would take too much memory for so many rows."""
 
 
 def check_size(size: int) -> None:
-    """Raise InvalidArgumentError if values of so many bytes are too large."""
+    """Raise TooLargeError if values of so many bytes are too large."""
     if size > BYTES_MAX:
+        raise TooLargeError(
+            f"the expression would make {size:,} bytes of values for one row, and {BYTES_MAX:,} are allowed: use "
+            "shorter texts"
+        )
+
+
+def check_result(size: int) -> None:
+    """Raise InvalidArgumentError if results of so many bytes are more than one commit may have."""
+    if size > RESULT_BYTES_MAX:
         raise InvalidArgumentError(
-            f"the expression would make {size:,} bytes of values for one batch of rows, and {BYTES_MAX:,} are allowed: "
-            "use shorter texts"
+            f"the expression would make more than {RESULT_BYTES_MAX:,} bytes of values for one batch of rows: use "
+            "shorter texts"
         )
 
 
@@ -40,21 +56,21 @@ def rows_of(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> int:
 
 
 def check_joined(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> None:
-    """Raise InvalidArgumentError if a function of these values may return one that is too large: all of them joined,
+    """Raise TooLargeError if a function of these values may return one that is too large: all of them joined,
     or one of them for each row."""
     rows = rows_of(values)
     check_size(sum(bytes_of(value, rows) for value in values))
 
 
 def check_filled(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> None:
-    """Raise InvalidArgumentError if the first of the values, with its NULLs filled from the others, is too large."""
+    """Raise TooLargeError if the first of the values, with its NULLs filled from the others, is too large."""
     first, *others = values
     empty = rows_of(values) if isinstance(first, pa.Scalar) else first.null_count
     check_size(bytes_of(first, rows_of(values)) + sum(bytes_of(each, empty) for each in others))
 
 
 def check_replaced(text: pa.Array | pa.ChunkedArray | pa.Scalar, old: str, new: str) -> None:
-    """Raise InvalidArgumentError if text with ``old`` replaced by ``new`` is too large."""
+    """Raise TooLargeError if text with ``old`` replaced by ``new`` is too large."""
     growth = len(new.encode()) - len(old.encode())
     if growth > 0:
         count = pc.sum(pc.count_substring(spread_one(text), pattern=old)).as_py() or 0

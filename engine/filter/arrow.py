@@ -11,14 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.request import check
+from ..expression.literal import Cell
+from ..expression.narrowing import LITERALS_AT_ONCE
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
-
-Cell = int | float | bytes
-"""A cell as a Python value of its physical type."""
-LITERALS_AT_ONCE = 4096
-"""The most literals to convert at once, so that other threads can use the interpreter."""
 
 _ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
     PhysicalType.BOOL: pa.uint8(),

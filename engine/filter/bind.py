@@ -1,48 +1,59 @@
-"""Binds a predicate to a table: names become column ids, literals cells, and every NOT moves into the leaves.
+"""Binds a filter to a table: names become column ids, literals cells, and every NOT moves into the leaves.
 
-``bound.py`` defines the tree, ``literal.py`` the place of a literal among the cells. If it falls in a gap, the
-comparison becomes one with the same result for every cell, or a constant::
-
-    int32    x > 2.5           x > 2                     x = 2.5            FALSE
-             x <> 2.5          x IS NOT NULL             x < 10000000000    x IS NOT NULL
-    date     d <= TIMESTAMP '2024-05-31 12:00:00'        d <= 2024-05-31
-
-A column that cannot be NULL makes IS NOT NULL true and IS NULL false.
+``bound.py`` defines the tree, ``expression/narrowing.py`` the meaning of a comparison with a literal. What compares one
+column with literals becomes a leaf that pages can be skipped by; what computes becomes a ``Test``, which is evaluated
+on rows. A column that cannot be NULL makes IS NOT NULL true and IS NULL false.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.predicate import Between, Comparison, InList, Junction, Like, Not, Predicate
 from ...schemas.request import check
 from ...schemas.table import TableSchema
 from ...schemas.types import LogicalType
+from ..expression import tree
+from ..expression.folding import folded
+from ..expression.literal import expected, shown
+from ..expression.names import check_columns
+from ..expression.narrowing import CellComparison, listed_cells, narrowed
+from ..expression.rows import Rows
+from ..expression.tree import (
+    FLIPPED,
+    Among,
+    Between,
+    ColumnName,
+    Compared,
+    ComparisonOp,
+    Constant,
+    Expr,
+    IsNull,
+    Junction,
+    Matches,
+    Not,
+)
 from ..vectors.physical import PhysicalType, physical_of
-from .arrow import LITERALS_AT_ONCE
-from .bound import FALSE, INVERSE, TRUE, BoundFilter, Compare, Node, NullTest, OneOf, Op, all_of, any_of
+from .bound import FALSE, TRUE, BoundFilter, Compare, Node, NullTest, OneOf, Test, all_of, any_of
 from .like import bind_like
-from .literal import Place, bounds, expected, place, shown
 
 __all__ = ["BoundFilter", "bind"]
 
-MAX_DEPTH = 100
-"""Levels of AND, OR and NOT inside each other; an AND of ANDs is one level."""
 
-
-def bind(predicate: Predicate | None, schema: TableSchema) -> BoundFilter:
-    """Return ``predicate`` as a filter over the columns of ``schema``; None selects every row.
+def bind(where: Expr | None, schema: TableSchema, now: int = 0) -> BoundFilter:
+    """Return a filter over the columns of ``schema``; None selects every row. ``now`` is the moment of NOW(), in
+    microseconds since 1970.
 
     Raises:
-        InvalidArgumentError: a column does not exist, a literal is NULL or cannot be compared with its column, or the
-            tree is too deep.
+        InvalidArgumentError: a column does not exist, a literal is NULL or cannot be compared with its column, or an
+            expression has types that do not match.
     """
-    if predicate is None:
+    if where is None:
         return BoundFilter(TRUE)
-    return BoundFilter(_Binder(schema).bind(predicate, False, 0))
+    check_columns(where, schema)
+    return BoundFilter(_Binder(schema).bind(folded(where, now), False))
 
 
 class _Column:
@@ -53,152 +64,111 @@ class _Column:
         self.name = schema.name
         self.kind: LogicalType = schema.logical
         self.physical: PhysicalType = physical_of(self.kind.arrow)
-        self.known: Node = NullTest(schema.id, is_null=False) if schema.nullable else TRUE
+        self.not_null: Node = NullTest(schema.id, is_null=False) if schema.nullable else TRUE
         self.null: Node = NullTest(schema.id, is_null=True) if schema.nullable else FALSE
 
-    def place(self, value: Any) -> Place:
-        """Return the place of a literal among the cells.
+    def refusal(self, value: Any) -> InvalidArgumentError:
+        """Return the error for a literal that cannot be compared with the column."""
+        return InvalidArgumentError(
+            f"column {self.name!r} has the type {self.kind} and cannot be compared with {shown(value)}; "
+            f"expected {expected(self.kind)}"
+        )
 
-        Raises:
-            InvalidArgumentError: with the column, its type and the literal.
-        """
-        if value is None:
+    def check_not_null(self, values: Sequence[Any]) -> None:
+        """Raise InvalidArgumentError if one of some literals is NULL."""
+        if None in values:
             raise InvalidArgumentError(
                 f"column {self.name!r} is compared with NULL, which is never true; write IS NULL or IS NOT NULL"
             )
-        try:
-            return place(value, self.kind)
-        except ValueError:
-            raise InvalidArgumentError(
-                f"column {self.name!r} has the type {self.kind} and cannot be compared with {shown(value)}; "
-                f"expected {expected(self.kind)}"
-            ) from None
 
 
 class _Binder:
-    """Binds one predicate; looks every column up once."""
+    """Binds one filter; looks every column up once."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
         self._columns: dict[str, _Column] = {}
 
-    def bind(self, node: Predicate, negated: bool, depth: int) -> Node:
+    def bind(self, node: Expr, negated: bool) -> Node:
         check()
-        if depth > MAX_DEPTH:
-            raise InvalidArgumentError(f"the filter is nested more than {MAX_DEPTH} levels deep")
-        if isinstance(node, Not):
-            return self.bind(node.arg, not negated, depth + 1)
-        if isinstance(node, Junction):
-            parts = (self.bind(part, negated, depth + 1) for part in _operands(node))
-            return all_of(parts) if (node.op == "and") != negated else any_of(parts)
-        column = self._column(node.column)
-        if isinstance(node, Comparison):
-            return _comparison(column, node.op, node.value, negated)
-        if isinstance(node, Between):
-            ends = (_comparison(column, ">=", node.lower, negated), _comparison(column, "<=", node.upper, negated))
-            return any_of(ends) if negated else all_of(ends)
-        if isinstance(node, InList):
-            return _in_list(column, node.values, (node.op == "not_in") != negated)
-        if isinstance(node, Like):
-            return _like(column, node.pattern, negated)
-        return column.null if (node.op == "is_null") != negated else column.known
+        match node:
+            case Not(arg=arg):
+                return self.bind(arg, not negated)
+            case Junction(op=op, args=args):
+                parts = [self.bind(part, negated) for part in args]
+                return all_of(parts) if (op == "and") != negated else any_of(parts)
+            case Constant(value=bool() as value):
+                return TRUE if value != negated else FALSE
+            case ColumnName(name=name):
+                return _comparison(self._column(name), "=", True, negated)
+            case Compared(op=op, left=ColumnName(name=name), right=Constant(value=value)):
+                return _comparison(self._column(name), op, value, negated)
+            case Compared(op=op, left=Constant(value=value), right=ColumnName(name=name)):
+                return _comparison(self._column(name), FLIPPED[op], value, negated)
+            case Between(arg=ColumnName(name=name), low=Constant(value=low), high=Constant(value=high)):
+                return _between(self._column(name), low, high, negated)
+            case Among(arg=ColumnName(name=name), values=values, others=()):
+                return _in_list(self._column(name), values, negated)
+            case Matches(arg=ColumnName(name=name)):
+                return _like(self._column(name), node, negated)
+            case IsNull(arg=ColumnName(name=name)):
+                column = self._column(name)
+                return column.not_null if negated else column.null
+            case _:
+                return self._test(node, negated)
 
     def _column(self, name: str) -> _Column:
         if name not in self._columns:
             self._columns[name] = _Column(self._schema.column(name))
         return self._columns[name]
 
+    def _test(self, node: Expr, negated: bool) -> Node:
+        from ..expression.evaluate import Expression, truth  # needed by few stores
+        from ..expression.written import sql_of
 
-def _operands(junction: Junction) -> Iterator[Predicate]:
-    """Yield the operands in order, with those of nested ANDs in the place of the ANDs, at any depth."""
-    waiting: list[Predicate] = list(reversed(junction.args))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Junction) and node.op == junction.op:
-            waiting.extend(reversed(node.args))
-        else:
-            yield node
-
-
-def _comparison(column: _Column, op: Op, value: Any, negated: bool) -> Node:
-    where = column.place(value)
-    takes_nan = (op == "<>") != negated  # of all comparisons with a NaN only <> is true
-    if where.is_nan:
-        return column.known if takes_nan else FALSE
-    effective = INVERSE[op] if negated else op
-    if not where.is_exact:
-        return _gap(column, effective, where, takes_nan)
-    assert where.cell is not None
-    if (constant := _at_an_end(column, effective, where)) is not None:
-        return constant
-    return Compare(column.id, column.physical, effective, where.cell, takes_nan and column.kind.is_floating)
+        names = tree.columns_of(node)
+        columns = [column for column in self._schema.columns if column.name in names]
+        expression = Expression(sql_of(node), node, names)
+        empty = {column.name: pa.array([], column.logical.arrow) for column in columns}
+        truth(expression, Rows(0, empty.__getitem__))  # finds types that do not match
+        return Test(expression, tuple((column.id, column.name, column.logical.arrow) for column in columns), negated)
 
 
-def _gap(column: _Column, op: Op, where: Place, takes_nan: bool) -> Node:
-    """Compare with a literal between ``where.cell`` and the next cell."""
-    if op in ("=", "<>"):
-        return FALSE if op == "=" else column.known
-    is_below = op in ("<", "<=")
-    if where.cell is None:
-        return FALSE if is_below else column.known
-    ends = bounds(column.kind)
-    if ends and where.cell == ends[1]:
-        return column.known if is_below else FALSE
-    is_float = column.kind.is_floating
-    return Compare(column.id, column.physical, "<=" if is_below else ">", where.cell, takes_nan and is_float)
+def _comparison(column: _Column, op: ComparisonOp, value: Any, negated: bool) -> Node:
+    column.check_not_null([value])
+    try:
+        meaning = narrowed(op, value, column.kind, negated)
+    except ValueError:
+        raise column.refusal(value) from None
+    if isinstance(meaning, CellComparison):
+        return Compare(column.id, column.physical, meaning.op, meaning.cell, meaning.takes_nan)
+    return column.not_null if meaning else FALSE
 
 
-def _at_an_end(column: _Column, op: Op, where: Place) -> Node | None:
-    """Return a comparison with the least or greatest cell as a simpler node; None if it must read the cells."""
-    ends = bounds(column.kind)
-    if ends is None:
-        return None
-    least, greatest = ends
-    if (op == "<" and where.cell == least) or (op == ">" and where.cell == greatest):
-        return FALSE
-    if (op == ">=" and where.cell == least) or (op == "<=" and where.cell == greatest):
-        return column.known
-    return None
+def _between(column: _Column, low: Any, high: Any, negated: bool) -> Node:
+    ends = (_comparison(column, ">=", low, negated), _comparison(column, "<=", high, negated))
+    return any_of(ends) if negated else all_of(ends)
 
 
 def _in_list(column: _Column, values: Sequence[Any], negated: bool) -> Node:
     if not values:  # an OR without parts, which is false even for NULL; NOT IN is an AND without parts
         return TRUE if negated else FALSE
-    cells = _integers(column, values) if column.kind.is_integer else None
-    if cells is None:
-        places = (column.place(value) for value in values)
-        cells = sorted(
-            {where.cell for where in places if where.is_exact and not where.is_nan and where.cell is not None}
-        )
+    try:
+        cells = listed_cells(values, column.kind)
+    except ValueError as error:
+        column.check_not_null(values)
+        raise column.refusal(error.args[-1]) from None
     if not cells:
-        return column.known if negated else FALSE
+        return column.not_null if negated else FALSE
     if len(cells) > 1:
         return OneOf(column.id, column.physical, tuple(cells), negated)
     takes_nan = negated and column.kind.is_floating
     return Compare(column.id, column.physical, "<>" if negated else "=", cells[0], takes_nan)
 
 
-def _integers(column: _Column, values: Sequence[Any]) -> list[Any] | None:
-    """Return the cells that a list of integers names, at once; None if each literal has to be placed by itself."""
-    pieces: list[np.ndarray] = []
-    for first in range(0, len(values), LITERALS_AT_ONCE):
-        check()
-        piece = values[first : first + LITERALS_AT_ONCE]
-        if {*map(type, piece)} != {int}:
-            return None
-        try:
-            pieces.append(np.array(piece, np.int64))
-        except OverflowError:
-            return None
-    cells = np.sort(np.concatenate(pieces))
-    ends = bounds(column.kind)
-    assert ends is not None
-    is_new = np.diff(cells, prepend=cells[0] ^ 1) != 0
-    return cells[is_new & (cells >= ends[0]) & (cells <= ends[1])].tolist()
-
-
-def _like(column: _Column, pattern: str, negated: bool) -> Node:
+def _like(column: _Column, node: Matches, negated: bool) -> Node:
     if not column.kind.is_text:
-        raise InvalidArgumentError(f"column {column.name!r} has the type {column.kind}; LIKE needs a string column")
-    leaf = bind_like(column.id, pattern, negated)
-    return column.known if isinstance(leaf, NullTest) else leaf
+        word = "ILIKE" if node.ignores_case else "LIKE"
+        raise InvalidArgumentError(f"column {column.name!r} has the type {column.kind}; {word} needs a string column")
+    leaf = bind_like(column.id, node.pattern, negated, node.ignores_case)
+    return column.not_null if isinstance(leaf, NullTest) else leaf

@@ -16,19 +16,25 @@ Cells are Python values of the physical type: int (a bool is 0 or 1, a decimal i
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
+import pyarrow as pa
 
+from ..expression.literal import Cell
+from ..expression.narrowing import INVERSE
+from ..expression.pattern import Matcher
+from ..expression.tree import ComparisonOp
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector
-from .arrow import Cell
 from .lookup import Lookup, make_lookup
 
-Op = Literal["=", "<>", "<", "<=", ">", ">="]
+if TYPE_CHECKING:
+    from ..expression.evaluate import Expression
 
-INVERSE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-"""The negation of each comparison, for cells that are neither NULL nor NaN."""
+__all__ = ["INVERSE", "Op"]
+
+Op: TypeAlias = ComparisonOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +70,6 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Matcher:
-    """A LIKE pattern as an Arrow function: ``match_substring``, ``ends_with`` or ``match_substring_regex``."""
-
-    function: str
-    pattern: str
-
-
-@dataclass(frozen=True, slots=True)
 class LikeMatch:
     """Strings that ``matcher`` finds; all of them begin with ``prefix``. ``negated``: the other strings."""
 
@@ -89,6 +87,20 @@ class NullTest:
     is_null: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Test:
+    """Rows for which an expression is true; ``negated``: those for which it is false.
+
+    Zone maps say nothing about it, and no kernel knows it. It is evaluated only on rows that are alive and that nothing
+    else has ruled out, so that ``b <> 0 AND a / b > 3`` divides by no zero.
+    """
+
+    expression: "Expression"
+    columns: tuple[tuple[int, str, pa.DataType], ...]
+    """The id, name and Arrow type of each column that it reads."""
+    negated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class And:
     """Rows where every part is true; without parts, every row."""
@@ -104,7 +116,8 @@ class Or:
 
 
 Leaf = Compare | OneOf | LikeMatch | NullTest
-Node = Leaf | And | Or
+"""What looks at one column."""
+Node = Leaf | Test | And | Or
 
 TRUE = And(())
 FALSE = Or(())
@@ -119,7 +132,12 @@ class BoundFilter:
     @cached_property
     def column_ids(self) -> list[int]:
         """The ids of the columns that the filter reads, each once, those of the cheapest leaves first."""
-        return list(dict.fromkeys(leaf.column_id for leaf in leaves(self.root)))
+        return list(dict.fromkeys(column_id for leaf in leaves(self.root) for column_id in _ids(leaf)))
+
+    @cached_property
+    def has_test(self) -> bool:
+        """Whether a part of it has to be evaluated as an expression."""
+        return has_test(self.root)
 
     @cached_property
     def conjuncts(self) -> tuple["BoundFilter", ...]:
@@ -168,13 +186,26 @@ def any_of(parts: Iterable[Node]) -> Node:
     return flat[0] if len(flat) == 1 else Or(tuple(sorted(flat, key=_cost)))
 
 
-def leaves(node: Node) -> Iterator[Leaf]:
+def has_test(node: Node) -> bool:
+    """Whether a node is, or ends with, a `Test`: the costliest part of an AND or OR comes last."""
+    while isinstance(node, And | Or) and node.parts:
+        node = node.parts[-1]
+    return isinstance(node, Test)
+
+
+def leaves(node: Node) -> Iterator[Leaf | Test]:
     """Yield the leaves from left to right."""
     if isinstance(node, And | Or):
         for part in node.parts:
             yield from leaves(part)
     else:
         yield node
+
+
+def _ids(leaf: Leaf | Test) -> list[int]:
+    if isinstance(leaf, Test):
+        return [column_id for column_id, _, _ in leaf.columns]
+    return [leaf.column_id]
 
 
 def _compares_numbers(node: Node) -> TypeGuard[Compare]:
@@ -187,6 +218,8 @@ def _cost(node: Node) -> int:
         return max((_cost(part) for part in node.parts), default=0)
     if isinstance(node, NullTest):
         return 0
+    if isinstance(node, Test):
+        return 10
     if isinstance(node, LikeMatch):
         return 8
     on_bytes = 4 if node.physical is PhysicalType.BYTES else 0

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.limits import Limits
-from ...schemas.predicate import Not
 from ...schemas.table import TableSchema
+from ..expression.folding import uses_now
+from ..expression.tree import Expr, Not, conjuncts_of
 from ..vectors.keys import KeyEncoder, KeyVector
 from .bind import BoundFilter, bind
 from .few import few_keys
@@ -18,6 +19,8 @@ from .points import key_points
 from .prune import KeyRange, key_range
 from .where import parse_where
 
+_DESCRIBED_MAX = 100
+"""Parts of a filter that an explanation lists."""
 _REMEMBERED = 256
 _TEXT_MAX = 1024
 """Longer filters are compiled each time: their lists would take memory."""
@@ -27,6 +30,8 @@ _TEXT_MAX = 1024
 class CompiledFilter:
     """What a ``where`` means for the rows and keys of a table with a certain schema."""
 
+    tree: Expr | None
+    """What was compiled."""
     bound: BoundFilter
     inverse: BoundFilter | None
     """The filter that is true where ``bound`` is false; None if it would read other columns.
@@ -43,20 +48,33 @@ class CompiledFilter:
 
     @classmethod
     def of(
-        cls, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder, limits: Limits
+        cls, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder, limits: Limits, now: int
     ) -> CompiledFilter:
-        """Compile ``where``.
+        """Compile ``where``; ``now`` is the moment of NOW(), in microseconds since 1970.
 
         Raises:
             InvalidArgumentError: it is invalid, exceeds a limit, or names a column that does not exist.
         """
-        predicate = parse_where(where, limits)
-        bound = bind(predicate, schema)
-        inverse = None if predicate is None else bind(Not(op="not", arg=predicate), schema)
+        tree = parse_where(where, limits)
+        bound = bind(tree, schema, now)
+        inverse = None if tree is None else bind(Not(tree), schema, now)
         if inverse and not set(inverse.column_ids) <= set(bound.column_ids):
             inverse = None
         few = few_keys(bound, schema, encoder)
-        return cls(bound, inverse, key_range(bound, schema, encoder), key_points(bound, schema, encoder), few)
+        return cls(tree, bound, inverse, key_range(bound, schema, encoder), key_points(bound, schema, encoder), few)
+
+
+def described(tree: Expr | None, schema: TableSchema, now: int) -> tuple[list[str], list[str]]:
+    """Return the parts of a filter that are joined by AND, as text: those that skip pages and keys, and those that are
+    evaluated on rows."""
+    from ..expression.written import sql_of  # needed by few stores
+
+    pushed: list[str] = []
+    evaluated: list[str] = []
+    parts = [] if tree is None else conjuncts_of(tree)
+    for part in parts[:_DESCRIBED_MAX]:
+        (evaluated if bind(part, schema, now).has_test else pushed).append(sql_of(part))
+    return pushed, evaluated
 
 
 class FilterCache:
@@ -68,16 +86,20 @@ class FilterCache:
         """By the identity of the schema, which each entry keeps alive, so that no other one gets it."""
         self._lock = threading.Lock()
 
-    def compiled(self, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder) -> CompiledFilter:
+    def compiled(
+        self, where: str | dict[str, Any] | None, schema: TableSchema, encoder: KeyEncoder, now: int = 0
+    ) -> CompiledFilter:
         """Return the filter as `CompiledFilter.of` does, which may raise."""
         if isinstance(where, dict) or (where is not None and len(where) > _TEXT_MAX):
-            return CompiledFilter.of(where, schema, encoder, self._limits)
+            return CompiledFilter.of(where, schema, encoder, self._limits, now)
         key = id(schema), where
         with self._lock:
             if found := self._known.get(key):
                 self._known.move_to_end(key)
                 return found[1]
-        compiled = CompiledFilter.of(where, schema, encoder, self._limits)
+        compiled = CompiledFilter.of(where, schema, encoder, self._limits, now)
+        if compiled.tree is not None and uses_now(compiled.tree):
+            return compiled
         with self._lock:
             self._known[key] = schema, compiled
             if len(self._known) > _REMEMBERED:

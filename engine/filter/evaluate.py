@@ -5,16 +5,19 @@ row by row. A dictionary is compared once, and its codes carry the answers to th
 a node, "is it TRUE", is enough for SQL's three truth values.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from ...schemas import compute as pc
+from ..expression.rows import Rows
+from ..vectors.arrow import to_arrow
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 from .arrow import array_of, mask_of, scalar_of, text_of
-from .bound import INVERSE, And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Op, Or
+from .bound import INVERSE, And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Op, Or, Test, has_test
 
 _NUMPY: dict[Op, np.ufunc] = {
     "=": np.equal,
@@ -65,12 +68,37 @@ class _Page:
     row_count: int
     answers: Answers
 
+    def at(self, rows: np.ndarray) -> "_Page":
+        """Return some of the rows."""
+        return _Page(_Taken(self.vectors, rows), len(rows), self.answers)
+
+
+class _Taken(Mapping[int, Vector]):
+    """The cells of some rows, taken when they are first asked for."""
+
+    def __init__(self, vectors: Mapping[int, Vector], rows: np.ndarray) -> None:
+        self._vectors, self._rows = vectors, rows
+        self._known: dict[int, Vector] = {}
+
+    def __getitem__(self, column_id: int) -> Vector:
+        if column_id not in self._known:
+            self._known[column_id] = self._vectors[column_id].take(self._rows)
+        return self._known[column_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._vectors)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
 
 def _rows(node: Node, page: _Page) -> np.ndarray:
     if isinstance(node, And):
         return _all(node.parts, page)
     if isinstance(node, Or):
         return _any(node.parts, page)
+    if isinstance(node, Test):
+        return _test(node, page)
     vector, row_count = page.vectors[node.column_id], page.row_count
     assert len(vector) == row_count, "as many cells as rows"
     if isinstance(node, NullTest):
@@ -87,7 +115,11 @@ def _all(parts: tuple[Node, ...], page: _Page) -> np.ndarray:
     for part in parts[1:]:
         if not found.any():
             break
-        found &= _rows(part, page)
+        if has_test(part):  # only where it matters: elsewhere it may not even be computable
+            rows = np.flatnonzero(found)
+            found[rows] = _rows(part, page.at(rows))
+        else:
+            found &= _rows(part, page)
     return found
 
 
@@ -98,8 +130,26 @@ def _any(parts: tuple[Node, ...], page: _Page) -> np.ndarray:
     for part in parts[1:]:
         if found.all():
             break
-        found |= _rows(part, page)
+        if has_test(part):
+            rows = np.flatnonzero(~found)
+            found[rows] = _rows(part, page.at(rows))
+        else:
+            found |= _rows(part, page)
     return found
+
+
+def _test(node: Test, page: _Page) -> np.ndarray:
+    from ..expression.evaluate import truth  # needed by few stores
+
+    columns = {name: (column_id, kind) for column_id, name, kind in node.columns}
+
+    def cells(name: str) -> pa.Array:
+        column_id, kind = columns[name]
+        return to_arrow(page.vectors[column_id], kind)
+
+    flags = truth(node.expression, Rows(page.row_count, cells))
+    flags = pc.invert(flags) if node.negated else flags
+    return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _null_test(leaf: NullTest, vector: Vector) -> np.ndarray:
@@ -159,8 +209,7 @@ def _one_of(leaf: OneOf, vector: FixedVector | BytesVector) -> np.ndarray:
 
 def _like(leaf: LikeMatch, vector: FixedVector | BytesVector) -> np.ndarray:
     assert isinstance(vector, BytesVector), "LIKE is bound to strings only"
-    options = pc.MatchSubstringOptions(leaf.matcher.pattern)
-    found = mask_of(pc.call_function(leaf.matcher.function, [text_of(vector)], options))
+    found = mask_of(leaf.matcher.find(text_of(vector)))
     return np.logical_not(found, out=found) if leaf.negated else found
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...schemas.table import TableSchema
+from ..expression.literal import Cell
 from ..vectors.keys import KeyEncoder, KeyVector
-from .arrow import Cell
 from .bound import And, BoundFilter, Compare, Node, OneOf
 from .points import keys_of_cells
 

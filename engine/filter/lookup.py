@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ..expression.literal import Cell
 from ..kernels import membership
 from ..vectors.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
-from .arrow import Cell, array_of, constants_of, mask_of
+from .arrow import array_of, constants_of, mask_of
 
 FEW_CELLS = 8
 TABLE_SPAN = 1 << 20

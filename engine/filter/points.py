@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...schemas.table import TableSchema
+from ..expression.literal import Cell
 from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
-from .arrow import Cell, constants_of
+from .arrow import constants_of
 from .bound import And, BoundFilter, Compare, Node, OneOf
 
 POINTS_MAX = 100_000

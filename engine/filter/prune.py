@@ -14,9 +14,9 @@ import numpy as np
 from ...schemas.column import ColumnSchema
 from ...schemas.table import TableSchema
 from ..cfile.zone_map import NumberBounds, PageZones, ZoneMap
+from ..expression.literal import Cell
 from ..vectors.keys import KeyEncoder
-from .arrow import Cell
-from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or
+from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or, Test
 from .like import prefix_end
 
 
@@ -33,6 +33,8 @@ def _may_match(node: Node, zone_map_of: Callable[[int], ZoneMap | None]) -> bool
         return all(_may_match(part, zone_map_of) for part in node.parts)
     if isinstance(node, Or):
         return any(_may_match(part, zone_map_of) for part in node.parts)
+    if isinstance(node, Test):
+        return True
     zone = zone_map_of(node.column_id)
     return zone is None or _leaf_may_match(node, zone)
 
@@ -50,6 +52,8 @@ def _pages_may_match(node: Node, zones: Mapping[int, PageZones]) -> np.ndarray:
         for part in node.parts:
             how(found, _pages_may_match(part, zones), out=found)
         return found
+    if isinstance(node, Test):
+        return np.full(len(next(iter(zones.values())).maps), True)
     pages = zones[node.column_id]
     if not isinstance(node, Compare) or pages.numbers is None:
         return np.array([_leaf_may_match(node, zone) for zone in pages.maps], np.bool_)
@@ -203,7 +207,7 @@ def _interval(node: Node, column_id: int) -> _Interval | None:
         return _intersection([_interval(part, column_id) for part in node.parts])
     if isinstance(node, Or):
         return _hull([_interval(part, column_id) for part in node.parts])
-    if node.column_id != column_id:
+    if isinstance(node, Test) or node.column_id != column_id:
         return _Interval()
     if isinstance(node, Compare):
         return _of_compare(node)

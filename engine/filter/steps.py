@@ -11,7 +11,7 @@ from ..kernels import morsel_filter as kernels
 from ..vectors.memory import address_of
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector
-from .bound import INVERSE, And, BoundFilter, Compare, Leaf, Node, NullTest, OneOf, Op, Or
+from .bound import INVERSE, And, BoundFilter, Compare, Leaf, Node, NullTest, OneOf, Op, Or, Test
 from .evaluate import answers_of_values
 from .lookup import FEW_CELLS
 
@@ -44,6 +44,8 @@ def _has_steps(node: Node, depth: int) -> bool:
         return depth < kernels.DEPTH_MAX and all(_has_steps(part, depth + 1) for part in node.parts)
     if isinstance(node, NullTest):
         return True
+    if isinstance(node, Test):
+        return False
     physical = getattr(node, "physical", PhysicalType.BYTES)
     if physical is PhysicalType.BYTES:
         return True
@@ -86,6 +88,8 @@ class Steps:
                 self._steps.append(_of_flags(kernels.ALL))
 
     def _add(self, node: Node) -> None:
+        if isinstance(node, Test):
+            raise NoStepsError
         if not isinstance(node, And | Or):
             self._steps.append(self._test(node))
             return

@@ -18,9 +18,9 @@ from ...schemas.column import ColumnSchema
 from ...schemas.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
 from ...schemas.table import TableSchema
 from ..cfile.zone_map import ZoneMap
-from ..filter.arrow import Cell, constants_of
-from ..filter.bound import And, BoundFilter, Compare, Node, OneOf, Or
-from ..filter.literal import bounds
+from ..expression.literal import Cell, bounds
+from ..filter.arrow import constants_of
+from ..filter.bound import And, BoundFilter, Compare, Node, OneOf, Or, Test
 from ..filter.prune import KeyRange, columns_range, may_match
 from ..vectors.arrow import from_arrow
 from ..vectors.physical import PhysicalType, physical_of
@@ -141,7 +141,7 @@ def _values(node: Node, column_id: int) -> frozenset[Cell] | None:
         parts = [_values(part, column_id) for part in node.parts]
         known = [found for found in parts if found is not None]
         return None if len(known) < len(parts) else frozenset().union(*known)
-    if node.column_id == column_id:
+    if not isinstance(node, Test) and node.column_id == column_id:
         if isinstance(node, Compare) and node.op == "=":
             return frozenset((node.cell,))
         if isinstance(node, OneOf) and not node.negated:

@@ -18,7 +18,7 @@ from ...schemas.column import ColumnSchema
 from ...schemas.literal import from_json
 from ...schemas.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
 from ...schemas.table import TableSchema
-from ..filter.literal import place
+from ..expression.literal import place
 from ..kernels import bounds as kernels
 from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector, U64Keys

@@ -14,6 +14,7 @@ from ...schemas.column import ColumnSchema
 from ...schemas.prune_count import PruneCount
 from ..aggregate.plan import AggregatePlan
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
+from ..expression.tree import Expr
 from ..filter.bind import BoundFilter
 from ..filter.prune import KeyRange
 from ..rowset.absent import absent_bytes
@@ -73,6 +74,10 @@ class ScanRequest:
     ``where``."""
     points: KeyVector | None = None
     """If given, only rows with these keys can match."""
+    filter_tree: Expr | None = None
+    """``where`` as it was given, for explanations."""
+    now: int = 0
+    """The moment of NOW(), in microseconds since 1970."""
     few: KeyVector | None = None
     """If given, the rows with these keys, ascending, match ``where``, and no others."""
     aggregate: AggregatePlan | None = None

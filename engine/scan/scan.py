@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError
-from ...schemas.request import check
+from ...schemas.request import carried, check
 from ..aggregate.plan import AggregatePlan
 from ..aggregate.slot_pool import SlotPool
 from ..tablet.version import Version
@@ -79,7 +79,7 @@ def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> F
     """Submit a part of a scan. Raises UnavailableError if the store was closed, or the client is gone."""
     check()
     try:
-        return pool.submit(work, *arguments)
+        return pool.submit(carried(work), *arguments)
     except RuntimeError:
         raise UnavailableError(_CLOSED) from None
 

@@ -19,9 +19,10 @@ from ...schemas.prune_count import PruneCount
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked
 from ...schemas.table import TableSchema
+from ...schemas.timestamp import microseconds_of
 from ..aggregate.merge import Merger
 from ..aggregate.plan import AggregatePlan
-from ..filter.compiled import FilterCache
+from ..filter.compiled import FilterCache, described
 from ..filter.prune import ALL_KEYS, KeyRange
 from ..partition.prune import LevelCount
 from ..partition.prune import prune as prune_tablets
@@ -71,7 +72,8 @@ def resolve(
     """
     spec.checked()
     schema = version.schema
-    where = filters.compiled(spec.where, schema, version.encoder)
+    now = microseconds_of(snapshot if spec.now is None else spec.now)
+    where = filters.compiled(spec.where, schema, version.encoder, now)
     bound = where.bound
     plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
     part = _part(spec)
@@ -87,6 +89,8 @@ def resolve(
         limit=None if spec.limit is None else spec.limit + spec.offset,
         inverse=where.inverse,
         points=where.points,
+        filter_tree=where.tree,
+        now=now,
         few=where.few,
         aggregate=plan,
         is_split=part is not None,
@@ -340,7 +344,7 @@ def estimate(
         "tablets_to_read": len(wanted.tablets),
         "partition_levels": [level.explained() for level in wanted.levels],
     }
-    return splits, tablets | _explain(counts, request)
+    return splits, tablets | _explain(counts, request, version.schema)
 
 
 def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list[ScanSplit]:
@@ -371,12 +375,15 @@ def _left_out(wanted: Wanted, version: TableVersion) -> list[ScanSplit]:
     ]
 
 
-def _explain(counts: list[PruneCount], request: ScanRequest) -> dict[str, Any]:
+def _explain(counts: list[PruneCount], request: ScanRequest, schema: TableSchema) -> dict[str, Any]:
+    pushed, evaluated = described(request.filter_tree, schema, request.now)
     unchanged = {"rowsets_unchanged": sum(count.rowsets_unchanged for count in counts)}
     return {
         **({"since": request.changes.since, **unchanged} if request.changes else {}),
         "snapshot": request.snapshot,
         "columns_read": [column.name for column in request.columns_read],
+        "filter_pushed": pushed,
+        "filter_evaluated": evaluated,
         "key_range": {
             "lower": request.keys.lower.hex() if request.keys.lower is not None else None,
             "upper": request.keys.upper.hex() if request.keys.upper is not None else None,

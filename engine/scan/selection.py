@@ -145,7 +145,7 @@ def wanted_rows(
     for part in selection.rest if selection else _parts(chunk, request):
         if rows is not None and not len(rows):
             break
-        if rows is not None and len(rows) < row_count * GATHER_BELOW:
+        if rows is not None and (part.has_test or len(rows) < row_count * GATHER_BELOW):
             rows = rows[select(part, _Few(cells, rows), len(rows))]
             continue
         mask = select(part, cells, row_count)

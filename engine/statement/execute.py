@@ -19,6 +19,7 @@ import pyarrow as pa
 from ...schemas.changes import ChangeSpec
 from ...schemas.errors import ConflictError
 from ...schemas.operation import Operation
+from ...schemas.request import hurried
 from ...schemas.scan import ScanSpec
 from ...schemas.statement import Statement, with_key
 from ...schemas.timestamp import parse_moment
@@ -108,8 +109,8 @@ class Statements:
     ) -> WriteResult:
         for _ in range(_ATTEMPTS):
             version = table.version
-            work = work_of(statement, version, self._scan, self._options.limits)
             moment = self._snapshots.now(0)
+            work = work_of(statement, version, self._scan, self._options.limits, moment)
             oldest = moment if statement.as_of is None else min(moment, parse_moment(statement.as_of))
             with self._snapshots.holding(table, oldest):  # the statement may run longer than the table's history
                 gathered = self._gather(statement, work, version, moment)
@@ -158,7 +159,8 @@ class Statements:
         """Decide, log and apply under the locks; None if the table was altered."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
         mine = [tablet for tablet in version.tablets if tablet.elsewhere is None]
-        with patiently(lambda: self._gate.let_in(gathered.rows.size_bytes, mine), patience), write_locks(mine):
+        let_in = patiently(lambda: self._gate.let_in(gathered.rows.size_bytes, mine), patience)
+        with let_in, hurried(), write_locks(mine):
             table.check_in_use()
             if table.version is not version:
                 return None

@@ -23,7 +23,7 @@ from ...schemas.operation import Operation
 from ...schemas.scan import ScanSpec
 from ...schemas.service import ScanStream
 from ...schemas.statement import Statement, StatementKind
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import microseconds_of, parse_moment
 from ..table.table_version import TableVersion
 from .rows import distinct, key_ids
 
@@ -46,30 +46,33 @@ class Work(Protocol):
         ...
 
 
-def work_of(statement: Statement, version: TableVersion, scan: ScanRows, limits: Limits) -> Work:
-    """Return the work of a statement.
+def work_of(statement: Statement, version: TableVersion, scan: ScanRows, limits: Limits, moment: int) -> Work:
+    """Return the work of a statement; ``moment`` is the timestamp whose time NOW() is.
 
     Raises:
         InvalidArgumentError: it sets a column that cannot be set, or uses an invalid expression.
     """
     if statement.kind is StatementKind.RESTORE:
         return _Restore(statement, version, scan, limits)
-    return _Change(statement, version, scan)
+    return _Change(statement, version, scan, limits, moment)
 
 
 class _Change:
     """An update or a delete of the rows that ``where`` selects."""
 
-    def __init__(self, statement: Statement, version: TableVersion, scan: ScanRows) -> None:
-        from ..expression.parse import parse  # loads sqlglot, which a store without statements does without
+    def __init__(
+        self, statement: Statement, version: TableVersion, scan: ScanRows, limits: Limits, moment: int
+    ) -> None:
+        from .expressions import expressions_of  # loads what few stores need
 
         schema = version.schema
         self._statement = statement
         self._scan = scan
+        self._moment = moment
         self._key = [column.name for column in schema.key]
-        self._set = {name: parse(text, schema) for name, text in statement.set.items()}
-        for name in self._set:
+        for name in statement.set:
             _check_settable(name, version)
+        self._set = expressions_of(statement.set, schema, limits, microseconds_of(moment))
         self._targets = {name: schema.by_name[name] for name in self._set}
         needed = set().union(*(each.columns for each in self._set.values()))
         self._columns = [*self._key, *(name for name in schema.by_name if name in needed and name not in self._key)]
@@ -86,16 +89,19 @@ class _Change:
             yield self._written(rows.filter(pc.not_equal(rows["_op"], "delete")))
 
     def _spec(self, **moment: Any) -> ScanSpec:
-        asked = self._statement
-        return ScanSpec(table=asked.table, columns=self._columns, where=asked.where, here=asked.here, **moment)
+        statement = self._statement
+        parts = {"columns": self._columns, "where": statement.where, "here": statement.here, "now": self._moment}
+        return ScanSpec(table=statement.table, **parts, **moment)
 
     def _written(self, rows: pa.RecordBatch) -> tuple[Operation, pa.RecordBatch]:
         keys = rows.select(self._key)
         if not self._set:
             return Operation.DELETE, keys
         from ..expression.evaluate import evaluate
+        from ..expression.rows import Rows
 
-        cells = [evaluate(each, rows, self._targets[name].logical) for name, each in self._set.items()]
+        among = Rows.of(rows)
+        cells = [evaluate(each, among, self._targets[name].logical) for name, each in self._set.items()]
         names = [*self._key, *self._set]
         return Operation.UPDATE, pa.RecordBatch.from_arrays([*keys.columns, *cells], names=names)
 

@@ -46,9 +46,9 @@ def has_keys(spec: ScanSpec) -> bool:
 
 def read_by_statement(statement: Statement) -> set[str]:
     """Return the columns that the condition and the expressions of a statement read."""
-    from ...engine.expression.parse import columns_of
+    from ...engine.statement.expressions import columns_of
 
-    return tested(statement.where).union(*map(columns_of, statement.set.values()))
+    return tested(statement.where) | columns_of(statement.checked().set, Limits())
 
 
 def written(privilege: Privilege, columns: Iterable[str], table: TableDescription) -> set[str]:

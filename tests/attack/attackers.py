@@ -89,6 +89,34 @@ def filters(url: str) -> None:
     forever(url, 8, attack)
 
 
+def expressions(url: str) -> None:
+    """Updates and filters that compute for ever: nested operands, patterns, long text, and texts that grow."""
+    twice = "nullif(" * 60 + "price" + ", -1)" * 60
+    growing = "replace(" * 12 + "city" + ", 'c', 'cccccccccc')" * 12
+    pattern = "%c" + "_" * 900 + "z"
+    search = " OR ".join([f"city || repeated LIKE '{pattern}'".replace("repeated", growing)] * 20)
+    bodies = [
+        {"set": {"price": twice}, "where": "id >= 0"},
+        {"set": {"price": "CASE " * 60 + "price" + " WHEN -1 THEN 0 WHEN -2 THEN 0 ELSE 5 END" * 60}},
+        {"set": {"city": "date(" * 60 + "city" + ")" * 60}},
+        {"set": {f"c{number}": "price + 1" * 900 for number in range(1_800)}},
+        {"set": {"city": f"concat({growing}, {growing}, {growing})"}},
+        {"set": {"price": " + ".join(["price"] * 9_000)}},
+    ]
+    filters = [search, f"city LIKE '{pattern}' OR upper(city) LIKE '{pattern}'", " + ".join(["price"] * 9_000) + " < 0"]
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        patience = fl.FlightCallOptions(timeout=3)
+        if number % 3 == 2:
+            command = {"table": "homes", "columns": ["id"], "where": filters[number // 3 % len(filters)]}
+            client.do_get(fl.Ticket(json.dumps(command).encode()), patience).read_all()
+            return
+        body = json.dumps({"table": "homes", "kind": "update", **bodies[number % len(bodies)]}).encode()
+        list(client.do_action(fl.Action("execute", body), patience))
+
+    forever(url, 24, attack)
+
+
 def plans(url: str) -> None:
     """Sixty at once, with lists that may be as long as this, and three seconds of patience."""
     where = "id in (" + ",".join(map(str, range(90_000))) + ")"
@@ -163,5 +191,5 @@ def repeated_keys(url: str) -> None:
 
 ATTACKS: dict[str, Attack] = {
     each.__name__: each
-    for each in (bombs, giants, filters, plans, idle_readers, idle_writers, staging, leases, repeated_keys)
+    for each in (bombs, giants, filters, expressions, plans, idle_readers, idle_writers, staging, leases, repeated_keys)
 }

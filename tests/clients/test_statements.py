@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such column in it": ({"n": "zip + 1"}, "no column 'zip'"),
     "text without quotes": ({"city": "Oslo"}, "single quotes, as in 'Oslo'"),
     "nothing": ({}, "set="),
-    "bad SQL": ({"n": "n +"}, "cannot be parsed"),
+    "bad SQL": ({"n": "n +"}, "'n': invalid expression at character 4, the end: expected a literal or a column"),
     "an overflow": ({"n": "n * 2147483647 * 2"}, "not in range"),
     "an overflow of 64 bits": ({"price": "(9223372036854775807 - n) * 9"}, "overflow"),
     "a fraction": ({"n": "n * 1.5"}, "'n \\* 1.5' cannot be computed as int32"),
@@ -183,8 +183,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a subquery": ({"n": "(select 1)"}, "not supported"),
     "an aggregate": ({"n": "max(n)"}, "not supported"),
     "a list": ({"n": [1]}, "not to a list"),
-    "a long one": ({"n": "n" + " + 1" * 5_000}, "characters; at most"),
-    "a deep one": ({"n": "(" * 1_000 + "n" + ")" * 1_000}, "levels"),
+    "a long one": ({"n": "n" + " + 1" * 10_000}, "more than 10,000 parts"),
+    "many long ones": ({"n": "n" + " + 1" * 6_000, "price": "n" + " + 1" * 6_000}, "set have more than 10,000 parts"),
+    "a very long one": ({"n": "n" + " + 1" * 40_000}, "set has 160,002 characters; at most 131,072"),
+    "a deep one": ({"n": "nullif(" * 1_000 + "n" + ", 1)" * 1_000}, "nested more than 100 levels"),
 }
 
 

@@ -29,7 +29,7 @@ with instrument_imports(include=["nyala"]):
 
     from nyala.engine.codecs.codec import CorruptPageError
     from nyala.engine.codecs.registry import codec_by_code
-    from nyala.engine.filter.sql import parse_sql
+    from nyala.engine.expression.parse import parse_filter
     from nyala.engine.fs.document import pack
     from nyala.engine.manifest.manifest import unpack_manifest
     from nyala.engine.record.logged_rows import unpack_changes
@@ -172,7 +172,7 @@ TARGETS = {
     "codecs": Target(decode_page, codec_pages),
     "manifest": Target(lambda data: unpack_manifest(pack(b"NYALAMAN", 1, data)), lambda: [b"{}", store_files()[0]]),
     "records": Target(decode_record, lambda: store_files()[1]),
-    "filters": Target(lambda data: parse_sql(data.decode("utf-8", "replace"), Limits()), lambda: [*SQL]),
+    "filters": Target(lambda data: parse_filter(data.decode("utf-8", "replace"), Limits()), lambda: [*SQL]),
     "scans": Target(
         lambda data: read_json(ScanSpec, data, "the ticket").checked(),
         lambda: [json.dumps(SCAN).encode(), json.dumps({"table": "t", "where": TREE}).encode()],

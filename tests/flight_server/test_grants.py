@@ -93,7 +93,7 @@ def test_the_rules_look_at_every_field_of_a_request() -> None:
     of_columns = {"columns", "where", "order_by", "aggregate", "group_by", "ordered", "key_lower", "key_upper"}
     of_keys = {"marks", "split_bytes"}
     neither = {"table", "as_of", "changes", "max_staleness", "limit", "offset", "partial", "all_parts", "tablet"}
-    neither |= {"partition", "here", "tablets_here", "lease", "pin", "planned"}
+    neither |= {"partition", "here", "tablets_here", "lease", "pin", "planned", "now"}
     assert ScanSpec.model_fields.keys() == of_columns | of_keys | neither
     assert ChangeSpec.model_fields.keys() == {"since", "until", "before", "every"}
     statement = {"table", "kind", "set", "where", "as_of", "durability", "writer", "seq", "here"}

@@ -17,9 +17,12 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from nyala.engine.filter.bind import bind as bind_tree
+from nyala.engine.filter.where import expr_of
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
 from nyala.schemas.limits import Limits
+from nyala.schemas.message import Message
 from nyala.schemas.moment import is_beyond
 from nyala.schemas.predicate import Between, Comparison, InList, Junction, Like, Not, NullTest
 from nyala.schemas.table import TableDefinition, TableSchema
@@ -86,6 +89,12 @@ CELLS = {
 }
 NAMES = {kind: re.sub(r"\W+", "_", kind).strip("_") + "_c" for kind in CELLS}
 KINDS = {name: kind for kind, name in NAMES.items()}
+
+
+def bind(where: Any, schema):
+    """Bind a filter in its form on the wire, or as it was parsed."""
+    is_wire = isinstance(where, Message)
+    return bind_tree(expr_of(where, LIMITS) if is_wire else where, schema)  # pyright: ignore[reportArgumentType]
 
 
 def table_of(columns, key_columns=1):

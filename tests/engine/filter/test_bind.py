@@ -8,17 +8,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from nyala.engine.filter.bind import MAX_DEPTH, bind
+from nyala.engine.expression.building import DEPTH_MAX
+from nyala.engine.expression.parse import parse_filter
 from nyala.engine.filter.bound import And, BoundFilter, Compare, NullTest, OneOf, Or
 from nyala.engine.filter.evaluate import select
-from nyala.engine.filter.sql import parse_sql
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits import Limits
 from nyala.schemas.predicate import Comparison, InList, Junction, Like, Not
 from tests.engine.filter import model
-from tests.engine.filter.model import OPS, table_of
+from tests.engine.filter.model import OPS, bind, table_of
 
 LIMITS = Limits()
 TYPES = {
@@ -47,7 +47,7 @@ def _id(name):
 
 
 def _root(text):
-    return bind(parse_sql(text, LIMITS), SCHEMA).root
+    return bind(parse_filter(text, LIMITS), SCHEMA).root
 
 
 def _known(name):
@@ -170,7 +170,7 @@ def test_every_int8_against_every_kind_of_number():
     ]:
         for op, compare in OPS.items():
             for text, expected in ((f"i8 {op} {literal}", True), (f"NOT i8 {op} {literal}", False)):
-                found = select(bind(parse_sql(text, LIMITS), SCHEMA), vectors, 256)
+                found = select(bind(parse_filter(text, LIMITS), SCHEMA), vectors, 256)
                 number = Fraction(literal)
                 assert found.tolist() == [compare(int(value), number) is expected for value in values], text
 
@@ -255,13 +255,13 @@ def test_a_literal_of_the_wrong_type_is_named(name, value, shown):
 
 def test_errors_name_the_column():
     with pytest.raises(InvalidArgumentError, match=r"no column 'I8', perhaps 'i8'; the columns are k, i8, i64"):
-        bind(parse_sql("I8 = 1", LIMITS), SCHEMA)
+        bind(parse_filter("I8 = 1", LIMITS), SCHEMA)
     with pytest.raises(InvalidArgumentError, match="'i8' has the type int8; LIKE needs a string column"):
-        bind(parse_sql("i8 LIKE 'x'", LIMITS), SCHEMA)
+        bind(parse_filter("i8 LIKE 'x'", LIMITS), SCHEMA)
     with pytest.raises(InvalidArgumentError, match="'i8' is compared with NULL, which is never true; write IS NULL"):
         bind(Comparison(op="=", column="i8", value=None), SCHEMA)
     with pytest.raises(InvalidArgumentError, match="'i8' has the type int8 and cannot be compared with True"):
-        bind(parse_sql("i8 AND b", LIMITS), SCHEMA)
+        bind(parse_filter("i8 AND b", LIMITS), SCHEMA)
 
 
 def test_not_reaches_the_leaves():
@@ -272,7 +272,7 @@ def test_not_reaches_the_leaves():
 
 
 def test_cheap_parts_come_first_and_junctions_are_flat():
-    bound = bind(parse_sql("s LIKE '%x%' AND (v = 'a' AND (k > 5 AND (i8 = 1 AND b IS NULL)))", LIMITS), SCHEMA)
+    bound = bind(parse_filter("s LIKE '%x%' AND (v = 'a' AND (k > 5 AND (i8 = 1 AND b IS NULL)))", LIMITS), SCHEMA)
     assert isinstance(bound.root, And)
     assert bound.column_ids == [_id(name) for name in ("b", "i8", "k", "v", "s")]
 
@@ -281,15 +281,15 @@ def test_constants():
     assert bind(None, SCHEMA) == BoundFilter(TRUE)
     assert bind(None, SCHEMA).is_trivially_true
     assert bind(None, SCHEMA).column_ids == []
-    assert bind(parse_sql("k = 1 AND i8 = 2.5", LIMITS), SCHEMA).is_trivially_false
-    assert not bind(parse_sql("k = 1", LIMITS), SCHEMA).is_trivially_false
+    assert bind(parse_filter("k = 1 AND i8 = 2.5", LIMITS), SCHEMA).is_trivially_false
+    assert not bind(parse_filter("k = 1", LIMITS), SCHEMA).is_trivially_false
     assert select(bind(None, SCHEMA), {}, 3).tolist() == [True] * 3
     assert select(bind(Junction(op="or", args=[]), SCHEMA), {}, 3).tolist() == [False] * 3
 
 
 def test_deep_trees_are_refused_and_long_chains_are_not():
     leaf = deep = chain = Comparison(op="=", column="k", value=1)
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(DEPTH_MAX + 1):
         deep = Not(op="not", arg=Junction(op="and", args=[deep, leaf]))
     with pytest.raises(InvalidArgumentError, match="nested more than 100 levels deep"):
         bind(deep, SCHEMA)

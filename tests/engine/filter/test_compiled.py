@@ -2,6 +2,7 @@
 
 import pytest
 
+from nyala.engine.filter.bound import Compare
 from nyala.engine.filter.compiled import CompiledFilter, FilterCache
 from nyala.engine.vectors.keys import KeyEncoder
 from nyala.engine.vectors.physical import PhysicalType
@@ -58,6 +59,15 @@ def test_what_is_wrong_is_refused_each_time():
 
 
 def test_an_inverse_reads_no_other_columns():
-    assert CompiledFilter.of("x > 1", INTEGERS, ENCODER, LIMITS).inverse
-    assert CompiledFilter.of("id = 1 OR x > 10000000000", INTEGERS, ENCODER, LIMITS).inverse is None
-    assert CompiledFilter.of(None, INTEGERS, ENCODER, LIMITS).inverse is None
+    assert CompiledFilter.of("x > 1", INTEGERS, ENCODER, LIMITS, 0).inverse
+    assert CompiledFilter.of("id = 1 OR x > 10000000000", INTEGERS, ENCODER, LIMITS, 0).inverse is None
+    assert CompiledFilter.of(None, INTEGERS, ENCODER, LIMITS, 0).inverse is None
+
+
+def test_now_is_that_of_each_scan():
+    filters = FilterCache(LIMITS)
+    day = 86_400_000_000
+    table = table_of([("id", "int64", False), ("at", "timestamp[us]", True)])
+    for now in (3 * day, 5 * day):
+        root = filters.compiled("at > now() - INTERVAL '1' DAY", table, ENCODER, now).bound.root
+        assert isinstance(root, Compare) and (root.op, root.cell) == (">", now - day)

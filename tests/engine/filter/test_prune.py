@@ -11,15 +11,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nyala.engine.cfile.zone_map import PageZones, ZoneMap, zone_map_of
-from nyala.engine.filter.bind import bind
+from nyala.engine.expression.parse import parse_filter
 from nyala.engine.filter.evaluate import select
 from nyala.engine.filter.prune import key_range, may_match, pages_may_match
-from nyala.engine.filter.sql import parse_sql
 from nyala.engine.vectors.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
 from nyala.engine.vectors.physical import physical_of
 from nyala.schemas.predicate import Comparison, InList, Like
 from tests.engine.filter import model
-from tests.engine.filter.model import COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, predicates, table_of
+from tests.engine.filter.model import COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, bind, predicates, table_of
 
 PHYSICAL = {column.id: physical_of(column.logical.arrow) for column in SCHEMA.columns}
 
@@ -122,7 +121,7 @@ NAN = float("nan")
     ],
 )
 def test_what_a_page_may_hold(text, cells, expected):
-    bound = bind(parse_sql(text, LIMITS), SCHEMA)
+    bound = bind(parse_filter(text, LIMITS), SCHEMA)
     (column_id,) = bound.column_ids
     column = SCHEMA.by_id[column_id]
     arrays = {**model.ARROW, column.name: pa.array(cells, column.logical.arrow)}
@@ -132,11 +131,11 @@ def test_what_a_page_may_hold(text, cells, expected):
 
 
 def test_where_nothing_is_known_a_page_may_match():
-    bound = bind(parse_sql("int32_c = 3", LIMITS), SCHEMA)
+    bound = bind(parse_filter("int32_c = 3", LIMITS), SCHEMA)
     assert may_match(bound, lambda _: None, 10)
     assert not may_match(bound, lambda _: None, 0)
     assert may_match(bound, lambda _: ZoneMap(None, None, 0, 10, exact=False), 10)
-    assert not may_match(bind(parse_sql("FALSE", LIMITS), SCHEMA), lambda _: None, 10)
+    assert not may_match(bind(parse_filter("FALSE", LIMITS), SCHEMA), lambda _: None, 10)
     assert may_match(bind(None, SCHEMA), lambda _: None, 10)
 
 
@@ -233,7 +232,7 @@ def test_equal_leading_columns_and_one_comparison_are_the_range_itself(what, op)
         name = table.names[length]
         for cell in _key_cells(table.kinds[name]):
             leading = [f"{before} = {_sql(_key_cells(table.kinds[before])[1])}" for before in table.names[:length]]
-            predicate = parse_sql(" AND ".join([*leading, f"{name} {op} {_sql(cell)}"]), LIMITS)
+            predicate = parse_filter(" AND ".join([*leading, f"{name} {op} {_sql(cell)}"]), LIMITS)
             in_range, selected = table.check(predicate)
             assert in_range == selected
 
@@ -275,7 +274,7 @@ def _sql(cell):
 )
 def test_ranges_of_an_int8_key(text, lower, upper):
     table = TABLES["one small integer"]
-    found = key_range(bind(parse_sql(text, LIMITS), table.schema), table.schema, table.encoder)
+    found = key_range(bind(parse_filter(text, LIMITS), table.schema), table.schema, table.encoder)
     assert (found.lower, found.upper) == (lower, upper)
     assert found.is_empty == (upper == b"")
 
@@ -292,11 +291,11 @@ def test_ranges_of_an_int8_key(text, lower, upper):
 )
 def test_ranges_of_a_string_key(text, lower, upper):
     table = TABLES["a string"]
-    found = key_range(bind(parse_sql(text, LIMITS), table.schema), table.schema, table.encoder)
+    found = key_range(bind(parse_filter(text, LIMITS), table.schema), table.schema, table.encoder)
     assert (found.lower, found.upper) == (lower, upper)
 
 
 def test_a_filter_beside_the_key_leaves_every_key():
     schema = table_of([("k", "string", False), ("v", "int32", True)])
-    found = key_range(bind(parse_sql("v = 1 OR k = 'a'", LIMITS), schema), schema, TABLES["a string"].encoder)
+    found = key_range(bind(parse_filter("v = 1 OR k = 'a'", LIMITS), schema), schema, TABLES["a string"].encoder)
     assert (found.lower, found.upper) == (None, None)

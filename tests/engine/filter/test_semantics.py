@@ -8,14 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nyala.engine.filter.bind import bind
+from nyala.engine.expression.parse import parse_filter
 from nyala.engine.filter.evaluate import select
-from nyala.engine.filter.sql import parse_sql
 from nyala.schemas.predicate import InList, Not
 from nyala.schemas.table import TableSchema
 from tests.engine.filter import model
 from tests.engine.filter.duck import duckdb_literal, is_common_ground
-from tests.engine.filter.model import ARROW, COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, predicates, to_sql, truth
+from tests.engine.filter.model import ARROW, COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, bind, predicates, to_sql, truth
 
 ROWS = [{name: column[row] for name, column in COLUMNS.items()} for row in range(ROW_COUNT)]
 PLAIN = model.vectors_of()
@@ -55,14 +54,13 @@ def test_true_false_and_unknown_part_the_rows(predicate):
 @settings(max_examples=150, deadline=None)
 @given(predicates())
 def test_sql_text_says_the_same_as_the_tree(predicate):
-    parsed = parse_sql(to_sql(predicate), LIMITS)
-    assert [truth(parsed, row) for row in ROWS] == [truth(predicate, row) for row in ROWS]
+    parsed = parse_filter(to_sql(predicate), LIMITS)
     assert bind(parsed, SCHEMA) == bind(predicate, SCHEMA)
 
 
 def test_the_vectors_are_left_as_they_were():
     before = {column_id: vector.valid.copy() for column_id, vector in PLAIN.items() if vector.valid is not None}
-    select(bind(parse_sql("int8_c IS NOT NULL AND int8_c > 2", LIMITS), SCHEMA), PLAIN, ROW_COUNT)
+    select(bind(parse_filter("int8_c IS NOT NULL AND int8_c > 2", LIMITS), SCHEMA), PLAIN, ROW_COUNT)
     assert all((PLAIN[column_id].valid == valid).all() for column_id, valid in before.items())
 
 
@@ -80,7 +78,7 @@ class _Asked(dict):
 
 def test_a_column_is_not_asked_for_when_the_filter_is_decided():
     asked = _Asked(PLAIN)
-    select(bind(parse_sql("string_c = 'a' AND id = -1", LIMITS), SCHEMA), asked, ROW_COUNT)
+    select(bind(parse_filter("string_c = 'a' AND id = -1", LIMITS), SCHEMA), asked, ROW_COUNT)
     assert asked.columns == [SCHEMA.column("id").id]
 
 

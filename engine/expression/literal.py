@@ -27,8 +27,9 @@ import numpy as np
 from ...schemas.exact import exact_decimal
 from ...schemas.moment import DAY_MICROSECONDS, microseconds_of, parse_moment_text
 from ...schemas.types import LogicalType
-from .arrow import Cell
 
+Cell = int | float | bytes
+"""A cell as a Python value of its physical type: a bool is 0 or 1, a decimal its unscaled integer."""
 _FINER_THAN_MICROSECONDS = re.compile(r"([.,]\d{6})(\d+)")
 _GREATEST_POWER = 64
 """No cell reaches 10 ** 64: what does need not be written out to be placed."""
@@ -186,7 +187,7 @@ def _float(value: Any, kind: LogicalType) -> Place:
 def _date(value: Any, kind: LogicalType) -> Place:
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(value, True, kind)
-    microseconds, is_exact = _moment(value)
+    microseconds, is_exact = moment(value)
     days, rest = divmod(microseconds, DAY_MICROSECONDS)
     return _within(days, is_exact and rest == 0, kind)
 
@@ -194,10 +195,10 @@ def _date(value: Any, kind: LogicalType) -> Place:
 def _timestamp(value: Any, kind: LogicalType) -> Place:
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(value, True, kind)
-    return _within(*_moment(value), kind)
+    return _within(*moment(value), kind)
 
 
-def _moment(value: Any) -> tuple[int, bool]:
+def moment(value: Any) -> tuple[int, bool]:
     """Return microseconds since 1970 in UTC, rounded down, and whether nothing was lost by that."""
     if isinstance(value, dict):
         value = _date_of(value["date"]) if "date" in value else value["timestamp"]

@@ -1,0 +1,204 @@
+"""The tree of an expression, which is also that of a filter: one language, `parse` reads it.
+
+Nodes are immutable. A literal is JSON as in ``schemas.literal.literal_json``, so that a number keeps its digits until
+its column is known; ``NULL`` is None. One more form is ``{"interval": n}``, a span of microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ...schemas.types import LogicalType
+
+ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
+FLIPPED: dict[ComparisonOp, ComparisonOp] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The comparison with its sides exchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnName:
+    """A column of the row."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """``-arg``."""
+
+    arg: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``left op right``."""
+
+    op: Literal["+", "-", "*", "/", "%", "||"]
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """``left op right``."""
+
+    op: ComparisonOp
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """``arg BETWEEN low AND high``, both included."""
+
+    arg: Expr
+    low: Expr
+    high: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """``arg IN (...)``: literals, which may be a hundred thousand, and other expressions."""
+
+    arg: Expr
+    values: Sequence[Any]
+    others: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """``arg LIKE pattern``, or ILIKE; the pattern's escape is the backslash."""
+
+    arg: Expr
+    pattern: str
+    ignores_case: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``arg IS NULL``."""
+
+    arg: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class IsTruth:
+    """``arg IS TRUE``, or IS FALSE; never NULL."""
+
+    arg: Expr
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``NOT arg``."""
+
+    arg: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR false."""
+
+    op: Literal["and", "or"]
+    args: Sequence[Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``CASE WHEN condition THEN value ... ELSE default END``; with a ``subject`` each condition is a value that is
+    compared with it."""
+
+    subject: Expr | None
+    branches: tuple[tuple[Expr, Expr], ...]
+    default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """``CAST(arg AS kind)``."""
+
+    arg: Expr
+    kind: LogicalType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function by its name, in upper case."""
+
+    name: str
+    args: tuple[Expr, ...]
+
+
+Expr: TypeAlias = (
+    ColumnName
+    | Constant
+    | Negative
+    | Arithmetic
+    | Compared
+    | Between
+    | Among
+    | Matches
+    | IsNull
+    | IsTruth
+    | Not
+    | Junction
+    | Case
+    | Cast
+    | Call
+)
+
+
+def parts_of(node: Expr) -> Sequence[Expr]:
+    """Return the expressions that a node is made of."""
+    match node:
+        case Arithmetic() | Compared():
+            return node.left, node.right
+        case Between():
+            return node.arg, node.low, node.high
+        case Among():
+            return node.arg, *node.others
+        case Junction() | Call():
+            return node.args
+        case Case():
+            pairs = [part for branch in node.branches for part in branch]
+            return [*pairs, *(part for part in (node.subject, node.default) if part is not None)]
+        case ColumnName() | Constant():
+            return ()
+    return (node.arg,)
+
+
+def walk(tree: Expr) -> Iterator[Expr]:
+    """Yield every node, without recursion."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(parts_of(node))
+
+
+def columns_of(tree: Expr) -> frozenset[str]:
+    """Return the columns that an expression names."""
+    return frozenset(node.name for node in walk(tree) if isinstance(node, ColumnName))
+
+
+def conjuncts_of(tree: Expr) -> list[Expr]:
+    """Return the parts that are joined by AND at the top, at any depth, in order."""
+    conjuncts: list[Expr] = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Junction) and node.op == "and":
+            waiting.extend(reversed(node.args))
+        else:
+            conjuncts.append(node)
+    return conjuncts
