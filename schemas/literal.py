@@ -10,10 +10,37 @@ import math
 import struct
 from typing import Any
 
+import pyarrow as pa
+
 from .errors import InvalidArgumentError
 from .exact import at_scale, exact_decimal, power_of_ten
-from .moment import moment_of, moment_text, parse_moment_text, utc
+from .moment import DAY_MICROSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
 from .types import LogicalType
+
+
+def plain_value(value: Any) -> Any:
+    """Return a scalar of numpy or pyarrow as the Python value that means the same, and anything else as it is. A moment
+    outside the years 1 to 9999 is its microseconds since 1970, or its days.
+
+    Raises:
+        InvalidArgumentError: a moment of numpy has parts of a microsecond.
+    """
+    if isinstance(value, pa.Scalar):
+        return python_cell(value)
+    if getattr(value, "shape", None) != () or not hasattr(value, "dtype"):
+        return value
+    if value.dtype.kind != "M":
+        plain = {"f": float, "c": complex}.get(value.dtype.kind)  # item() leaves a long double what it is
+        return plain(value) if plain else value.item()
+    if value != value:  # NaT
+        return None
+    coarse = value.astype("datetime64[us]")
+    if coarse != value:
+        raise InvalidArgumentError(f"the time {value} has parts of a microsecond, which no column can have")
+    microseconds = int(coarse.astype("int64"))
+    if value.dtype.str.endswith(("[D]", "[W]", "[M]", "[Y]")):
+        return date_of(microseconds // DAY_MICROSECONDS)
+    return moment_of(microseconds)
 
 
 def to_json(value: Any) -> Any:
@@ -26,7 +53,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, dict) or value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": repr(value)}
+        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if isinstance(value, bytes | bytearray | memoryview):
         return {"base64": base64.b64encode(bytes(value)).decode()}
     if isinstance(value, dt.datetime):
@@ -35,8 +62,8 @@ def to_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
-    if hasattr(value, "item"):  # a numpy scalar
-        return to_json(value.item())
+    if (plain := plain_value(value)) is not value:
+        return to_json(plain)
     raise InvalidArgumentError(f"a value of the type {type(value).__name__} cannot be a literal: {value!r}")
 
 
@@ -54,8 +81,8 @@ def literal_json(value: Any) -> Any:
         return {"date": value.isoformat()}
     if isinstance(value, decimal.Decimal):
         return {"decimal": str(value)}  # without an exponent, that of 1E-999999999 has a billion digits
-    if hasattr(value, "item") and not isinstance(value, memoryview):  # a numpy scalar
-        return literal_json(value.item())
+    if (plain := plain_value(value)) is not value:
+        return literal_json(plain)
     return to_json(value)
 
 
@@ -68,12 +95,22 @@ def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
     Raises:
         InvalidArgumentError: the literal does not fit the type.
     """
+    value = plain_value(value)
     if value is None:
         return None
     try:
         return _READERS[kind.name](value, kind)
     except (ValueError, TypeError, ArithmeticError, binascii.Error, KeyError):
-        raise InvalidArgumentError(f"{what} {value!r} is not a valid {kind}") from None
+        raise InvalidArgumentError(f"{what} {_shown(value)} is not a valid {kind}") from None
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _bool(value: Any, _: LogicalType) -> bool:

@@ -1,16 +1,19 @@
 """Locations: the addresses of the processes that can have one store, of which one has it.
 
 As text they stand between commas, and one without a scheme takes that of the one before: ``grpc://m1:8815,m2:8815``. So
-do sockets: ``grpc+unix:///run/a.sock,/run/b.sock``. In Python and in a placement they may also be a list.
+do sockets: ``grpc+unix:///run/a.sock,/run/b.sock``. A host and port alone, ``m1:8815``, mean ``grpc://``. In Python and
+in a placement they may also be a list.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from .errors import InvalidArgumentError
 
 _UNIX = "grpc+unix"
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 
 
 def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -32,6 +35,8 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
             elif scheme == _UNIX and not piece.strip().startswith("/"):
                 found[-1] += f",{piece}"  # the name of a socket may have a comma
             else:
+                if _HOST_AND_PORT.fullmatch(piece.strip()):
+                    scheme = scheme or "grpc"
                 found.append(f"{scheme}://{piece.strip()}" if scheme else piece.strip())
     secret = next((each for each in found if "@" in each and not each.startswith(_UNIX)), None)
     if secret is not None:

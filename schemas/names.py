@@ -1,8 +1,21 @@
 """Rules for the names of tables and columns."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from .errors import InvalidArgumentError
 from .grants import ALL_TABLES
 from .limits import Limits
+
+Names: TypeAlias = str | Sequence[str]
+"""One name, or a list of names."""
+
+
+def listed(names: Names) -> list[str]:
+    """Return names as a list; one name is a list of one."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def check_identifier(name: object, what: str, limits: Limits) -> str:

@@ -89,12 +89,14 @@ def _sorted(
 
 
 def _in_order(rows: pa.Table, terms: Sequence[OrderTerm]) -> pa.Table:
-
+    """Sort rows. NaN is next to the NULLs; Arrow puts both last in either direction."""
     columns: list[tuple[str, pa.ChunkedArray, str]] = []
     for number, term in enumerate(terms):
         cells = rows[term.column]
         if term.nulls == "first" and cells.null_count:
             columns.append((f"{number} known", pc.is_valid(cells), "ascending"))
+        if term.nulls == "first" and pa.types.is_floating(cells.type):
+            columns.append((f"{number} number", pc.invert(pc.is_nan(cells)), "ascending"))
         columns.append((str(number), cells, "descending" if term.descending else "ascending"))
     keys = pa.table({name: cells for name, cells, _ in columns})
     order = pc.sort_indices(keys, sort_keys=[(name, way) for name, _, way in columns])

@@ -14,7 +14,7 @@ from .errors import InvalidArgumentError
 from .limits import Limits
 from .literal import to_json
 from .message import Message, new_list
-from .names import check_column_name, check_table_name
+from .names import Names, check_column_name, check_table_name, listed
 from .nearest import perhaps
 from .partition import HashLevel, Level, RangeLevel
 from .types import LogicalType
@@ -86,7 +86,7 @@ class TableDefinition(Message, frozen=True, extra="forbid"):
         cls,
         name: str,
         schema: pa.Schema,
-        primary_key: Sequence[str],
+        primary_key: Names,
         column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
         if_not_exists: bool = False,
         options: Mapping[str, Any] | None = None,
@@ -106,17 +106,16 @@ class TableDefinition(Message, frozen=True, extra="forbid"):
                 f"column_options names unknown columns: {', '.join(sorted(unknown))}; the schema has "
                 f"{', '.join(schema.names[:20])}"
             )
-        if isinstance(primary_key, str):
-            raise InvalidArgumentError("primary_key must be a list of column names, not one name")
+        key = listed(primary_key)
         if not isinstance(partition_by, Sequence) or any(isinstance(each, str) for each in partition_by):
             raise InvalidArgumentError(
                 "partition_by must be a list of levels, as in [nyala.partition.hash('id', buckets=4)]"
             )
-        columns = [_definition(field, field.name in primary_key, chosen.get(field.name)) for field in schema]
+        columns = [_definition(field, field.name in key, chosen.get(field.name)) for field in schema]
         return cls(
             name=name,
             columns=columns,
-            primary_key=list(primary_key),
+            primary_key=key,
             unique_key=unique_key,
             partition_by=list(partition_by),  # pyright: ignore[reportArgumentType] - dicts are read as levels
             if_not_exists=if_not_exists,

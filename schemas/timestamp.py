@@ -1,12 +1,21 @@
 """Hybrid timestamps: ``microseconds since 1970 << 12 | logical``, one per commit, strictly increasing in a store."""
 
 import datetime as dt
+import re
+from typing import TypeAlias
 
 from .errors import InvalidArgumentError
+from .literal import plain_value
 
 LOGICAL_BITS = 12
 LOGICAL_MAX = (1 << LOGICAL_BITS) - 1
 TIMESTAMP_BITS = 64
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+"""The seconds of the units of an age."""
+Moment: TypeAlias = int | str | dt.datetime | dt.timedelta
+"""A moment as users give it: see ``read_moment``."""
+_AGE = re.compile(r"(\d{1,9}) ?([smhdw])", re.ASCII)
+_LONGEST_AGE = 100 * 366 * UNITS["d"]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -38,6 +47,36 @@ def check_timestamp(timestamp: int, what: str) -> int:
             "since 1970 << 12"
         )
     return timestamp
+
+
+def read_moment(moment: Moment, what: str = "as_of") -> int:
+    """Return the timestamp of a moment as users give it: as ``parse_moment`` takes it, or an age, which counts back
+    from this machine's clock: a timedelta, or text such as "90s", "5m", "2h" or "7d".
+
+    Raises:
+        InvalidArgumentError: as ``parse_moment``; or an age is negative, or reaches back to before 1970.
+    """
+    age = _age(moment) if isinstance(moment, str) else moment
+    if not isinstance(age, dt.timedelta):
+        try:
+            return parse_moment(plain_value(moment), what)
+        except InvalidArgumentError as error:
+            if not isinstance(moment, str):
+                raise
+            raise InvalidArgumentError(f"{error.message}; an age such as 2h is a moment, too") from None
+    if age < dt.timedelta():
+        raise InvalidArgumentError(f"{what} {age} is negative: an age counts back from now")
+    try:
+        return parse_moment(dt.datetime.now(dt.UTC) - age, what)
+    except OverflowError:
+        raise InvalidArgumentError(f"{what} {moment!r} reaches back to before 1970") from None
+
+
+def _age(text: str) -> str | dt.timedelta:
+    """Return the age that a text means; the text, if it means none."""
+    match = _AGE.fullmatch(text.strip())
+    seconds = int(match[1]) * UNITS[match[2]] if match else 0
+    return dt.timedelta(seconds=min(seconds, _LONGEST_AGE)) if match else text
 
 
 def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:

@@ -37,7 +37,7 @@ def connect(
     url: Given | None = None,
     name: str | None = None,
 ) -> Database:
-    """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815``.
+    """Return the database that the server at ``uri`` serves, such as ``grpc://127.0.0.1:8815`` or ``127.0.0.1:8815``.
 
     Several locations, as in ``grpc://m1:8815,m2:8815`` or as a list, are those of processes of which one has the store.
     The client finds it, and follows the store to the next one: see docs/failover.md.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +18,12 @@ from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErro
 from ...schemas.grants import Grant, GrantChange
 from ...schemas.metrics import Metrics
 from ...schemas.moving import MoveProgress
+from ...schemas.names import Names, listed
 from ...schemas.partition import HashLevel, RangeLevel
 from ...schemas.pins import CreatePin, KeptPin
 from ...schemas.service import StoreService
 from ...schemas.table import TableDefinition, TableOptions, TableOptionsDict
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import Moment, read_moment
 from ...schemas.write import RowError
 from ..convert.new_schema import NewSchema, Options, read_new, schema_for
 from ..convert.where import Where
@@ -46,7 +46,7 @@ class Database:
         self,
         name: str,
         schema: pa.Schema | None = None,
-        primary_key: Sequence[str] = (),
+        primary_key: Names = (),
         partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
         column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
         if_not_exists: bool = False,
@@ -60,9 +60,9 @@ class Database:
         those of the key first. An Arrow type that tables do not have becomes the nearest type that holds all of its
         values, and ``Table.notes`` lists these columns.
 
-        ``primary_key`` names the leading columns of ``schema``, in order. ``partition_by`` divides the table into
-        tablets, with ``nyala.partition.hash`` and ``nyala.partition.range`` of key columns; without it the table is one
-        tablet. ``column_options`` maps column names to ``ColumnOptions``; ``table_options`` are the fields of
+        ``primary_key`` names the leading column of ``schema``, or a list of them in order. ``partition_by`` divides the
+        table into tablets, with ``nyala.partition.hash`` and ``nyala.partition.range`` of key columns; without it the
+        table is one tablet. ``column_options`` maps column names to ``ColumnOptions``; ``table_options`` are those of
         ``TableOptions``. With ``if_not_exists``, an existing table of that name is returned unchanged, whatever its
         columns, and no data is loaded.
 
@@ -75,18 +75,17 @@ class Database:
                 table can hold.
             RowErrors: rows of ``data`` were rejected, such as two with the same key.
         """
-        if isinstance(primary_key, str):
-            raise InvalidArgumentError("primary_key must be a list of column names, not one name")
-        if not primary_key:
+        key = listed(primary_key)
+        if not key:
             raise InvalidArgumentError("primary_key must name at least one column")
         options = {} if column_options is None else column_options
         if not isinstance(options, Mapping):
             raise InvalidArgumentError("column_options must be a dict from column names to their options")
-        columns, rows = _columns_and_rows(schema, data, primary_key, options)
+        columns, rows = _columns_and_rows(schema, data, key, options)
         may_be_there = if_not_exists and rows is None
         try:
             definition = TableDefinition.from_arrow(
-                name, columns.schema, primary_key, options, may_be_there, table_options, unique_key, partition_by
+                name, columns.schema, key, options, may_be_there, table_options, unique_key, partition_by
             )
         except ValidationError as error:
             known = {model.__name__: model.model_fields for model in (TableOptions, ColumnOptions, TableDefinition)}
@@ -165,7 +164,7 @@ class Database:
         they are kept at least."""
         return self._store.dropped_tables()
 
-    def commits(self, table: str | Table, since: int | str | dt.datetime | None = None) -> pa.Table:
+    def commits(self, table: str | Table, since: Moment | None = None) -> pa.Table:
         """Return the commits to a table after ``since``, oldest first; without ``since``, all in its history.
 
         Columns: ``timestamp``; the same as a time, ``at``; ``writer``, the name given to a numbered write, and
@@ -177,14 +176,14 @@ class Database:
             InvalidArgumentError: there are more than a million commits; ask from a later time.
         """
         name = table.name if isinstance(table, Table) else table
-        return self._store.commits(name, None if since is None else parse_moment(since, "since"))
+        return self._store.commits(name, None if since is None else read_moment(since, "since"))
 
     def transaction(
         self,
         id: str | None = None,
         app_id: str | None = None,
         app_version: int | None = None,
-        if_timestamp: int | str | None = None,
+        if_timestamp: Moment | None = None,
     ) -> Transaction:
         """Return a transaction: writes to any tables that become visible together, at the end of its ``with``.
 
@@ -196,7 +195,8 @@ class Database:
         Raises:
             InvalidArgumentError: a name is empty or too long, or ``app_version`` is negative.
         """
-        return Transaction(self._store, id, app_id, app_version, if_timestamp)
+        moment = None if if_timestamp is None else read_moment(if_timestamp, "if_timestamp")
+        return Transaction(self._store, id, app_id, app_version, moment)
 
     def grant(
         self,
@@ -204,7 +204,7 @@ class Database:
         on: str | Table,
         to: str | None = None,
         role: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
     ) -> list[Grant]:
         """Grant privileges on a table to the user ``to``, or to all with a ``role``; return all grants of these.
 
@@ -225,7 +225,7 @@ class Database:
         on: str | Table,
         to: str | None = None,
         role: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
     ) -> list[Grant]:
         """Take privileges back, as they were granted; return what the user or role still has.
 
@@ -272,9 +272,7 @@ class Database:
         """
         return self._store.checkpoint(MakeCheckpoint(directory=str(directory)))
 
-    def create_pin(
-        self, name: str, table: str | Table | None = None, as_of: int | str | dt.datetime | None = None
-    ) -> KeptPin:
+    def create_pin(self, name: str, table: str | Table | None = None, as_of: Moment | None = None) -> KeptPin:
         """Keep a table, or all tables, as of now or ``as_of``, until the pin is dropped: a backup that copies nothing.
 
         The files stay as they are, whatever becomes of the table, also when it is dropped, and through restarts. All
@@ -287,7 +285,7 @@ class Database:
             SnapshotTooOldError: ``as_of`` is older than the history that the table keeps.
             UnavailableError: this disk has no hard links, or another process has the store.
         """
-        moment = None if as_of is None else parse_moment(as_of)
+        moment = None if as_of is None else read_moment(as_of)
         of = table.name if isinstance(table, Table) else table
         return self._store.create_pin(built(CreatePin, "the pin", name=name, table=of, as_of=moment))
 
@@ -303,7 +301,7 @@ class Database:
         self,
         pin: str | KeptPin,
         table: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
         where: Where = None,
         *,
         directory: Any = None,
@@ -357,9 +355,10 @@ def _grant_change(
     on: str | Table,
     user: str | None,
     role: str | None,
-    columns: Sequence[str] | None,
+    columns: Names | None,
 ) -> GrantChange:
-    given = {"user": user, "role": role, "columns": columns, "table": on.name if isinstance(on, Table) else on}
+    names = None if columns is None else listed(columns)
+    given = {"user": user, "role": role, "columns": names, "table": on.name if isinstance(on, Table) else on}
     return built(GrantChange, "the grant", privileges=privileges, **given).checked()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...schemas.aggregate import measures_json
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.names import Names, listed
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
 from ...schemas.timestamp import parse_moment
@@ -78,7 +79,7 @@ class Scan:
         assert isinstance(frame, polars.DataFrame)
         return frame
 
-    def aggregate(self, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str] = ()) -> pa.Table:
+    def aggregate(self, measures: Mapping[str, tuple[str, str]], group_by: Names = ()) -> pa.Table:
         """Return measures of the rows, computed in the store: one row, or one for each group.
 
         ``measures`` are ``{name: (column, function)}``, as in ``{"total": ("price", "sum"), "n": ("*", "count")}``;
@@ -89,9 +90,7 @@ class Scan:
             InvalidArgumentError: a measure is invalid, there are too many groups, or the scan has a limit or reads
                 changes.
         """
-        if isinstance(group_by, str):
-            raise InvalidArgumentError("group_by must be a list of column names, not one name")
-        asked = {"aggregate": measures_json(measures), "group_by": list(group_by)}
+        asked = {"aggregate": measures_json(measures), "group_by": listed(group_by)}
         changed = {**asked, "columns": None, "ordered": False, "order_by": None}
         stream = self._store.scan(self._spec.model_copy(update=changed).checked())
         return pa.Table.from_batches(list(stream.batches), schema=stream.schema)
@@ -134,8 +133,6 @@ def check_ordered(ordered: object) -> None:
         )
 
 
-def column_names(columns: Sequence[str] | None) -> list[str] | None:
-    """Return the columns of a scan as a list."""
-    if isinstance(columns, str):
-        raise InvalidArgumentError("columns must be a list of column names, not one name")
-    return None if columns is None else list(columns)
+def column_names(columns: Names | None) -> list[str] | None:
+    """Return the columns of a scan as a list; None for all."""
+    return None if columns is None else listed(columns)

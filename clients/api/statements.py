@@ -9,11 +9,15 @@ from typing import Any
 
 from ...schemas.command import built
 from ...schemas.errors import InvalidArgumentError, RowErrors
-from ...schemas.literal import to_json
+from ...schemas.literal import plain_value, to_json
 from ...schemas.service import StoreService
 from ...schemas.statement import Statement, StatementKind
 from ...schemas.write import Durability, WriteResult
 from .write_options import StatementHow, checked_writer, word
+
+_EXACT_DIGITS = 38
+_EXACT_BELOW = 10**_EXACT_DIGITS
+"""No decimal has more digits."""
 
 
 def execute(store: StoreService, table: str, kind: StatementKind, how: StatementHow, **parts: Any) -> WriteResult:
@@ -60,12 +64,34 @@ def expression_text(value: Any, column: str) -> str:
         return f"TIMESTAMP '{to_json(value)}'"
     if isinstance(value, dt.date):
         return f"DATE '{to_json(value)}'"
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value!r}e0" if "e" not in repr(value) else repr(value)
-    if isinstance(value, int | decimal.Decimal) and math.isfinite(value):
-        return f"{value:f}" if isinstance(value, decimal.Decimal) else str(value)
-    if item := getattr(value, "item", None):  # a numpy scalar
-        return expression_text(item(), column)
+    if isinstance(value, float):
+        return _float_text(float(value))  # numpy's double is one, and writes its own name
+    if isinstance(value, int):
+        return str(value) if abs(value) < _EXACT_BELOW else _float_text(_as_float(value, column))
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        is_short = abs(value.adjusted()) < _EXACT_DIGITS and len(value.as_tuple().digits) <= 2 * _EXACT_DIGITS
+        return f"{value:f}" if is_short else _float_text(_as_float(value, column))
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"X'{bytes(value).hex()}'"
+    if (plain := plain_value(value)) is not value:
+        return expression_text(plain, column)
     raise InvalidArgumentError(
         f"set column {column!r} to an SQL expression or a plain value, not to a {type(value).__name__}"
     )
+
+
+def _as_float(value: int | decimal.Decimal, column: str) -> float:
+    """Return a number that is beyond the decimals as a double. Raises InvalidArgumentError: it is beyond these, too."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        raise InvalidArgumentError(f"set column {column!r} to a number that a column can have, not to one beyond 1e308")
+    return number
+
+
+def _float_text(value: float) -> str:
+    if not math.isfinite(value):
+        return f"CAST('{value}' AS DOUBLE)"
+    return repr(value) if "e" in repr(value) else f"{value!r}e0"

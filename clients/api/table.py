@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -14,12 +13,13 @@ from ...schemas.command import built
 from ...schemas.compaction import CompactionSummary
 from ...schemas.description import TableDescription, TabletPlace
 from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
+from ...schemas.names import Names
 from ...schemas.operation import Operation
 from ...schemas.order import OrderTerm, order_terms
 from ...schemas.scan import ScanSpec
 from ...schemas.service import RowReader, StoreService
 from ...schemas.statement import StatementKind
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import Moment, read_moment
 from ...schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
 from ..convert.data import WriteData
 from ..convert.where import Where, where_json
@@ -157,7 +157,7 @@ class Table:
         commit: str | CommitMode = CommitMode.BATCH,
         writer: str | None = None,
         seq: int | None = None,
-        if_timestamp: int | str | dt.datetime | None = None,
+        if_timestamp: Moment | None = None,
     ) -> WriteResult:
         """Apply one of the eight operations to every row of ``data``, and return when all is durable.
 
@@ -286,7 +286,7 @@ class Table:
             raise InvalidArgumentError("delete_where needs a condition; to delete all rows, pass where='true'")
         return execute(self._store, self.name, StatementKind.DELETE, how, where=where_json(where))
 
-    def restore(self, as_of: int | str | dt.datetime, **how: Unpack[StatementHow]) -> WriteResult:
+    def restore(self, as_of: Moment, **how: Unpack[StatementHow]) -> WriteResult:
         """Restore the table to an earlier state, in one commit that changes only the rows that differ.
 
         A scan then returns what ``scan(as_of=as_of)`` returns, with the current columns. A second ``restore`` can undo
@@ -296,7 +296,7 @@ class Table:
             SnapshotTooOldError: the time is older than the history that the table keeps.
             InvalidArgumentError: the rows that differ are too many for one commit.
         """
-        return execute(self._store, self.name, StatementKind.RESTORE, how, as_of=parse_moment(as_of))
+        return execute(self._store, self.name, StatementKind.RESTORE, how, as_of=read_moment(as_of))
 
     def bulk_import(
         self,
@@ -341,9 +341,9 @@ class Table:
 
     def scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
         where: Where = None,
-        as_of: int | str | dt.datetime | None = None,
+        as_of: Moment | None = None,
         ordered: bool = False,
         limit: int | None = None,
         order_by: str | Sequence[str | OrderTerm] | None = None,
@@ -374,7 +374,7 @@ class Table:
             table=self.name,
             columns=column_names(columns),
             where=where_json(where),
-            as_of=None if as_of is None else parse_moment(as_of),
+            as_of=None if as_of is None else read_moment(as_of),
             ordered=ordered,
             limit=limit,
             order_by=order_terms(order_by),
@@ -385,9 +385,9 @@ class Table:
 
     def direct_scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
         where: Where = None,
-        as_of: int | str | dt.datetime | None = None,
+        as_of: Moment | None = None,
         *,
         directory: Any = None,
         split_bytes: int | None = None,
@@ -406,7 +406,7 @@ class Table:
         """
         from ..offload.direct_scan import direct_scan  # needs the engine, which clients of a server may lack
 
-        moment = None if as_of is None else parse_moment(as_of)
+        moment = None if as_of is None else read_moment(as_of)
         return direct_scan(
             self._store,
             self.name,
@@ -420,9 +420,9 @@ class Table:
 
     def changes(
         self,
-        since: int | str | dt.datetime,
-        until: int | str | dt.datetime | None = None,
-        columns: Sequence[str] | None = None,
+        since: Moment,
+        until: Moment | None = None,
+        columns: Names | None = None,
         where: Where = None,
         before: bool = False,
         every: bool = False,
@@ -446,10 +446,10 @@ class Table:
             InvalidArgumentError: an argument has the wrong form. Errors that depend on the table, and
                 ``SnapshotTooOldError`` for times older than its history, are raised when the scan is consumed.
         """
-        start = parse_moment(since, "since")
+        start = read_moment(since, "since")
         feed = ChangeSpec(
             since=start,
-            until=max(self._store.now(), start) if until is None else parse_moment(until, "until"),
+            until=max(self._store.now(), start) if until is None else read_moment(until, "until"),
             before=before,
             every=every,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, TypedDict
@@ -10,7 +9,7 @@ from typing import Any, Literal, TypedDict
 from ...schemas.command import built
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import Moment, read_moment
 from ...schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand
 
 OnError = Literal["raise", "return"]
@@ -29,7 +28,7 @@ class WriteHow(StatementHow, total=False):
 
     atomic: bool
     on_error: OnError
-    if_timestamp: int | str | dt.datetime | None
+    if_timestamp: Moment | None
 
 
 def checked_writer(writer: str | None, seq: int | None) -> str | None:
@@ -59,7 +58,7 @@ def command_of(
     commit: object,
     writer: str | None,
     seq: int | None,
-    if_timestamp: int | str | dt.datetime | None,
+    if_timestamp: Moment | None,
 ) -> WriteCommand:
     """Return the command of ``Table.write``. Raises InvalidArgumentError if an argument is wrong."""
     if writer is seq is if_timestamp is None:
@@ -77,7 +76,7 @@ def _command(
     durability: object,
     commit: object,
     writer: str | None = None,
-    if_timestamp: int | str | dt.datetime | None = None,
+    if_timestamp: Moment | None = None,
 ) -> WriteCommand:
     return built(
         WriteCommand,
@@ -88,7 +87,7 @@ def _command(
         durability=None if durability is None else word(Durability, durability, "durability"),
         commit=word(CommitMode, commit, "commit mode"),
         writer=writer,
-        if_timestamp=None if if_timestamp is None else parse_moment(if_timestamp, "if_timestamp"),
+        if_timestamp=None if if_timestamp is None else read_moment(if_timestamp, "if_timestamp"),
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import read_moment
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
 Workers = Annotated[
@@ -27,27 +25,16 @@ JsonRows = Annotated[bool, typer.Option("--json", help="Print all rows as JSON l
 CsvRows = Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")]
 
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-"""The seconds of the units of time."""
-_AGO = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
-
-
 def names(text: str) -> list[str]:
     """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def moment(text: str | None) -> int | str | None:
-    """Return a moment given on the command line; ``2h`` means two hours ago."""
-    if text and (ago := _AGO.fullmatch(text)):
-        return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
-    if not text or text.isdigit():
-        return int(text) if text else text
-    try:
-        parse_moment(text, "the time")
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{error.message}; or give an age such as 2h, or a timestamp") from None
-    return text
+def moment(text: str | None) -> int | None:
+    """Return the timestamp of a moment given on the command line; ``2h`` means two hours ago."""
+    if not text:
+        return None
+    return read_moment(int(text) if text.isdigit() else text, "the time")
 
 
 def pair(text: str, mark: str, form: str) -> tuple[str, str]:

@@ -10,13 +10,13 @@ import typer
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.service import MaintenanceKind
+from ...schemas.timestamp import UNITS
 from ..executors.progress import counted
 from .aggregate import aggregate
 from .alter import alter
 from .change import commits, delete, restore, update
 from .create import create
 from .load import load
-from .options import UNITS
 from .point import get
 from .scan import changes, scan
 from .target import Name, Target, takes_target

@@ -41,8 +41,8 @@ _OTHER_NAMES = {
     "and": "& (and_kleene)",
     "or": "| (or_kleene)",
     "match_substring_regex": "match_like",
-    "utf8_lower": "a comparison with each value",
-    "utf8_upper": "a comparison with each value",
+    "utf8_lower": "SQL text, as in \"lower(city) = 'oslo'\"",
+    "utf8_upper": "SQL text, as in \"upper(city) = 'OSLO'\"",
 }
 
 
@@ -122,9 +122,9 @@ def _comparison(op: str, left: _Part, right: _Part) -> Tree:
     if isinstance(left, _Literal) and isinstance(right, _Field):
         left, right, op = right, left, _FLIPPED[op]
     if not isinstance(left, _Field):
-        raise _refusal("one side of a comparison must be a column")
+        raise _refusal("one side of a comparison must be a column; SQL text may have any expression")
     if not isinstance(right, _Literal):
-        raise _refusal(f"column {str(left)!r} can be compared only with a literal")
+        raise _refusal(f"column {str(left)!r} can be compared only with a literal; SQL text may compare any values")
     value = right.scalar
     if not value.is_valid:
         test = "is_valid()" if op == "<>" else "is_null()"

@@ -13,6 +13,7 @@ from ...schemas.description import TableDescription
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
+from ...schemas.timestamp import Moment
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
@@ -71,7 +72,7 @@ class _Run:
     root: Folder
     lease: FolderLease
     force_full: bool
-    as_of: int | str | None
+    as_of: Moment | None
     checksum: bool | None
     split_bytes: int
     executor: Executor
@@ -84,7 +85,7 @@ def backup(
     root: Place,
     *,
     force_full: bool = False,
-    as_of: int | str | None = None,
+    as_of: Moment | None = None,
     checksum: bool | None = None,
     split_bytes: int = SPLIT_BYTES,
     executor: ExecutorChoice = "local",

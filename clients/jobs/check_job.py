@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from ...schemas.errors import InvalidArgumentError, StoreError
+from ...schemas.timestamp import Moment
 from ..cluster.check import judged
 from ..cluster.check_report import ClusterReport, Fault, FaultKind
 from ..cluster.facts import told_by
@@ -36,7 +37,7 @@ def check_cluster(
     store: Store,
     *,
     checksums: bool = False,
-    as_of: int | str | None = None,
+    as_of: Moment | None = None,
     compare: ClusterCheck | None = None,
     timeout_seconds: float = 30.0,
     executor: ExecutorChoice = "local",

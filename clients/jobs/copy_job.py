@@ -12,6 +12,7 @@ from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOld
 from ...schemas.partition_schema import sum_of
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
+from ...schemas.timestamp import Moment
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks
 from .definition import Levels
@@ -49,7 +50,7 @@ def copy_table(
     table: str,
     *,
     name: str | None = None,
-    as_of: int | str | None = None,
+    as_of: Moment | None = None,
     partition_by: Levels | None = None,
     split_bytes: int = SPLIT_BYTES,
     executor: ExecutorChoice = "local",

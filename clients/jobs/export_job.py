@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from ...schemas.errors import AlreadyPresentError, InvalidArgumentError
+from ...schemas.errors import AlreadyPresentError
+from ...schemas.names import Names, listed
 from ...schemas.scan import ScanSpec
+from ...schemas.timestamp import Moment, read_moment
 from ..convert.where import Where, where_json
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks
@@ -57,9 +58,9 @@ def export(
     table: str,
     folder: Place,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Names | None = None,
     where: Where = None,
-    as_of: int | str | None = None,
+    as_of: Moment | None = None,
     split_bytes: int = SPLIT_BYTES,
     executor: ExecutorChoice = "local",
     workers: int | None = None,
@@ -78,11 +79,9 @@ def export(
     link = StoreLink.to(store)
     place = Folder.at(folder)
     runner = executor_of(executor, workers)
-    if isinstance(columns, str):
-        raise InvalidArgumentError("columns must be a list of column names, not one name")
-    asked = ScanSpec(
-        table=table, columns=None if columns is None else list(columns), where=where_json(where), as_of=as_of
-    )
+    names = None if columns is None else listed(columns)
+    moment = None if as_of is None else read_moment(as_of)
+    asked = ScanSpec(table=table, columns=names, where=where_json(where), as_of=moment)
     with FolderLease(place, _LEASE, f"the export into {place}") as lease:
         plan, resumed = _planned(link, place, asked.checked(), split_bytes)
         schema = link.service.scan(asked.model_copy(update={"limit": 0})).schema

@@ -14,7 +14,7 @@ from ...schemas.changes import feed_schema
 from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError, CorruptionError, RowErrors
 from ...schemas.operation import Operation
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import Moment, read_moment
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
@@ -61,7 +61,7 @@ def restore(
     table: str,
     *,
     name: str | None = None,
-    at: int | str | None = None,
+    at: Moment | None = None,
     partition_by: Levels | None = None,
     verify: bool = True,
     executor: ExecutorChoice = "local",
@@ -84,7 +84,7 @@ def restore(
     """
     link = StoreLink.to(store)
     runner = executor_of(executor, workers)
-    moment = None if at is None else parse_moment(at, "at")
+    moment = None if at is None else read_moment(at, "at")
     backups = backups_called(Folder.at(root), table, moment)
     chain = backups.chain(moment)
     wanted = chain[-1][1]

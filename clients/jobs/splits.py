@@ -19,7 +19,7 @@ from ...schemas.errors import ConflictError, InvalidArgumentError
 from ...schemas.partition_schema import PartitionSchema, TabletPartition
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
-from ...schemas.timestamp import parse_moment
+from ...schemas.timestamp import Moment, read_moment
 
 SPLIT_BYTES = 64 * 1024 * 1024
 """Table data of one part: about a second of work, and a file of some ten megabytes."""
@@ -80,9 +80,9 @@ def in_order(labels: Iterable[TabletLabel]) -> list[TabletLabel]:
     return sorted(labels, key=place)
 
 
-def snapshot_of(service: StoreService, as_of: int | str | None) -> int:
+def snapshot_of(service: StoreService, as_of: Moment | None) -> int:
     """Return the snapshot that a job reads at: ``as_of``, or now."""
-    return service.now() if as_of is None else parse_moment(as_of)
+    return service.now() if as_of is None else read_moment(as_of)
 
 
 def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None = SPLIT_BYTES) -> TableSplits:

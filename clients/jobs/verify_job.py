@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.scan import ScanSpec
+from ...schemas.timestamp import Moment
 from ...schemas.types import LogicalType
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
@@ -43,7 +44,7 @@ def checksum(
     store: Store,
     table: str,
     *,
-    as_of: int | str | None = None,
+    as_of: Moment | None = None,
     split_bytes: int = SPLIT_BYTES,
     executor: ExecutorChoice = "local",
     workers: int | None = None,
@@ -65,8 +66,8 @@ def verify(
     table: str,
     *,
     right_table: str | None = None,
-    as_of: int | str | None = None,
-    right_as_of: int | str | None = None,
+    as_of: Moment | None = None,
+    right_as_of: Moment | None = None,
     differences: int = 100,
     split_bytes: int = SPLIT_BYTES,
     executor: ExecutorChoice = "local",

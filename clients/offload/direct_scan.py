@@ -7,7 +7,7 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,6 +21,7 @@ from ...engine.offload.direct.reader import PinnedReader, files_in_bucket
 from ...engine.scan.pool import ScanPool
 from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.names import Names, listed
 from ...schemas.pins import OpenPin
 from ...schemas.scan import ScanSpec
 from ...schemas.service import StoreService
@@ -138,7 +139,7 @@ class DirectScan:
 def direct_scan(
     store: StoreService,
     table: str,
-    columns: Sequence[str] | None = None,
+    columns: Names | None = None,
     where: Where = None,
     as_of: Any = None,
     *,
@@ -147,7 +148,7 @@ def direct_scan(
     ttl_seconds: int = 3600,
 ) -> DirectScan:
     """Pin a snapshot of a table and plan a scan of its files: see ``Table.direct_scan``."""
-    wanted = None if columns is None else list(columns)
+    wanted = None if columns is None else listed(columns)
     spec = ScanSpec(table=table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()
     pinned = store.pin_snapshot(PinSnapshot(table=table, as_of=as_of, ttl_seconds=ttl_seconds))
     try:
@@ -161,7 +162,7 @@ def pinned_scan(
     store: StoreService,
     pin_id: str,
     table: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Names | None = None,
     where: Where = None,
     *,
     directory: Directory | None = None,
@@ -169,7 +170,7 @@ def pinned_scan(
 ) -> DirectScan:
     """Plan a scan of what a kept pin keeps: see ``Database.pinned_scan``."""
     pinned = store.open_pin(OpenPin(pin_id=pin_id, table=table)).pinned
-    wanted = None if columns is None else list(columns)
+    wanted = None if columns is None else listed(columns)
     spec = ScanSpec(table=pinned.table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()
     return DirectScan(store, pinned, spec.pinned(pinned.snapshot), _place(store, pinned, directory))
 

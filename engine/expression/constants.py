@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import decimal
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.exact import DIGITS_MAX
 from ...schemas.moment import DAY_MICROSECONDS
 from .literal import moment, shown
 
 _INT64 = range(-(1 << 63), 1 << 63)
-_DIGITS_MAX = 76
 _LITERAL_BYTES_MAX = 64 * 1024
 """Longer values are not kept as literals."""
 
@@ -63,16 +62,15 @@ def _finite(number: float) -> float:
 
 
 def _decimal(number: Decimal) -> pa.Scalar:
-    """Return a number with its own digits; pyarrow counts them in the decimal context of the thread."""
+    """Return a number with its own digits."""
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(number)
     scale = max(-exponent, 0)
     precision = max(len(digits) + max(exponent, 0), scale, 1)
-    if precision > _DIGITS_MAX:
+    if precision > DIGITS_MAX:
         raise OverflowError
-    with decimal.localcontext(prec=_DIGITS_MAX):
-        wide = pa.scalar(number, pa.decimal256(precision, scale))
+    wide = pa.scalar(number, pa.decimal256(precision, scale))
     return wide.cast(pa.decimal128(precision, scale)) if precision <= 38 else wide
 
 

@@ -6,7 +6,6 @@ either side gives NULL. Integer division truncates towards zero. Overflow and di
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
@@ -14,13 +13,13 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.exact import DIGITS_MAX, power_of_ten
 from .sizes import bytes_of, check_size
 
 Value: TypeAlias = pa.Array | pa.Scalar
 """One value per row, or one for all rows."""
 
 _FUNCTIONS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
-_DIGITS_MAX = 76
 _QUOTIENT_DIGITS = 16
 """After the point of a decimal quotient, at least, if they fit."""
 _DAY_SECONDS = 86_400
@@ -129,7 +128,7 @@ def _of_decimals(op: str, left: Value, right: Value) -> Value:
     left, right = _narrowed(left), _narrowed(right)
     if op == "/":
         more = _QUOTIENT_DIGITS - (left.type.scale + right.type.precision - right.type.scale + 1)
-        room = _DIGITS_MAX - (left.type.precision + right.type.precision + 1)
+        room = DIGITS_MAX - (left.type.precision + right.type.precision + 1)
         if (more := min(more, room)) > 0:
             left = left.cast(pa.decimal256(left.type.precision + more, left.type.scale + more))
     return getattr(pc, _FUNCTIONS[op])(left, right)
@@ -138,7 +137,7 @@ def _of_decimals(op: str, left: Value, right: Value) -> Value:
 def _narrowed(value: Value) -> Value:
     """Return a decimal whose type has only the digits that its values need, so that the result's type has room."""
     precision, scale = value.type.precision, value.type.scale
-    if precision <= _DIGITS_MAX // 4:
+    if precision <= DIGITS_MAX // 4:
         return value
     largest = value if isinstance(value, pa.Scalar) else pc.max(pc.abs(value))
     if not largest.is_valid:
@@ -155,7 +154,7 @@ def _remainder(left: Value, right: Value) -> Value:
         return _remainder_of_integers(left, right)
     scale = max(left.type.scale, right.type.scale)
     rest = _remainder_of_integers(_unscaled(left, scale), _unscaled(right, scale))
-    unit = pa.scalar(Decimal((0, (1,), -scale)), pa.decimal256(scale + 1, scale))
+    unit = pa.scalar(power_of_ten(-scale), pa.decimal256(scale + 1, scale))
     return pc.multiply(rest.cast(pa.decimal256(19, 0)), unit)
 
 
@@ -244,7 +243,7 @@ def roomy(value: Value) -> Value:
     """Return a decimal with room for one more digit, which rounding may need; others as they are."""
     if not pa.types.is_decimal(value.type):
         return value
-    return value.cast(pa.decimal256(min(value.type.precision + 1, _DIGITS_MAX), value.type.scale))
+    return value.cast(pa.decimal256(min(value.type.precision + 1, DIGITS_MAX), value.type.scale))
 
 
 def word(kind: pa.DataType) -> str:

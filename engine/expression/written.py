@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+from ...schemas.errors import InvalidArgumentError
 from . import moments
 from .constants import value_of
 from .operand import RESERVED
@@ -127,9 +128,18 @@ def _literal(value: Any) -> str:
     if kind == "float":
         return f"CAST('{content}' AS DOUBLE)"
     if kind in ("date", "timestamp"):
-        text = content if isinstance(content, str) else moments.text(value_of(value)).as_py()
-        return f"{kind.upper()} {_quoted(text)}"
+        return f"{kind.upper()} {_quoted(_moment(value, content))}"
     return f"INTERVAL '{content}' MICROSECONDS" if kind == "interval" else str(content)
+
+
+def _moment(literal: dict[str, Any], content: Any) -> str:
+    """Return the text of a date or timestamp; the number of one that no column can have."""
+    if isinstance(content, str):
+        return content
+    try:
+        return str(moments.text(value_of(literal)).as_py())
+    except InvalidArgumentError:
+        return str(content)
 
 
 def _quoted(text: str) -> str:

@@ -170,7 +170,7 @@ def test_count_is_that_of_the_rows(filled: Table) -> None:
         ({"city": ("price", "max")}, ["city"], "two columns named 'city'"),
         ({}, [], "needs a measure"),
         ({"s": "price"}, [], "must be {name: "),
-        ({"s": ("price", "max")}, "city", "list of column names"),
+        ({"s": ("price", "max")}, "town", "no column 'town'"),
     ],
     ids=str,
 )

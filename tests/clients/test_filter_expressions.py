@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nyala
@@ -131,7 +132,7 @@ def test_every_kind_of_read_selects_the_same_rows(table: Table, where: str) -> N
     groups = table.scan(where=where).aggregate({"n": ("*", "count")}, ["s"])
     assert sum(groups["n"].to_pylist()) == len(ids)
     changed = table.changes(SINCE[0], where=where).to_arrow()
-    assert sorted(changed.filter(pa.compute.equal(changed["_op"], "insert"))["id"].to_pylist()) == ids
+    assert sorted(changed.filter(pc.equal(changed["_op"], "insert"))["id"].to_pylist()) == ids
     tree = {"op": "not", "arg": {"op": "not", "arg": {"op": "sql", "text": where}}}
     assert table.count(tree) == len(ids)
 

@@ -223,7 +223,6 @@ def test_data_goes_into_a_schema_that_is_given(db: Database) -> None:
     [
         ({"primary_key": ["id"]}, "schema"),
         ({"data": {"id": [1]}}, "primary_key"),
-        ({"data": {"id": [1]}, "primary_key": "id"}, "list of column names"),
         ({"data": {"id": [1]}, "primary_key": ["no"]}, "'no', which is not a column of the data; it has id"),
         ({"schema": PANDAS, "primary_key": ["id"]}, "data="),
         ({"data": 5, "primary_key": ["id"]}, "not a int"),

@@ -150,3 +150,23 @@ def test_what_cannot_be(table: Table, arguments: dict[str, Any]) -> None:
     with pytest.raises(nyala.StoreError) as refused:
         table.scan(**arguments).to_arrow()
     assert refused.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("x", [-1.0, 2.0, "inf", "nan", None]),
+        ("x DESC", ["inf", 2.0, -1.0, "nan", None]),
+        ("x NULLS FIRST", [None, "nan", -1.0, 2.0, "inf"]),
+        ("x DESC NULLS FIRST", [None, "nan", "inf", 2.0, -1.0]),
+    ],
+)
+@pytest.mark.parametrize("limit", [None, 5])
+def test_nan_is_next_to_null(embedded: Database, order: str, expected: list[Any], limit: int | None) -> None:
+    for name, kind in (("f", pa.float32()), ("d", pa.float64())):
+        made = embedded.create_table(name, pa.schema([("id", pa.int64()), ("x", kind)]), ["id"])
+        made.insert({"id": range(5), "x": [2.0, None, float("nan"), float("inf"), -1.0]})
+        cells = made.scan(["x"], order_by=order, limit=limit).to_arrow()["x"].to_pylist()
+        assert [repr(cell) if isinstance(cell, float) else cell for cell in cells] == [
+            each if each is None else repr(float(each)) for each in expected
+        ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -99,6 +101,74 @@ def test_plain_values_stand_for_themselves(table: Table) -> None:
     assert table.get(1) == {"id": 1, "city": None, "price": 1e-7, "n": 5, "cents": Decimal("1.50")}
     table.update_where({"city": "'O''Brien'"}, where="id = 1")
     assert table.get(1)["city"] == "O'Brien"  # pyright: ignore[reportOptionalSubscript]
+
+
+PLAIN: list[tuple[str, Any, Any]] = [
+    ("price", float("inf"), float("inf")),
+    ("price", np.float64("-inf"), float("-inf")),
+    ("price", float("nan"), float("nan")),
+    ("price", -0.0, -0.0),
+    ("price", 5e-324, 5e-324),
+    ("price", np.float32(0.1), 0.10000000149011612),
+    ("price", np.float64(0.1), 0.1),
+    ("price", np.longdouble("0.5"), 0.5),
+    ("price", 10**300, 1e300),
+    ("price", Decimal("1E+200"), 1e200),
+    ("price", Decimal("1E-400"), 0.0),
+    ("n", np.int8(3), 3),
+    ("n", np.uint64(3), 3),
+    ("n", pa.scalar(4), 4),
+    ("cents", Decimal("1E+2"), Decimal("100.00")),
+    ("raw", b"\x00'", b"\x00'"),
+    ("raw", bytearray(b"ab"), b"ab"),
+    ("ok", np.bool_(True), True),
+    ("at", np.datetime64("2024-05-31T12:00:00.000000", "ns"), dt.datetime(2024, 5, 31, 12)),
+    ("at", np.datetime64("NaT"), None),
+    ("day", np.datetime64("2024-05-31"), dt.date(2024, 5, 31)),
+    ("day", pa.scalar(dt.date(2024, 5, 31)), dt.date(2024, 5, 31)),
+]
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Table]:
+    schema = pa.schema(
+        [*SCHEMA, ("raw", pa.binary()), ("ok", pa.bool_()), ("at", pa.timestamp("us")), ("day", pa.date32())]
+    )
+    with Store.open(MemoryFileSystem(), StoreOptions(maintenance="off")) as store:
+        made = Database(store).create_table("plain", schema, ["id"])
+        made.insert({"id": [1]})
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "stored"), PLAIN, ids=[f"{column} = {given!r}" for column, given, _ in PLAIN]
+)
+def test_values_of_python_and_numpy_are_set_as_they_are(plain: Table, column: str, given: Any, stored: Any) -> None:
+    plain.update_where({column: given})
+    row = plain.get(np.int64(1))
+    assert row is not None and repr(row[column]) == repr(stored)
+
+
+def test_values_that_no_column_has_are_refused(plain: Table) -> None:
+    for value, why in [
+        (10**400, "beyond 1e308"),
+        (Decimal("NaN"), "not to a Decimal"),
+        (dt.timedelta(1), "not to a timedelta"),
+        (np.array([1]), "not to a ndarray"),
+        (np.clongdouble(1), "not to a complex"),
+        (np.datetime64(1, "ns"), "parts of a microsecond"),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=why):
+            plain.update_where({"price": value})
+
+
+def test_keys_may_be_numpy_scalars(plain: Table) -> None:
+    for key in (np.int64(1), np.int8(1), (np.int64(1),), {"id": np.uint8(1)}, pa.scalar(1)):
+        assert plain.get(key) is not None
+    assert plain.get_many([np.int64(1), np.int32(2)]).num_rows == 1
+    with pytest.raises(InvalidArgumentError, match="a number of thousands of digits is not a valid int64"):
+        plain.get(10**5_000)
+    assert plain.count([("id", "in", [np.int64(1)])]) == 1
 
 
 def test_decimals_become_the_nearest_doubles(table: Table) -> None:

@@ -19,7 +19,10 @@ from nyala.schemas.locations import joined, locations_of
         (("grpc://[::1]:1,[::1]:2",), ["grpc://[::1]:1", "grpc://[::1]:2"]),
         ("grpc+unix:///run/a.sock,/run/b.sock", ["grpc+unix:///run/a.sock", "grpc+unix:///run/b.sock"]),
         ("grpc+unix:///run/a,b.sock", ["grpc+unix:///run/a,b.sock"]),
-        ("m1:8815,m2:8815", ["m1:8815", "m2:8815"]),
+        ("m1:8815,m2:8815", ["grpc://m1:8815", "grpc://m2:8815"]),
+        ("127.0.0.1:8815", ["grpc://127.0.0.1:8815"]),
+        ("[::1]:8815", ["grpc://[::1]:8815"]),
+        ("m1", ["m1"]),
     ],
 )
 def test_each_location_is_found_once_and_whole(given: str | list[str], found: list[str]) -> None:
