@@ -97,6 +97,9 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """The most bytes of files that only pins keep. Beyond it, the oldest pin is released; not in a bucket."""
     peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
     """One other machine's share of ``unfinished_max`` and ``staging_bytes``; local clients may use all of both."""
+    recovery_seconds_max: PositiveFloat = 5.0
+    """The longest replay of the log after a crash. Maintenance flushes earlier what would make it longer; estimated by
+    what the log has, and by how long the last opening took."""
     disk_reserve_bytes: NonNegativeInt = 512 * MIB
     """Disk space reserved for the log and for flushes. Transactions, imports, pins, outside compactions and arriving
     moves do not use it."""
@@ -224,6 +227,7 @@ class StoreOptionsDict(TypedDict, total=False):
     staging_bytes: int
     pinned_bytes: int
     peer_unfinished_share: float
+    recovery_seconds_max: float
     disk_reserve_bytes: int
     disk_low_bytes: int | None
     key_index_bytes: int

@@ -33,6 +33,7 @@ from .maintenance import upkeep
 from .maintenance.log_freeing import LogFreeing
 from .maintenance.manager import MaintenanceManager
 from .maintenance.op import MaintenanceOp, TabletOp, followed_by, kind_of
+from .maintenance.replay_cost import ReplayCost
 from .maintenance.together import FlushTogether, perform_on_all
 from .manifest import pin_note
 from .manifest.damage import DamageRegistry
@@ -121,6 +122,7 @@ class Store:
         self._wal, self._mvcc = found.environment.wal, found.environment.mvcc
         self.holding = Holding(self._mvcc.check_now, self._home.place is not None, self.damage.note)
         self._writers, self._transaction_memory = found.writers, found.transaction_memory
+        self._replayed = found.replayed
         self._make_parts()
         self._make_row_parts()
         self._make_offload_parts()
@@ -132,8 +134,9 @@ class Store:
         """Make the parts that the others share."""
         options, now = self.options, self._clock.physical_microseconds
         self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
+        cost = ReplayCost(self._wal, self._catalog.tablets, self._replayed, options.recovery_seconds_max)
         self._log_freeing = LogFreeing(
-            self._wal, self._log, self._environment, self._catalog.tables, self._writers, self._transaction_memory
+            self._log, self._environment, self._catalog.tables, self._writers, self._transaction_memory, cost
         )
         self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=release_unused)
         self._gate = MemoryGate(
@@ -236,8 +239,9 @@ class Store:
             root=self._home.shared_root,
         )
         unfinished = self._staging, self._imports, self._pins, self._compactions
+        states = self.health, self._log_freeing.replay_seconds
         self._metrics = StoreMetrics(
-            self._environment, self._catalog, self._gate, self._reads, self._planned, unfinished, self.health
+            self._environment, self._catalog, self._gate, self._reads, self._planned, unfinished, *states
         )
 
     # Tables
@@ -467,8 +471,8 @@ class Store:
         operations: list[MaintenanceOp] = [*gone, ExpiryOp(self._staging)]
         for part in (self._imports, self._pins, self._compactions, self._mover):
             operations += part.removals()
-        if self._home.is_log_never_idle:
-            operations += self._log_freeing.operations(self._snapshots.ancient_history_mark, self._after_flush)
+        log_grows = self._home.is_log_never_idle
+        operations += self._log_freeing.operations(self._snapshots.ancient_history_mark, self._after_flush, log_grows)
         if self._home.has_garbage():
             operations.append(TabletOp("delete replaced files", lambda: 1.0, self._home.remove_garbage))
         self._planned.tidy()

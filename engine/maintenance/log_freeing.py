@@ -1,6 +1,7 @@
 """LogFreeing: frees the part of the log that no memory store needs, once its other content is saved elsewhere.
 
-A log that grows while nobody writes also has memory stores flushed that keep too much of it, however small they are.
+Whatever keeps too much of the log is flushed, however small it is: of a log that grows while nobody writes, and where a
+crash would take too long to replay (`replay_cost`). The oldest needs come first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
 from ...schemas.service import MaintenanceKind
 from ...schemas.write import Durability
@@ -20,9 +23,22 @@ from ..manifest.environment import Environment
 from ..manifest.manifest import CleanStopEntry, Manifest
 from ..table.table import Table
 from ..tablet.tablet import Tablet
-from ..wal.store_log import StoreLog
 from .op import MaintenanceOp, TabletOp, followed_by
+from .replay_cost import ReplayCost
 from .together import perform_on_all, unless_all_fail
+
+_OVERDUE_SCORE = 3.0
+"""Above flushes of stores that are large, and of what an earlier flush left."""
+_FLUSHED_AT_ONCE = 256
+
+
+class _Need(NamedTuple):
+    """What a replay would begin with in a tablet, and what its memory stores begin with, if they have anything."""
+
+    replayed_from: int
+    unflushed_from: int | None
+    table: Table
+    tablet: Tablet
 
 
 class LogFreeing:
@@ -30,14 +46,16 @@ class LogFreeing:
 
     def __init__(
         self,
-        wal: StoreLog,
         log: CommitLog,
         environment: Environment,
         tables: Callable[[], list[Table]],
         writers: NumberedWrites,
         transaction_memory: TransactionMemory,
+        cost: ReplayCost,
     ) -> None:
-        self._wal = wal
+        self._wal = environment.wal
+        self._cost = cost
+        self._looking = threading.Lock()
         self._log = log
         self._environment = environment
         self._tables = tables
@@ -57,20 +75,29 @@ class LogFreeing:
         with self._freeing:
             self._free()
 
-    def operations(self, mark: Callable[[Table], int], flushed: Callable[[], None]) -> list[MaintenanceOp]:
-        """Return what is due for a log that is never idle. ``mark`` returns a table's ancient history mark; ``flushed``
-        is called after flushes, and frees the log."""
+    def operations(
+        self, mark: Callable[[Table], int], flushed: Callable[[], None], is_never_idle: bool
+    ) -> list[MaintenanceOp]:
+        """Return what is due for the log, which grows while nobody writes if it ``is_never_idle``. ``mark`` returns a
+        table's ancient history mark; ``flushed`` is called after flushes, and frees the log."""
 
         def flush() -> None:
             with followed_by(flushed):
                 self._flush_overdue(mark)
 
         due: list[MaintenanceOp] = []
-        if self._wal.can_free_before(self.needed()[0]):
+        if is_never_idle and self._wal.can_free_before(self.needed()[0]):
             due.append(TabletOp("free the log", lambda: 1.0, self.free))
-        if any(self._overdue(table) for table in self._tables()):
-            due.append(TabletOp("flush what keeps the log", lambda: 1.0, flush))
+        if self._overdue(self._overdue_lsn()):
+            due.append(TabletOp("flush what keeps the log", lambda: _OVERDUE_SCORE, flush))
         return due
+
+    def replay_seconds(self) -> float:
+        """Return about how long the next opening would replay the log if the process died now."""
+        with self._looking:
+            self._cost.look()
+            first = min((need.replayed_from for need in self._needs()), default=None)
+            return 0.0 if first is None else self._cost.seconds_from(first)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -83,22 +110,52 @@ class LogFreeing:
             with self._freeing:
                 self._readers -= 1
 
-    def _overdue(self, table: Table) -> list[Tablet]:
-        """Return the tablets whose memory stores keep too much of the log."""
-        lsn = self._wal.overdue_lsn
-        return [tablet for tablet in table.tablets if lsn and not tablet.quarantine and (_first(tablet) or lsn) < lsn]
+    def _needs(self) -> Iterator[_Need]:
+        """Yield what tablets need of the log, as the manifest on disk has them."""
+        entries = {entry.id: entry for table in self._environment.manifest.written.tables for entry in table.tablets}
+        for table in self._tables():
+            for tablet in table.tablets:
+                if tablet.quarantine or tablet.elsewhere is not None:
+                    continue
+                with tablet.write_lock:
+                    last_lsn, unflushed_from = tablet.last_lsn, tablet.first_unflushed_lsn()
+                entry = entries.get(tablet.tablet_id)
+                covered = 0 if entry is None else entry.covered_lsn
+                if covered < last_lsn:
+                    yield _Need(covered + 1, unflushed_from, table, tablet)
+
+    def _overdue_lsn(self) -> int:
+        """Return the record before which whatever needs the log keeps too much of it; 0: there is none."""
+        with self._looking:
+            self._cost.look()
+            return max(self._wal.overdue_lsn, self._cost.overdue_lsn)
+
+    def _overdue(self, lsn: int) -> list[_Need]:
+        """Return the needs of records before ``lsn``, the oldest first."""
+        if not lsn:
+            return []
+        sound = (need for need in self._needs() if not need.tablet.flush_failures)  # others have work of their own
+        return sorted((need for need in sound if need.replayed_from < lsn), key=lambda need: need.replayed_from)
 
     def _flush_overdue(self, mark: Callable[[Table], int]) -> None:
-        """Flush them, also of tables that are not maintained: the log is everybody's. An error comes after all."""
+        """Flush the oldest, also of tables that are not maintained: the log is everybody's. Then have the manifest say
+        what files hold. An error comes after all."""
+        lsn = self._overdue_lsn()
+        unflushed = (need for need in self._overdue(lsn) if (need.unflushed_from or lsn) < lsn)
+        by_table: dict[Table, list[Tablet]] = {}
+        for need in islice(unflushed, _FLUSHED_AT_ONCE):
+            by_table.setdefault(need.table, []).append(need.tablet)
         failure: Exception | None = None
-        for table in self._tables():
+        for table, tablets in by_table.items():
             for kind in (MaintenanceKind.FLUSH, MaintenanceKind.FLUSH_DELTAS):
-                is_gone = partial(_is_gone, table)
-                work = perform_on_all(kind, self._overdue(table), self._environment, mark(table), is_gone)
+                work = perform_on_all(kind, tablets, self._environment, mark(table), partial(_is_gone, table))
                 try:
                     deque(work, maxlen=0)
                 except Exception as error:
                     failure = unless_all_fail(error, self._environment)
+        in_files = self.needed()[1]
+        self._environment.latch.check()  # a commit that could not be applied is in no memory store
+        self._environment.manifest.commit(lambda manifest: manifest.with_in_files(in_files))
         if failure:
             raise failure
 
@@ -148,11 +205,6 @@ class LogFreeing:
                     with self._log.commit([], [note]) as commit:
                         positions.append(commit.lsn)
                     self._log.acknowledge(commit, Durability.FSYNC)
-
-
-def _first(tablet: Tablet) -> int | None:
-    with tablet.write_lock:
-        return tablet.first_unflushed_lsn()
 
 
 def _is_gone(table: Table, tablet: Tablet) -> bool:

@@ -70,6 +70,13 @@ class TabletEntry(Message, frozen=True, extra="forbid"):
         """The number of the directory of its files."""
         return self.directory or self.id
 
+    @property
+    def covered_lsn(self) -> int:
+        """All changes up to this log position are in files, as the entry says: of a clean stop and of earlier flushes
+        in ``in_files_lsn``, of the last flush only in its rowsets."""
+        rowsets = (rowset.durable_lsn for rowset in self.rowsets)
+        return max(self.in_files_lsn, min([self.inserts_durable_lsn, *rowsets]))
+
     def with_rowset(self, rowset: RowsetEntry, history_floor: int = 0) -> TabletEntry:
         """Return the tablet with ``rowset`` instead of the entry of the same id, and a floor at least as high."""
         rowsets = tuple(rowset if old.id == rowset.id else old for old in self.rowsets)
@@ -300,7 +307,7 @@ class ManifestFile:
         self.latch = ReadOnlyLatch()
         """Latch of the store. A failed write closes it: the manifest on disk may lack tablets of later log records."""
         self._place = place
-        self._manifest = manifest
+        self._manifest = self._written = manifest
         self._lock = threading.Lock()
         self._next_id = manifest.next_id
         self._next_file_id = first_file_id
@@ -334,6 +341,11 @@ class ManifestFile:
     def current(self) -> Manifest:
         """The document on disk, with later assumed edits."""
         return self._manifest
+
+    @property
+    def written(self) -> Manifest:
+        """The document on disk, without them: what a crash leaves."""
+        return self._written
 
     def new_id(self) -> int:
         """Return an unused id for a table or a tablet."""
@@ -390,7 +402,7 @@ class ManifestFile:
             edited = edit(self._manifest).model_copy(update={"next_id": self._next_id})
             self._write_new(pack_manifest(edited))
             self._install(edited.log_needed_from)
-            self._manifest = edited
+            self._manifest = self._written = edited
             return edited
 
     def copy(self) -> None:

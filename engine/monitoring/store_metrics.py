@@ -36,8 +36,10 @@ class StoreMetrics:
         planned: PlannedScans,
         unfinished: Sequence[Sized],
         health: Callable[[], Health],
+        replay_seconds: Callable[[], float],
     ) -> None:
-        """``unfinished`` are the transactions, imports, pins and outside compactions that have not ended."""
+        """``unfinished`` are the transactions, imports, pins and outside compactions that have not ended.
+        ``replay_seconds`` returns how long the log would be replayed after a crash."""
         self._environment = environment
         self._catalog = catalog
         self._gate = gate
@@ -45,6 +47,7 @@ class StoreMetrics:
         self._planned = planned
         self._unfinished = unfinished
         self._health = health
+        self._replay_seconds = replay_seconds
 
     def now(self) -> Metrics:
         """See ``StoreService.metrics``. Takes a few microseconds for each tablet and rowset."""
@@ -70,6 +73,11 @@ class StoreMetrics:
             counter("nyala_log_written_bytes", "Bytes written to the log.", one(stats.bytes_written)),
             gauge("nyala_log_size_bytes", "Disk space of the log.", one(stats.size_bytes)),
             gauge("nyala_log_segments", "Files of the log.", one(stats.segment_count)),
+            gauge(
+                "nyala_log_replay_seconds",
+                "How long a start would replay the log if the process died now, about.",
+                one(self._replay_seconds()),
+            ),
         ]
 
     def _maintenance(self) -> list[MetricFamily]:

@@ -107,6 +107,8 @@ class LogReplay:
         """The rows applied so far."""
         self.newest = 0
         """The newest timestamp of any record."""
+        self.records = self.payload_bytes = 0
+        """Of the records so far."""
 
     def apply(self, records: LogRecords) -> Collection[Tablet]:
         """Apply records; return the tablets whose rows they may have changed. Raises CorruptionError.
@@ -116,6 +118,8 @@ class LogReplay:
         if not len(records):
             return ()
         self.newest = max(self.newest, int(records.timestamps[-1]))
+        self.records += len(records)
+        self.payload_bytes += records.payload_bytes
         parts = find_parts(records.first_lsn, records.addresses, records.lengths, records.memory)
         restore_notes(parts, records.timestamps, self._writers, self._transaction_memory)
         reached = _Reached(records)

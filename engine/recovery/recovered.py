@@ -9,6 +9,7 @@ from ..cfile.cache import PageCache
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..home.home import HeldHome
+from ..maintenance.replay_cost import ReplayedLog
 from ..manifest.damage import DamageRegistry
 from ..manifest.environment import Environment
 from ..manifest.key_budget import KeyIndexBudget
@@ -27,6 +28,7 @@ class Recovered:
     catalog: Catalog
     writers: NumberedWrites
     transaction_memory: TransactionMemory
+    replayed: ReplayedLog
 
 
 def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions, damage: DamageRegistry) -> Recovered:
@@ -57,8 +59,8 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
     clock.update(max([manifest.last_timestamp, *known]))
     writers, memory = NumberedWrites(), TransactionMemory()
     tablets = LoggedTablets(catalog.tables())
-    _, newest = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
+    replayed, newest = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
     table_ids = {table.table_id for table in catalog.tables()}
     writers.forget(lambda table_id: table_id not in table_ids)
     clock.update(newest)
-    return Recovered(environment, catalog, writers, memory)
+    return Recovered(environment, catalog, writers, memory, replayed)

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from ...schemas.errors import CorruptionError, StorageFullError
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
+from ..maintenance.replay_cost import ReplayedLog
 from ..maintenance.upkeep import flush, flush_all_deltas
 from ..manifest.environment import Environment
 from ..manifest.makers import with_makers
 from ..manifest.manifest import Manifest, ManifestFile
+from ..mvcc.clock import elapsed_seconds
 from ..options import StoreOptions
 from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.tablet import Tablet
@@ -53,8 +55,8 @@ def replay(
     transaction_memory: TransactionMemory,
     environment: Environment,
     options: StoreOptions,
-) -> tuple[int, int]:
-    """Apply the part of the log that files lack; return the rows applied and the newest timestamp in the log. Answers
+) -> tuple[ReplayedLog, int]:
+    """Apply the part of the log that files lack; return what that took, and the newest timestamp in the log. Answers
     to numbered writes go to ``writers``, transactions to ``transaction_memory``.
 
     Skips changes of dropped tablets and of tablets in quarantine, for which the log keeps them. A tablet with a damaged
@@ -64,15 +66,20 @@ def replay(
         CorruptionError: the log is not what was written.
     """
     replaying, has_room = LogReplay(tablets, writers, transaction_memory, environment.damage), True
+    first_lsn, seconds = wal.first_lsn, 0.0
     for records in gathered(wal.replay(), min(_AT_ONCE_BYTES, options.flush_bytes // _FLUSH_SHARE)):
+        began = elapsed_seconds()
+        changed = replaying.apply(records)
+        seconds += elapsed_seconds() - began
         # Only after all changes of the records are applied: a flush claims to hold them.
-        for tablet in replaying.apply(records):
+        for tablet in changed:
             if has_room:
                 with quarantining(tablet, environment.damage):
                     has_room = _bound_memory(tablet, environment, options)
     if replaying.rows:
         log.info("replayed %d row changes from the log", replaying.rows)
-    return replaying.rows, replaying.newest
+    last_lsn = first_lsn + replaying.records - 1
+    return ReplayedLog(first_lsn, last_lsn, replaying.rows, replaying.payload_bytes, seconds), replaying.newest
 
 
 @contextmanager

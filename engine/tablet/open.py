@@ -94,9 +94,7 @@ def _open_rowsets(tablet: Tablet, entry: TabletEntry, environment: Files) -> Non
         newest = [file.metadata.last_timestamp for file in rowset.deltas.files]
         newest += [file.metadata.base_timestamp for file in rowset.columns_files]
         tablet.last_timestamp = max(tablet.last_timestamp, rowset.base_timestamp, *newest)
-    # The manifest says it of a clean stop, and of a flush only once it is written next.
-    in_files = min([entry.inserts_durable_lsn, *(rowset.durable_lsn for rowset in entry.rowsets)])
-    tablet.in_files_lsn = max(tablet.in_files_lsn, in_files)
+    tablet.in_files_lsn = entry.covered_lsn
 
 
 def open_rowset(tablet: Tablet, environment: Files, entry: RowsetEntry, slot: int) -> DiskRowSet:

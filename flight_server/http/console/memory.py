@@ -10,7 +10,7 @@ from .words import duration, size
 
 _LOG = (
     *("nyala_log_size_bytes", "nyala_log_segments", "nyala_log_records", "nyala_log_written_bytes"),
-    *("nyala_commits_in_flight", "nyala_disk_free_bytes"),
+    *("nyala_log_replay_seconds", "nyala_commits_in_flight", "nyala_disk_free_bytes"),
 )
 _PINNED = ("nyala_unfinished", "nyala_planned_scans", "nyala_planned_scan_bytes")
 _PRESSURE = ("nyala_throttled_batches", "nyala_throttled_seconds", "nyala_refused_batches")
