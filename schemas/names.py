@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from .changes import is_of_feed
 from .errors import InvalidArgumentError
 from .grants import ALL_TABLES
 from .limits import Limits
@@ -56,12 +57,14 @@ def check_table_name(name: object, limits: Limits) -> str:
 
 
 def check_column_name(name: object, limits: Limits) -> str:
-    """Return ``name`` if it is valid for a column: an identifier that is not reserved by the store.
+    """Return ``name`` if it is valid for a column: an identifier that no column of the change feed has.
 
     Raises:
         InvalidArgumentError: it is not; the message names it.
     """
     checked = check_identifier(name, "column", limits)
-    if checked.startswith("_"):
-        raise InvalidArgumentError(f"column {checked!r}: names that start with _ are reserved for the store")
+    if is_of_feed(checked):
+        raise InvalidArgumentError(
+            f"column {checked!r}: the change feed has columns of this name, as _op, _timestamp, _before_...: rename it"
+        )
     return checked

@@ -24,7 +24,7 @@ NOT_IN_THE_CLIENT = [
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
 MORE_THAN_THE_CLIENT = ("spark", "spark_session", "cluster", "offload")
-WITH_NUMPY = ("row_hash.py", "differences.py")
+WITH_NUMPY = ("row_hash.py", "differences.py", "change_rows.py", "row_shapes.py")
 
 
 def python_files() -> list[Path]:

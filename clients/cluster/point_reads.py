@@ -14,7 +14,8 @@ from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 
 _TURNS_MAX = 20
-_POSITION = "_position"
+_POSITION = " position"
+"""No column of a table begins with a space."""
 _KEYS_MAX, _BYTES_MAX = 16_384, 8 << 20
 """The most keys that are looked up at once, and the most bytes of the rows of several from one server."""
 

@@ -13,7 +13,7 @@ import pyarrow.csv as csv
 from ...schemas import compute as pc
 from ...schemas.column import ColumnSchema
 from .file_format import ReadOptions
-from .text_cells import BadRow, Piece, columns_of_text, without
+from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, without
 
 _BLOCK = 4 * 1024 * 1024
 _SAMPLE = 16 * 1024 * 1024
@@ -100,7 +100,7 @@ class _PieceMaker:
         for row in refused:
             line = self._refused.pop(row)
             text = line.text or ""
-            found[row] = f"{line.actual_columns} cells, not {line.expected_columns}", {"_text": text}
+            found[row] = f"{line.actual_columns} cells, not {line.expected_columns}", {UNSPLIT: text}
             if "\n" in text:
                 within[row] = text.count("\n")
         bad = []

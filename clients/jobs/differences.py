@@ -23,7 +23,8 @@ from .verification import KeyDifference
 
 ROWS_MAX = 4_000_000
 """Keys of either side held in memory at once."""
-_HASH, _TABLET = "_hash", "_tablet"
+_HASH, _TABLET = " hash", " tablet"
+"""No column of a table begins with a space."""
 
 Side = tuple[StoreLink, str, int]
 """A store, a table, a snapshot."""
@@ -113,7 +114,7 @@ def _with_hashes(rows: pa.RecordBatch, task: KeysTask) -> pa.Table:
 
 
 def _joined(left: pa.Table, right: pa.Table, key: list[str]) -> pa.Table:
-    """Return the keys that differ; ``_hash`` is NULL if the left lacks the key, ``_hash_right`` if the right does."""
+    """Return the keys that differ; ``_HASH`` is NULL if the left lacks the key, that of the right if the right does."""
     joined = left.join(right, key, join_type="full outer", right_suffix="_right")
     mine, other = joined[_HASH], joined[f"{_HASH}_right"]
     return joined.filter(pc.invert(pc.fill_null(pc.equal(mine, other), False)))

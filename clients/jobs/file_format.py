@@ -21,6 +21,8 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 """The compressions that a second suffix names, as in ``.csv.gz``."""
 NOTES = ("_file", "_line", "_error", "_text")
 """Extra columns of a file of rejected rows; a load ignores them."""
+OTHER_NOTES = tuple(f"_rejected{name}" for name in NOTES)
+"""The same for a table that has one of these columns itself."""
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA")
 _BY_SUFFIX = {suffix: name for name, suffixes in FORMATS.items() for suffix in suffixes}
 
@@ -43,6 +45,11 @@ class ReadOptions(BaseModel, frozen=True, extra="forbid"):
     null_words: tuple[str, ...] = NULL_WORDS
     """Words that mean NULL unless quoted."""
     charset: str = "utf-8"
+
+
+def is_note(name: str) -> bool:
+    """Return whether a column that a table lacks is one of a file of rejected rows."""
+    return name in NOTES or name in OTHER_NOTES
 
 
 def format_of(path: str, options: ReadOptions) -> tuple[str, str | None]:

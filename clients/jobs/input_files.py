@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,8 +13,7 @@ import pyarrow.fs as pafs
 
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from ...schemas.types import nearest_word
-from .file_format import NOTES, ReadOptions, format_of
+from .file_format import ReadOptions, format_of, is_note
 from .folder import Folder, Place
 from .text_cells import Piece
 
@@ -70,40 +69,21 @@ class InputFile:
         columns: Sequence[ColumnSchema],
         row_groups: Sequence[int] | None = None,
         batch_rows: int = 65_536,
-        overlooked: Collection[str] = NOTES,
+        overlooked: Callable[[str], bool] = is_note,
+        tells_absent: bool = False,
     ) -> Iterator[Piece]:
         """Yield the rows, in the same pieces on each read.
 
         ``columns`` are the table's columns, to which text is cast; the file need not have all. Other formats keep their
-        own types. ``row_groups`` selects row groups of a Parquet file, None all. Columns in ``overlooked`` are left
-        out, unless the table has them.
+        own types. ``row_groups`` selects row groups of a Parquet file, None all. Columns that are ``overlooked`` are
+        left out, unless the table has them. With ``tells_absent`` pieces tell which rows lack a column.
 
         Raises:
             InvalidArgumentError: the file does not have its format, or has text in a column that the table lacks.
         """
-        wanted = _Wanted({column.name: column for column in columns}, overlooked, row_groups, batch_rows)
+        known = {column.name: column for column in columns}
+        wanted = _Wanted(known, overlooked, row_groups, batch_rows, tells_absent)
         return _told(self, wanted)
-
-    def read(self, columns: Sequence[ColumnSchema]) -> pa.RecordBatchReader:
-        """Return a reader of the rows with all columns of the file; text columns not in ``columns`` get the types that
-        the first rows suggest.
-
-        Raises:
-            InvalidArgumentError: as ``pieces``, and at the first row with a wrong cell.
-        """
-        schema = self.schema()
-        others = [field for field in schema if field.name not in {column.name for column in columns}]
-        nested = [field.name for field in others if pa.types.is_nested(field.type)]
-        known = (
-            [*columns, *(_column_of(field) for field in others if field.name not in nested)]
-            if self.is_text
-            else columns
-        )
-        batches = (piece.batch for piece in self.pieces(known, overlooked=nested) if _is_good(self, piece))
-        first = next(batches, None)
-        if first is None:
-            return pa.RecordBatchReader.from_batches(schema, [])
-        return pa.RecordBatchReader.from_batches(first.schema, _same_columns(self, first, batches))
 
     def _open(self) -> pa.NativeFile:
         return self.files.open_input_file(self.path)
@@ -186,33 +166,15 @@ def _told(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
         raise InvalidArgumentError(f"{file}: {error.message}") from None
 
 
-def _is_good(file: InputFile, piece: Piece) -> bool:
-    if piece.bad:
-        first = piece.bad[0]
-        where = f"row {first.row}" if first.line is None else f"line {first.line}"
-        raise InvalidArgumentError(f"{file}, {where}: {first.message}")
-    return True
-
-
-def _same_columns(file: InputFile, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    for batch in others:
-        if batch.schema != first.schema:
-            name = next(name for name in batch.schema.names if name not in first.schema.names)
-            raise InvalidArgumentError(
-                f"{file}: the column {name!r} first appears after many rows: include it in the first row"
-            )
-        yield batch
-
-
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """What to read of a file."""
 
     known: Mapping[str, ColumnSchema]
-    overlooked: Collection[str]
+    overlooked: Callable[[str], bool]
     row_groups: Sequence[int] | None
     batch_rows: int
+    tells_absent: bool
 
     def columns(self, names: Sequence[str]) -> list[ColumnSchema]:
         """Return the target columns for the columns of a text file.
@@ -220,19 +182,12 @@ class _Wanted:
         Raises:
             InvalidArgumentError: some have none.
         """
-        if unknown := [name for name in names if name not in self.known and name not in self.overlooked]:
+        if unknown := [name for name in names if name not in self.known and not self.overlooked(name)]:
             listed = ", ".join(list(self.known)[:20])
             raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {listed}")
         if twice := sorted({name for name in names if list(names).count(name) > 1}):
             raise InvalidArgumentError(f"more than one column is named {', '.join(map(repr, twice))}")
         return [self.known[name] for name in names if name in self.known]
-
-
-def _column_of(field: pa.Field) -> ColumnSchema:
-    """Return the target of a text column that the table lacks."""
-    return ColumnSchema(
-        id=1, name=field.name, type=nearest_word(field.type), nullable=True, encoding="plain", compression="none"
-    )
 
 
 def _parquet(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
@@ -254,13 +209,13 @@ def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
 def _json_lines(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     from .json_file import line_pieces
 
-    return line_pieces(file._stream(), wanted.known, wanted.overlooked)
+    return line_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent)
 
 
 def _json_array(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     from .json_file import array_pieces
 
-    return array_pieces(file._stream(), wanted.known, wanted.overlooked)
+    return array_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent)
 
 
 def _arrow(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
@@ -289,7 +244,7 @@ def _stream_or_file(file: InputFile) -> pa.NativeFile:
 def _counted(batches: Iterable[pa.RecordBatch], wanted: _Wanted) -> Iterator[Piece]:
     row = 0
     for batch in batches:
-        left_out = [name for name in wanted.overlooked if name in batch.schema.names and name not in wanted.known]
+        left_out = [name for name in batch.schema.names if name not in wanted.known and wanted.overlooked(name)]
         yield Piece(batch.drop_columns(left_out) if left_out else batch, row)
         row += batch.num_rows
 

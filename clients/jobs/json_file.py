@@ -12,14 +12,15 @@ import codecs
 import io
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
-from .text_cells import BadRow, Piece, columns_of_text, columns_of_values, without
+from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, columns_of_values, without
 
 _BLOCK = 4 * 1024 * 1024
 _LINE_MAX = 256 * 1024 * 1024
@@ -29,20 +30,38 @@ _SPACES = re.compile(r"[ \t\r\n]*")
 
 
 def json_schema(stream: pa.NativeFile, is_array: bool) -> pa.Schema:
-    """Return the columns with the types that the first block suggests."""
+    """Return the columns with the types that the first block suggests: string for cells of several types."""
     if is_array:
-        rows = next(_grouped(_elements(stream)), [])
-        return pa.Table.from_pylist([row for row in rows if isinstance(row, dict)]).schema
+        return _schema_of(next(_grouped(_elements(stream)), []))
     import pyarrow.json
 
     block = next(_blocks(stream), b"")
     if not block:
         return pa.schema([])
-    return pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block)).schema
+    try:
+        return pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block)).schema
+    except pa.ArrowInvalid:
+        return _schema_of([value for _, value in _parsed(block, 0)])
+
+
+def _schema_of(values: Sequence[Any]) -> pa.Schema:
+    rows = [value for value in values if isinstance(value, dict)]
+    return pa.schema([(name, _type_of([row.get(name) for row in rows])) for name in dict.fromkeys(chain(*rows))])
+
+
+def _type_of(cells: Sequence[Any]) -> pa.DataType:
+    kinds = {float if type(cell) is int else type(cell) for cell in cells if cell is not None}
+    try:
+        return pa.array(cells).type if len(kinds) < 2 else pa.string()
+    except (pa.ArrowException, OverflowError):  # numbers beyond 64 bits, lists of several types
+        return pa.string()
 
 
 def line_pieces(
-    stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], overlooked: Collection[str]
+    stream: pa.NativeFile,
+    columns: Mapping[str, ColumnSchema],
+    overlooked: Callable[[str], bool],
+    tells_absent: bool,
 ) -> Iterator[Piece]:
     """Yield the rows of JSON lines, in the same pieces on each read."""
     seen: list[str] = []
@@ -50,22 +69,26 @@ def line_pieces(
     for block in _blocks(stream):
         seen += [name for name in _keys(block, columns) if name not in seen]
         try:
-            piece = Piece(_by_arrow(block, [columns[name] for name in seen], overlooked), row)
+            batch = _by_arrow(block, [columns[name] for name in seen], overlooked)
+            piece = Piece(batch, row, absent=_absent_in(block, batch) if tells_absent else {})
         except (pa.ArrowException, InvalidArgumentError):
-            piece = _by_python(_parsed(block, line), columns, overlooked, seen, row)
+            piece = _by_python(_parsed(block, line), columns, overlooked, seen, row, tells_absent)
         yield piece
         row += piece.rows
         line += block.count(b"\n")
 
 
 def array_pieces(
-    stream: pa.NativeFile, columns: Mapping[str, ColumnSchema], overlooked: Collection[str]
+    stream: pa.NativeFile,
+    columns: Mapping[str, ColumnSchema],
+    overlooked: Callable[[str], bool],
+    tells_absent: bool,
 ) -> Iterator[Piece]:
     """Yield the rows of an array, in the same pieces on each read."""
     seen: list[str] = []
     row = 0
     for values in _grouped(_elements(stream)):
-        piece = _by_python([(None, value) for value in values], columns, overlooked, seen, row)
+        piece = _by_python([(None, value) for value in values], columns, overlooked, seen, row, tells_absent)
         yield piece
         row += piece.rows
 
@@ -93,14 +116,29 @@ def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
 
 
 def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
-    """Yield the columns that are keys in a block; within text, quotes follow a backslash."""
-    for name in columns:
-        key = re.escape(json.dumps(name, ensure_ascii=False).encode())
-        if re.search(rb"(?<!\\)" + key + rb"\s*:", block):
-            yield name
+    """Return the columns that are keys in a block; within text, quotes follow a backslash."""
+    return (name for name in columns if re.search(_key_pattern(name), block))
 
 
-def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Collection[str]) -> pa.RecordBatch:
+def _key_pattern(name: str) -> bytes:
+    return rb"(?<!\\)" + re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:"
+
+
+def _absent_in(block: bytes, batch: pa.RecordBatch) -> dict[str, pa.BooleanArray]:
+    """Return the columns that some rows of a block lack, and which do: Arrow makes NULL of these, as of ``null``."""
+    names = [name for name in batch.schema.names if batch.column(name).null_count]
+    is_flat = block.count(b"{") == batch.num_rows
+    if is_flat and all(len(re.findall(_key_pattern(name), block)) == batch.num_rows for name in names):
+        return {}
+    return _absent([value for _, value in _parsed(block, 0)], names)
+
+
+def _absent(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, pa.BooleanArray]:
+    by_name = {name: [name not in row for row in rows] for name in names}
+    return {name: pa.array(absent) for name, absent in by_name.items() if any(absent)}
+
+
+def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Callable[[str], bool]) -> pa.RecordBatch:
     """Return a block's rows; raise if Arrow finds an error or lacks a form for it."""
     import pyarrow.json
 
@@ -111,8 +149,8 @@ def _by_arrow(block: bytes, columns: Sequence[ColumnSchema], overlooked: Collect
     asked = [each.with_type(pa.string()) if pa.types.is_date(each.type) else each for each in schema]
     parsing = pyarrow.json.ParseOptions(explicit_schema=pa.schema(asked))
     table = pyarrow.json.read_json(io.BytesIO(block), read_options=_one_block(block), parse_options=parsing)
-    if unknown := set(table.schema.names) - set(schema.names) - set(overlooked):
-        raise InvalidArgumentError(f"there is no column {min(unknown)!r}")
+    if unknown := [name for name in table.schema.names if name not in schema.names and not overlooked(name)]:
+        raise InvalidArgumentError(f"there is no column {unknown[0]!r}")
     batch = table.select(schema.names).combine_chunks().to_batches()[0]
     dates = [column for column, field in zip(columns, schema, strict=True) if pa.types.is_date(field.type)]
     made, wrong = columns_of_text([batch.column(column.name) for column in dates], dates)
@@ -141,9 +179,10 @@ def _parsed(block: bytes, line: int) -> Iterator[tuple[int | None, Any]]:
 def _by_python(
     values: Iterable[tuple[int | None, Any]],
     columns: Mapping[str, ColumnSchema],
-    overlooked: Collection[str],
+    overlooked: Callable[[str], bool],
     seen: list[str],
     first_row: int,
+    tells_absent: bool,
 ) -> Piece:
     """Return rows read one by one; add new columns to ``seen``."""
     good: list[tuple[int, int | None, dict[str, Any]]] = []
@@ -152,8 +191,8 @@ def _by_python(
         if not isinstance(value, dict):
             what = "no JSON" if isinstance(value, bytes) else "not a JSON object"
             text = value.decode(errors="replace") if isinstance(value, bytes) else json.dumps(value)
-            bad.append(BadRow(row, line, f"it is {what}", {"_text": text}))
-        elif unknown := value.keys() - columns.keys() - set(overlooked):
+            bad.append(BadRow(row, line, f"it is {what}", {UNSPLIT: text}))
+        elif unknown := [name for name in value if name not in columns and not overlooked(name)]:
             known = ", ".join(list(columns)[:20])
             where = f"row {row}" if line is None else f"line {line}"
             raise InvalidArgumentError(f"{where}: the table has no column {min(unknown)!r}; it has {known}")
@@ -168,7 +207,8 @@ def _by_python(
         row, line, value = good[position]
         bad.append(BadRow(row, line, why, value))
     schema = pa.schema([column.field.with_nullable(True) for column in chosen])
-    return Piece(without(arrays, schema, wrong), first_row, sorted(bad, key=lambda each: each.row))
+    kept = [value for position, (_, _, value) in enumerate(good) if position not in wrong] if tells_absent else []
+    return Piece(without(arrays, schema, wrong), first_row, sorted(bad, key=lambda each: each.row), _absent(kept, seen))
 
 
 def _elements(stream: pa.NativeFile) -> Iterator[Any]:

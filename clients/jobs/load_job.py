@@ -19,7 +19,7 @@ from ...schemas.write import Stage
 from ..api.table import Table
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import JobProgress, Show
-from .file_format import ReadOptions
+from .file_format import NOTES, OTHER_NOTES, ReadOptions, is_note
 from .folder import Place
 from .input_files import InputFile, input_files
 from .link import Store, StoreLink
@@ -112,9 +112,12 @@ def _rejects(
         return None
     if executor != "local":
         raise InvalidArgumentError("rejects needs a load in this process: leave out the executor")
+    names = [column.name for column in about.columns]
+    notes = OTHER_NOTES if set(NOTES) & set(names) else NOTES
     if any(file.format in ("json", "jsonl") for file in files):
-        return Rejects(Path(path), [column.name for column in about.columns])
-    return Rejects(Path(path), list(dict.fromkeys(name for file in files for name in file.schema().names)))
+        return Rejects(Path(path), names, notes)
+    found = dict.fromkeys(name for file in files for name in file.schema().names)
+    return Rejects(Path(path), [name for name in found if name in names or not is_note(name)], notes)
 
 
 def _operation(op: str | Operation) -> Operation:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import to_json
 from .file_format import NOTES
+from .text_cells import UNSPLIT
 
 if TYPE_CHECKING:
     from .load_part import RefusedRow
@@ -25,8 +26,8 @@ class Rejects:
     N``, from 0, if the line is not known. A line that could not be split into cells is in ``_text``.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        """``columns`` are the CSV header.
+    def __init__(self, path: Path, columns: Sequence[str], notes: Sequence[str] = NOTES) -> None:
+        """``columns`` are the CSV header, ``notes`` the names of the columns that are added.
 
         Raises:
             InvalidArgumentError: the suffix names no format.
@@ -35,7 +36,8 @@ class Rejects:
             raise InvalidArgumentError(f"the file for rejected rows must end in .csv or .jsonl, not {path.name}")
         self.path = path
         self.rows = 0
-        self._columns = [*columns, *NOTES]
+        self._columns = [*columns, *notes]
+        self._notes = notes
         self._lock = threading.Lock()
         self._known: set[tuple[str, int]] = set()
         self._file: TextIO | None = None
@@ -43,7 +45,8 @@ class Rejects:
     def add(self, refused: RefusedRow, cells: Mapping[str, Any]) -> None:
         """Write one row."""
         place = f"row {refused.row}" if refused.line is None else refused.line
-        row = {**cells, **dict(zip(NOTES, (refused.file, place, refused.message), strict=False))}
+        row = {self._notes[-1] if name == UNSPLIT else name: cell for name, cell in cells.items()}
+        row |= dict(zip(self._notes, (refused.file, place, refused.message), strict=False))
         line = self._csv(row) if self.path.suffix in _CSV else _json(row)
         with self._lock:
             if (refused.file, refused.row) in self._known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from ...schemas.literal import from_json
 from ...schemas.types import LogicalType
 from ..convert.casting import cast
 
+UNSPLIT = " text"
+"""In the place of a column: the text of a line that could not be split into cells."""
 _SHOWN = 60
 """Characters of a cell shown in an error."""
 _BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
@@ -38,6 +40,8 @@ class Piece:
     batch: pa.RecordBatch
     first_row: int
     bad: Sequence[BadRow] = ()
+    absent: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
+    """For each column that some rows lack, which do: their cells are NULL. Only JSON has such rows."""
 
     @property
     def rows(self) -> int:

@@ -10,7 +10,6 @@ from typing import Any, Literal, Unpack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from ...schemas.changes import BEFORE
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.operation import Operation
 from .options import ReadKeywords, WriteKeywords
@@ -103,14 +102,15 @@ def merge_changes(
 
     ``operation_column`` is ``insert``, ``update`` or ``delete``: the first two are written as upserts, and deletes of
     absent rows are ignored, so changes may be applied again. Of several changes of a key, the one with the greatest
-    ``order_by`` value counts; None means that no key occurs twice. Columns whose names start with ``_`` are not
-    written.
+    ``order_by`` value counts; None means that no key occurs twice. Columns of the change feed itself, and others whose
+    names start with ``_`` and that the table lacks, are not written.
 
     Raises:
         PySparkException: the columns do not fit the table, or rows were rejected; then nothing was applied.
         StoreError: the table does not exist, or no server answers.
     """
-    key = server_of(uri, options).server(patient=False).describe_table(table).primary_key
+    about = server_of(uri, options).server(patient=False).describe_table(table)
+    key, names = about.primary_key, {column.name.lower() for column in about.columns}
     operation_column = _column(changes, operation_column)
     for name in (*key, order_by):
         _column(changes, name or operation_column)
@@ -120,8 +120,8 @@ def merge_changes(
         last = changes.groupBy(*(f.col(f"`{name}`") for name in key)).agg(newest).select("last.*")
     what = f.lower(f.col(operation_column))
     word = f.when(what == "delete", Operation.DELETE_IGNORE).when(what.isin("insert", "update"), Operation.UPSERT)
-    is_own = [name for name in changes.columns if name.startswith(BEFORE[0]) and name != operation_column]
-    last = last.withColumn(operation_column, word).drop(*is_own)
+    others = [name for name in changes.columns if name.startswith("_") and name.lower() not in names]
+    last = last.withColumn(operation_column, word).drop(*(name for name in others if name != operation_column))
     write_table(last, table, uri, **options | {"operationColumn": operation_column})
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ...schemas.aggregate import aggregate_schema
-from ...schemas.changes import BEFORE, ChangeSpec
+from ...schemas.changes import BEFORE, ChangeSpec, is_of_feed
 from ...schemas.description import TableDescription
 from ...schemas.scan import ScanSpec
 from ..flight.scan_parts import ScanPart
@@ -128,4 +128,4 @@ def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:
 def columns_of(names: Iterable[str]) -> list[str]:
     """Return the table columns behind the columns of a scan or of its changes."""
     columns = dict.fromkeys(name.removeprefix(BEFORE) for name in names)
-    return [name for name in columns if not name.startswith("_")]
+    return [name for name in columns if not is_of_feed(name)]

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...schemas import compute as pc
 from ...schemas.operation import Operation
+from ..convert.row_shapes import key_codes, shapes_of
 from .alignment import operations_of
 
 
@@ -46,7 +46,7 @@ def _runs(rows: pa.RecordBatch, key: Sequence[str], kinds: np.ndarray) -> Iterat
     if (kinds == kinds[0]).all():
         yield np.arange(len(kinds))
         return
-    levels = _levels(_key_codes(rows, key), kinds)
+    levels = _levels(key_codes(rows, key), kinds)
     order = np.lexsort((kinds, levels))  # stable: rows of one level and kind keep their order
     ends = np.flatnonzero((np.diff(kinds[order]) != 0) | (np.diff(levels[order]) != 0)) + 1
     yield from np.split(order, ends)
@@ -63,17 +63,6 @@ def _levels(keys: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     return levels
 
 
-def _key_codes(rows: pa.RecordBatch, key: Sequence[str]) -> np.ndarray:
-    """Return a number for each row, equal for equal keys."""
-    codes = np.zeros(rows.num_rows, np.int64)
-    for name in key:
-        if name in rows.schema.names:  # an auto-increment column, which the store will fill, is not
-            coded = pc.dictionary_encode(rows.column(name))
-            mixed = codes * max(len(coded.dictionary), 1) + coded.indices.to_numpy()
-            _, codes = np.unique(mixed, return_inverse=True)
-    return codes
-
-
 def _patterns(rows: pa.RecordBatch, key: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
     """Return a code for the set of present cells of each row, and the columns of each code."""
     names = rows.schema.names
@@ -81,7 +70,6 @@ def _patterns(rows: pa.RecordBatch, key: Sequence[str]) -> tuple[np.ndarray, lis
     if not optional:
         return np.zeros(rows.num_rows, np.int64), [names]
     absent = np.stack([rows.column(name).is_null().to_numpy(zero_copy_only=False) for name in optional], axis=1)
-    packed, codes = np.unique(np.packbits(absent, axis=1), axis=0, return_inverse=True)
-    is_absent = np.unpackbits(packed, axis=1, count=len(optional)).astype(bool)
-    left_out = [{name for name, gone in zip(optional, row, strict=True) if gone} for row in is_absent]
-    return codes.reshape(-1), [[name for name in names if name not in out] for out in left_out]
+    codes, shapes = shapes_of(absent)
+    left_out = [{name for name, gone in zip(optional, row, strict=True) if gone} for row in shapes]
+    return codes, [[name for name in names if name not in out] for out in left_out]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,86 @@ def test_changes_are_ordered_by_a_column(target: Database, table: Table, tmp_pat
     file = write(tmp_path / "a.parquet", changes, "_op id city _at")
     apply_changes(target, "cities", file, order_by="_at", batch_rows=2)
     assert held(table) == {1: "third", 2: "x"}
+
+
+def lines(path: Path, *rows: str) -> Path:
+    path.write_text("".join(f"{row}\n" for row in rows))
+    return path
+
+
+WIDE = pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.float64()), ("day", pa.date32())])
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 100])
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_partial_images_of_one_file_erase_no_cells(
+    target: Database, tmp_path: Path, batch_rows: int, suffix: str
+) -> None:
+    """A cell that is NULL is written, one that is not there stays; a row that comes back has what it comes with."""
+    table = target.create_table("wide", WIDE, ["id"])
+    table.insert({"id": [1, 2, 3, 4], "a": ["a"] * 4, "b": [1.0] * 4})
+    rows = [
+        '{"_op": "u", "id": 1, "a": "x"}',
+        '{"_op": "u", "id": 2, "b": 2, "_before": {"a": "old", "id": 2}}',
+        '{"_op": "u", "id": 1, "b": null, "day": "2020-02-02"}',
+        '{"_op": "u", "id": 3, "a": "y", "b": 3}',
+        '{"_op": "d", "id": 3}',
+        '{"_op": "c", "id": 3, "a": "\\"b\\": {"}',
+        '{"_op": "u", "id": 1, "a": "z"}',
+        '{"_op": "c", "id": 5}',
+        '{"_op": "c", "id": 4, "a": "w", "b": null, "day": null}',
+    ]
+    file = lines(tmp_path / f"c.{suffix}", *(rows if suffix == "jsonl" else ["[" + ",".join(rows) + "]"]))
+    made = apply_changes(target, "wide", file, batch_rows=batch_rows)
+    assert made.changes == 9 and made.commits == {1: 9, 3: 3, 100: 1}[batch_rows]
+    found = {row["id"]: (row["a"], row["b"], str(row["day"])) for row in table.scan().to_arrow().to_pylist()}
+    assert found == {
+        1: ("z", None, "2020-02-02"),
+        2: ("a", 2.0, "None"),
+        3: ('"b": {', None, "None"),
+        4: ("w", None, "None"),
+        5: (None, None, "None"),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_partial_images(target: Database, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    table = target.create_table("wide", WIDE.remove(3), ["id"])
+    wanted: dict[int, dict[str, Any]] = {}
+    changes = []
+    for number in range(60):
+        key, op = chance.randrange(6), chance.choice("uuucd")
+        cells = {"a": f"a{number}", "b": chance.choice([None, float(number)])}
+        cells = {name: cell for name, cell in cells.items() if chance.random() < 0.5}
+        changes.append(json.dumps({"_op": op, "id": key, **({} if op == "d" else cells)}))
+        if op == "d":
+            wanted.pop(key, None)
+        else:
+            wanted[key] = wanted.get(key, {"id": key, "a": None, "b": None}) | cells
+    file = lines(tmp_path / "c.jsonl", *changes)
+    apply_changes(target, "wide", file, batch_rows=chance.choice([5, 20, 1_000]))
+    assert {row["id"]: row for row in table.scan().to_arrow().to_pylist()} == wanted
+
+
+def test_cells_of_one_column_may_have_several_types_in_json(target: Database, tmp_path: Path) -> None:
+    """As long as each fits; columns that nobody needs may have any."""
+    table = target.create_table("wide", WIDE, ["id"])
+    rows = [
+        '{"_op": "c", "id": 1, "b": 1, "_seq": 1, "_source": "a"}',
+        '{"_op": "c", "id": "2", "b": "2.5", "_seq": 2, "_source": {"lsn": 1}}',
+        '{"_op": "u", "id": 1, "b": 3.5, "_seq": "3", "_source": [1]}',
+    ]
+    apply_changes(target, "wide", lines(tmp_path / "c.jsonl", *rows))
+    assert {row["id"]: row["b"] for row in table.scan().to_arrow().to_pylist()} == {1: 3.5, 2: 2.5}
+    wrong = lines(tmp_path / "e.jsonl", rows[0], '{"_op": "c", "id": 3, "b": "many"}')
+    with pytest.raises(InvalidArgumentError, match=r"e.jsonl, line 2: column 'b': 'many' is not a valid double"):
+        apply_changes(target, "wide", wrong)
+    with pytest.raises(InvalidArgumentError, match=r"line 1: column '_seq': 1 is not a valid string"):
+        apply_changes(target, "wide", tmp_path / "c.jsonl", order_by="_seq", run="again")
+    ordered = lines(tmp_path / "f.jsonl", rows[1], '{"_op": "d", "id": 2, "_seq": 1, "_source": 1.5}')
+    apply_changes(target, "wide", ordered, order_by="_seq")
+    assert {row["id"]: row["b"] for row in table.scan().to_arrow().to_pylist()} == {1: 3.5, 2: 2.5}
 
 
 def test_a_killed_run_goes_on(target: Database, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

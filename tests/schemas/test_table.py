@@ -54,7 +54,7 @@ def test_an_arrow_schema_with_options_makes_a_definition():
         (definition(ID, name=""), "non-empty"),
         (definition(ID, name="x" * 257), "at most 256"),
         (definition(ID, name="a\0b"), "NUL"),
-        (definition(ID, ColumnDefinition(name="_op", type="int8")), "reserved for the store"),
+        (definition(ID, ColumnDefinition(name="_op", type="int8")), "the change feed has columns of this name"),
         (definition(ID, ColumnDefinition(name="v", type="uint8")), "unknown column type"),
         (definition(ID, ColumnDefinition(name="v", type="double", encoding="rle")), "cannot be encoded"),
         (definition(ID, ColumnDefinition(name="v", type="double", compression="brotli")), "unknown compression"),

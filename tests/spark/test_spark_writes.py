@@ -200,3 +200,29 @@ def test_merging_a_feed(db: Database, uri: str, homes: Table, load: Callable[...
     changes = load(since=since, beforeValues=True).withColumnRenamed("id", "ID").withColumnRenamed("_op", "_OP")
     merge_changes(changes, "copy", uri, order_by=None)
     assert state(copy) == state(homes)
+
+
+def test_columns_of_ingestion_tools_begin_with_an_underscore(
+    spark: SparkSession, db: Database, uri: str, plain: Callable[..., DataFrame], load: Any, shim: Any
+) -> None:
+    """They are read, written, streamed and merged like others, and the change feed keeps its own apart."""
+    schema = pa.schema([("_id", pa.int64()), ("_file", pa.string()), ("_fivetran_synced", pa.timestamp("us"))])
+    events = db.create_table("events", schema, ["_id"])
+    frame = spark.sql(
+        "SELECT id AS _id, 'a' AS _file, timestamp'2026-03-08 02:30:00Z' AS _fivetran_synced FROM range(3)"
+    )
+    frame.write.format("nyala").option("uri", uri).mode("append").save("events")
+    frame.write.format("nyala_plain").option("uri", uri).mode("overwrite").save("events")
+    if shim:
+        spark.sql("UPDATE nyala.default.events SET _file = 'b' WHERE _id = 1")
+        assert spark.sql("SELECT _id FROM nyala.default.events WHERE _file = 'b'").collect() == [(1,)]
+    for read in (plain("events"), load("events")):
+        assert read.columns == schema.names and read.where("_id < 2").count() == 2
+    since, copy = db.now(), db.create_table("copy", schema, ["_id"])
+    copy.insert(events.scan().to_arrow())
+    events.upsert({"_id": [2, 9], "_file": ["c", "d"]})
+    events.delete({"_id": [0]})
+    changes = load("events", since=since, readChangeFeed=True, beforeValues=True)
+    assert {"_op", "_timestamp", "_before__file"} < set(changes.columns)
+    merge_changes(changes.withColumn("_lsn", f.lit(1)), "copy", uri)
+    assert copy.scan(ordered=True).to_arrow().equals(events.scan(ordered=True).to_arrow())
