@@ -64,7 +64,7 @@ record Measures(Map<String, List<String>> byName, List<String> groups, StructTyp
       if (measure.isEmpty()) {
         return Optional.empty();
       }
-      String name = "_measure_" + byName.size() + "_"; // no column has such a name
+      String name = "_before_measure_" + byName.size(); // no column of a table begins so
       byName.put(name, List.of(measure.get().column, measure.get().function));
       answer = answer.add(name, measure.get().type, !measure.get().function.equals("count"));
     }

@@ -144,7 +144,7 @@ final class ReadRequest {
     Set<String> columns = new LinkedHashSet<>();
     for (String name : names) {
       String own = name.startsWith(BEFORE) ? name.substring(BEFORE.length()) : name;
-      if (!own.startsWith("_")) {
+      if (!List.of("_op", "_timestamp").contains(own)) { // those of the change feed
         columns.add(own);
       }
     }
