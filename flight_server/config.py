@@ -39,6 +39,10 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     large_request_bytes: PositiveInt = 64 * 1024
     """A longer ticket or scan command waits for others of its kind before it is parsed, and then gives way to all
     other requests."""
+    connection_streams_max: PositiveInt = 512
+    """Requests of one connection that are open at once; further ones wait at the client."""
+    threads_max: PositiveInt = 4096
+    """Threads for requests. One for which there is no thread is answered RESOURCE_EXHAUSTED."""
     peer_share: float = Field(default=0.5, gt=0, le=1)
     """The share of the streams of a kind that one connection, or one other machine, may have."""
     user_share: float = Field(default=0.75, gt=0, le=1)

@@ -20,7 +20,7 @@ from .calls import Calls
 from .config import ServerConfig
 from .errors import Translator, hide_tracebacks, verb
 from .failover.absent_store import AbsentStore
-from .native import message_hook
+from .native import message_hook, server_builder
 from .own_store import OwnStore
 from .recent_requests import RecentRequests
 
@@ -66,10 +66,11 @@ class FlightServer(fl.FlightServerBase):
         message_hook.install()
         middleware = {"nyala-traces": traces.headers} if traces else None
         try:
-            if security:
-                security.listen(super().__init__, location, middleware)
-            else:
-                super().__init__(location, middleware=middleware)
+            with server_builder.limiting(self.config.connection_streams_max, self.config.threads_max):
+                if security:
+                    security.listen(super().__init__, location, middleware)
+                else:
+                    super().__init__(location, middleware=middleware)
         except (pa.ArrowException, OSError):
             raise UnavailableError(
                 f"cannot listen on {location}: the port is in use, or the address does not belong to this machine; "

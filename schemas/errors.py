@@ -108,6 +108,10 @@ class UnavailableError(StoreError):
         self.locations = None if locations is None else [*locations]
 
 
+NOT_BEGUN = "the call did not begin: "
+"""How the message starts of a call that a server rejected before it looked at it, without any other sign."""
+
+
 class UnreadableFileError(UnavailableError):
     """A file of the store exists, but the disk does not return its bytes. ``path`` as in ``CorruptionError``."""
 

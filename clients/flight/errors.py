@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from ...schemas.errors import (
+    NOT_BEGUN,
     InternalError,
     InvalidArgumentError,
     StoreError,
@@ -26,6 +27,9 @@ _ERRNO = re.compile(r" \(\d+\)$")
 _GONE = (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError)
 _ENDED = "UNAVAILABLE: "
 """How a server begins that ends a call while it runs."""
+_NO_THREAD = "Server Threadpool Exhausted"
+"""gRPC's own words of a server that has as many threads as it may."""
+_RETRY_SECONDS = 1.0
 _NO_CONNECTION, _NO_ADDRESS = "failed to connect to all addresses", "empty address list"
 _OF_TLS = {
     "wrong version number": "the server{} answers without TLS; use grpc:// on this machine, or check the port",
@@ -54,6 +58,8 @@ def store_error(error: Exception) -> StoreError:
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
     if isinstance(error, fl.FlightUnauthenticatedError):
         return UnauthenticatedError(text.rpartition("UNAUTHENTICATED: ")[2])
+    if _NO_THREAD in text:
+        return UnavailableError(f"{NOT_BEGUN}the server has no thread for it", _RETRY_SECONDS)
     if isinstance(error, _GONE):
         return _gone(text.removeprefix("Flight returned unavailable error, with message: "))
     if isinstance(error, OSError):
@@ -75,6 +81,8 @@ def told_error(extra: Mapping[str, Any]) -> StoreError:
 
 
 def _gone(text: str) -> UnavailableError:
+    if text.startswith(f"{_ENDED}{NOT_BEGUN}"):
+        return UnavailableError(text.removeprefix(_ENDED), _RETRY_SECONDS)
     if text.startswith(_ENDED):  # by the server, while it worked
         return _lost(text.removeprefix(_ENDED))
     why = f"the server cannot be reached: {_reason(text)}"

@@ -20,10 +20,9 @@ from urllib.parse import unquote
 
 import pyarrow.flight as fl
 
-from .library import Library, arrow_library, word_at
+from .library import ANCHOR, Library, arrow_library, word_at
 
 _LOG = logging.getLogger("nyala.flight_server")
-_ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
 _CANCEL = "grpc_call_cancel_with_status"
 UNAVAILABLE, UNAUTHENTICATED = 14, 16
 _GRPC_CONTEXT, _PEER, _PEER_SIZE = 8, 16, 24
@@ -49,7 +48,7 @@ def end_call(context: fl.ServerCallContext, message: str, status: int = UNAVAILA
 def _cancel() -> Any:
     """Return gRPC's function, or None if the library does not export it."""
     try:
-        address = Library(arrow_library("libarrow_flight"), _ANCHOR).address(_CANCEL)
+        address = Library(arrow_library("libarrow_flight"), ANCHOR).address(_CANCEL)
     except (LookupError, OSError) as error:
         _LOG.warning("with this pyarrow, stuck streams end only with their connections: %s", error)
         return None

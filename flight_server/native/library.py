@@ -8,9 +8,12 @@ and the platform's calling convention, and change nothing that they cannot find 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import struct
 from pathlib import Path
 
+ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
+"""A function that libarrow_flight exports."""
 _RELOCATIONS, _SYMBOLS, _DYNAMIC_SYMBOLS = 4, 2, 11
 _IMPORTS = frozenset({6, 7, 1025, 1026})
 """GLOB_DAT and JUMP_SLOT of x86-64 and ARM64."""
@@ -25,7 +28,8 @@ class Library:
         Raises:
             LookupError: the file is not 64-bit ELF, or lacks ``anchor``.
         """
-        self._bytes = path.read_bytes()
+        with path.open("rb") as file:  # a copy of 30 MB would stay in the process's heap
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if self._bytes[:6] != b"\x7fELF\x02\x01":
             raise LookupError(f"{path.name} is not 64-bit little-endian ELF")
         start = struct.unpack_from("<Q", self._bytes, 0x28)[0]
@@ -68,7 +72,7 @@ class Library:
             for place, info, _ in struct.iter_unpack("<QQq", self._bytes[offset : offset + size]):
                 if info & 0xFFFFFFFF in _IMPORTS:
                     name = names + struct.unpack_from("<I", self._bytes, symbols + 24 * (info >> 32))[0]
-                    if self._bytes.startswith(wanted, name):
+                    if self._bytes[name : name + len(wanted)] == wanted:
                         return self._base + place
         raise LookupError(f"nothing imports {symbol}")
 

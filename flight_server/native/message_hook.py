@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from .library import Library, arrow_library, exported, is_mapped, word_at
+from .library import ANCHOR, Library, arrow_library, exported, is_mapped, word_at
 from .machine_code import compiled
 
 Inspect = Callable[[memoryview, memoryview], None]
@@ -34,7 +34,6 @@ Inspect = Callable[[memoryview, memoryview], None]
 
 _LOG = logging.getLogger("nyala.flight_server")
 _OPEN = "_ZN5arrow3ipc7Message4OpenESt10shared_ptrINS_6BufferEES4_"
-_ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
 _CONTINUATION = 0xFFFFFFFF
 _NO_MESSAGE = b"\xff" * 16
 _DATA, _SIZE = 16, 24
@@ -106,7 +105,7 @@ def install() -> bool:
 
 
 def _install() -> None:
-    slot = Library(arrow_library("libarrow_flight"), _ANCHOR).import_slot(_OPEN)
+    slot = Library(arrow_library("libarrow_flight"), ANCHOR).import_slot(_OPEN)
     if not is_mapped(slot, writable=True):
         raise LookupError("the import slot is read-only")  # a library linked with full RELRO
     open_message = exported(arrow_library("libarrow"), _OPEN)

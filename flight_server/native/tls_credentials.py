@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import mmap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,30 +19,13 @@ from enum import IntEnum
 from functools import cache
 from typing import Any
 
-from .library import Library, arrow_library, is_mapped, word_at
+from .connector_hook import SSL, hook
+from .library import ANCHOR, Library, arrow_library
 from .machine_code import compiled
 
 _LOG = logging.getLogger("nyala.flight_server")
-_ANCHOR = "_ZN5arrow6flight8internal10FlightData11OpenMessageEv"
-_TABLE = "_ZTV27grpc_ssl_server_credentials"
-_CONNECTOR = "_ZN27grpc_ssl_server_credentials25create_security_connectorERKN9grpc_core11ChannelArgsE"
-_ENTRIES_MAX = 16
-"""Virtual functions that the table may have before ours."""
-_READ, _READ_WRITE = mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE
 _CODE = """
-@chosen = global i64 0
-
-define void @create_security_connector(ptr sret(i8) %result, ptr %this, ptr %arguments) uwtable {{
-  %own = load atomic i64, ptr @chosen seq_cst, align 8
-  %is_ours = icmp ne i64 %own, 0
-  %ours = inttoptr i64 %own to ptr
-  %credentials = select i1 %is_ours, ptr %ours, ptr %this
-  %original = inttoptr i64 {original} to ptr
-  call void %original(ptr sret(i8) %result, ptr %credentials, ptr %arguments)
-  ret void
-}}
-
-define i32 @fetch(ptr %cell, ptr %config) {{
+define i32 @fetch(ptr %cell, ptr %config) {
   %new = atomicrmw xchg ptr %cell, i64 0 seq_cst
   %is_new = icmp ne i64 %new, 0
   br i1 %is_new, label %some, label %none
@@ -52,12 +34,12 @@ some:
   ret i32 1
 none:
   ret i32 0
-}}
+}
 
-define i64 @exchange(ptr %cell, i64 %new) {{
+define i64 @exchange(ptr %cell, i64 %new) {
   %old = atomicrmw xchg ptr %cell, i64 %new seq_cst
   ret i64 %old
-}}
+}
 """
 """``fetch`` is a ``grpc_ssl_server_certificate_config_callback``: it returns 1 with a new certificate, 0 without."""
 
@@ -79,7 +61,7 @@ class _Grpc:
 
     def __init__(self) -> None:
         """Raises LookupError if a function is missing or the table is not as expected."""
-        library = Library(arrow_library("libarrow_flight"), _ANCHOR)
+        library = Library(arrow_library("libarrow_flight"), ANCHOR)
 
         def function(name: str, result: Any, *arguments: Any) -> Any:
             return ctypes.CFUNCTYPE(result, *arguments)(library.address(name))
@@ -91,18 +73,11 @@ class _Grpc:
             "grpc_ssl_server_credentials_create_options_using_config_fetcher", word, ctypes.c_int, word, word
         )
         self.new_credentials = function("grpc_ssl_server_credentials_create_with_options", word, word)
-        original = library.address(_CONNECTOR)
-        table = library.address(_TABLE)
-        entries = [table + 8 * number for number in range(2, _ENTRIES_MAX)]  # after the offset and the type
-        found = [entry for entry in entries if is_mapped(entry) and word_at(entry) == original]
-        if len(found) != 1:
-            raise LookupError("the virtual functions of gRPC's server credentials are laid out in another way")
-        code = compiled(_CODE.format(original=original))
+        self.chosen = hook(SSL).chosen
+        code = compiled(_CODE)
         self.fetch: int = code.get_function_address("fetch")
-        self.chosen: int = code.get_global_value_address("chosen")
         exchange = ctypes.CFUNCTYPE(ctypes.c_uint64, word, ctypes.c_uint64)
         self.exchange = exchange(code.get_function_address("exchange"))
-        _overwrite(found[0], code.get_function_address("create_security_connector"))
 
 
 @cache
@@ -113,19 +88,6 @@ def _grpc() -> _Grpc | None:
     except (LookupError, OSError) as error:
         _LOG.warning("with this pyarrow, a server takes new TLS certificates only when it starts: %s", error)
         return None
-
-
-def _overwrite(address: int, value: int) -> None:
-    """Write a word into memory that may be read-only since the library was loaded."""
-    if is_mapped(address, writable=True):
-        ctypes.c_uint64.from_address(address).value = value
-        return
-    page = ctypes.c_void_p(address & -mmap.PAGESIZE)
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    if protect(page, mmap.PAGESIZE, _READ_WRITE):
-        raise LookupError("the system does not let memory of a library be written to")
-    ctypes.c_uint64.from_address(address).value = value
-    protect(page, mmap.PAGESIZE, _READ)
 
 
 _listening = threading.Lock()
@@ -163,8 +125,8 @@ class TlsCredentials:
     def listening(self) -> Iterator[None]:
         """Give these credentials to the one server that begins to listen in the body."""
         with _listening:
-            self._grpc.exchange(self._grpc.chosen, self._credentials)
+            self._grpc.chosen.value = self._credentials
             try:
                 yield
             finally:
-                self._grpc.exchange(self._grpc.chosen, 0)
+                self._grpc.chosen.value = 0

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.flight as fl
 
-from ...schemas.errors import UnauthenticatedError
+from ...schemas.errors import StoreError, UnauthenticatedError
 from ..errors import Translator
 from .audit import AuditLog
+from .entrance import Entrance
 from .file_watch import WatchedFiles
-from .handshake import AnyHandshake, GivenToken, Handshakes
+from .handshake import AnyHandshake, GivenToken, Handshakes, parts_of
 from .identity import Identity, Source
+from .openings import Opening, Openings
 from .token_file import PREFIX, TokenEntry, id_of, matches, read_tokens
 
 if TYPE_CHECKING:
@@ -104,25 +106,42 @@ class _Headers(fl.ServerMiddlewareFactory):
     """
 
     def __init__(
-        self, check: Callable[[Sequence[str | bytes]], None], begin: Callable[[Sequence[str | bytes]], str]
+        self,
+        check: Callable[[Sequence[str | bytes]], Identity | None],
+        begin: Callable[[Sequence[str | bytes]], str],
+        entrance: Entrance,
     ) -> None:
         super().__init__()
         self._check = check
         self._begin = begin
-        self.of_threads: dict[int, Sequence[str | bytes]] = {}
+        self._entrance = entrance
+        self._openings = Openings()
+        self._of_threads: dict[int, tuple[Sequence[str | bytes], Opening | None]] = {}
 
-    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> GivenToken | None:
+    def taken(self) -> Sequence[str | bytes]:
+        """Return the headers of authorization of the call whose handler has just been called on this thread."""
+        given, opening = self._of_threads.pop(threading.get_ident(), ((), None))
+        if opening is not None:
+            opening.end()
+        return given
+
+    def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> fl.ServerMiddleware | None:
         """Called by pyarrow for each call, before anything else."""
         given, method = headers.get(HEADER, ()), info.method.name
+        was_known = self._entrance.knows(_text(given[0]) if given else None)
         try:
             if method == _HANDSHAKE:
                 return GivenToken(self._begin(given))
+            opening = None
             if method in _STREAMS:
-                self._check(given)
+                caller = self._check(given)
+                opening = self._openings.begin(caller.user if caller else "")
         except Exception as error:
             raise Translator().flight(error, method.lower()) from None
-        self.of_threads[threading.get_ident()] = given
-        return None
+        finally:
+            self._entrance.has_started(was_known)
+        self._of_threads[threading.get_ident()] = given, opening
+        return opening
 
 
 class Authentication:
@@ -142,10 +161,15 @@ class Authentication:
         self._jwts = jwts
         self._trusts_certificates = trusts_certificates
         self._handshakes = Handshakes(handshake_seconds, self._of_bearer, audit) if handshake_seconds else None
-        self._headers = _Headers(self._check, self._begin)
+        self.entrance = Entrance(trusts_certificates, _NOTHING, self._is_good)
+        self._headers = _Headers(self._check, self._begin, self.entrance)
         self._thread = _Thread()
-        self.failures = {"missing": 0, "invalid": 0, "expired": 0}
-        """How many calls were rejected, and why."""
+        self._failures = {"missing": 0, "invalid": 0, "expired": 0}
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How many calls were rejected, and why; ``crowd``: before they were looked at, since many came at once."""
+        return self._failures | {"crowd": self.entrance.rejected}
 
     @property
     def of_server(self) -> dict[str, Any]:
@@ -160,7 +184,7 @@ class Authentication:
             UnauthenticatedError: it shows a token that is not valid, whatever else it shows.
         """
         self._thread.identity = None
-        given = self._headers.of_threads.pop(threading.get_ident(), ())
+        given = self._headers.taken()
         if given:
             self._thread.identity = self._by_header(given)
         elif self._trusts_certificates and (name := context.peer_identity()):
@@ -194,21 +218,45 @@ class Authentication:
             raise self._failure("invalid", _NO_USER)
         return Identity(name, source=Source.CERTIFICATE)
 
-    def _check(self, given: Sequence[str | bytes]) -> None:
-        """Raise UnauthenticatedError if the header of a call suffices to reject it; it says nothing about the client's
-        certificate."""
+    def _check(self, given: Sequence[str | bytes]) -> Identity | None:
+        """Return who makes a call, if its header tells; None: a certificate may. Raises UnauthenticatedError if the
+        header suffices to reject it."""
         if given:
-            self._by_header(given)
-        elif not self._trusts_certificates:
+            return self._by_header(given)
+        if not self._trusts_certificates:
             raise self._failure("missing", _NOTHING)
+        return None
 
     def _by_header(self, given: Sequence[str | bytes]) -> Identity:
         text = _text(given[0])
-        if len(given) > 1 or len(text) > _BYTES_MAX or text[: len(_BEARER)].lower() != _BEARER:
+        try:
+            identity = self._of_header(text, len(given))
+        except UnauthenticatedError:
+            self.entrance.forget(text)
+            raise
+        self.entrance.learn(text)
+        return identity
+
+    def _of_header(self, text: str, count: int) -> Identity:
+        if count > 1 or len(text) > _BYTES_MAX or text[: len(_BEARER)].lower() != _BEARER:
             raise self._failure("invalid", 'send one header "authorization", of the form "Bearer TOKEN"')
         token = text[len(_BEARER) :].strip()
         given_here = self._handshakes.identity(token) if self._handshakes else None
         return self._of_bearer(token) if given_here is None else self._valid(given_here)
+
+    def _is_good(self, header: str) -> bool:
+        """Return whether a header is that of a valid token, or raise UnauthenticatedError; count and log nothing."""
+        if len(header) > _BYTES_MAX:
+            return False
+        if header[: len(_BEARER)].lower() == _BEARER:
+            user, token = None, header[len(_BEARER) :].strip()
+        elif self._handshakes is not None:
+            user, token = parts_of(header)
+        else:
+            return False
+        given_here = self._handshakes.identity(token) if self._handshakes else None
+        identity = given_here or self._of_token(token)
+        return identity is not None and identity.is_valid and user in (None, identity.user)
 
     def _begin(self, given: Sequence[str | bytes]) -> str:
         """Return a token for the header of a handshake."""
@@ -216,14 +264,21 @@ class Authentication:
             return ""  # Arrow rejects it
         if len(given) != 1 or len(given[0]) > _BYTES_MAX:
             raise self._failure("invalid", 'send one header "authorization", of the form "Basic BASE64"')
-        return self._handshakes.begin(_text(given[0]))
+        text = _text(given[0])
+        try:
+            token = self._handshakes.begin(text)
+        except StoreError:
+            self.entrance.forget(text)
+            raise
+        self.entrance.learn(text)
+        return token
 
     def _of_bearer(self, token: str) -> Identity:
         """Return whose token it is. Raises UnauthenticatedError: it is not valid."""
         try:
             identity = self._of_token(token)
         except UnauthenticatedError:
-            self.failures["invalid"] += 1
+            self._failures["invalid"] += 1
             raise
         if identity is None or identity.is_revoked:
             raise self._failure("invalid", _BAD_TOKEN)
@@ -235,7 +290,7 @@ class Authentication:
         return identity
 
     def _failure(self, reason: str, message: str) -> UnauthenticatedError:
-        self.failures[reason] += 1
+        self._failures[reason] += 1
         return UnauthenticatedError(message)
 
     def _of_token(self, token: str) -> Identity | None:

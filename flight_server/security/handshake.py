@@ -86,7 +86,7 @@ class Handshakes:
             UnauthenticatedError: it is not valid.
             UnavailableError: too many have failed.
         """
-        user, password = _parts(header)
+        user, password = parts_of(header)
         if (token := self._given_again(user, password)) is not None:
             return token
         try:
@@ -167,7 +167,7 @@ class AnyHandshake(fl.ServerAuthHandler):
         return b""
 
 
-def _parts(header: str) -> tuple[str, str]:
+def parts_of(header: str) -> tuple[str, str]:
     """Return the user and the password in a header."""
     try:
         if header[: len(_BASIC)].lower() != _BASIC:

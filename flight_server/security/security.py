@@ -91,10 +91,11 @@ class Security:
         more: dict[str, Any] = self.authentication.of_server if self.authentication else {}
         if middleware:
             more = {**more, "middleware": {**more.get("middleware", {}), **middleware}}
-        if self.tls:
-            self.tls.listen(begin, location, **more)
-        else:
-            begin(location, **more)
+        with self.authentication.entrance.listening() if self.authentication else nullcontext():
+            if self.tls:
+                self.tls.listen(begin, location, **more)
+            else:
+                begin(location, **more)
 
     def guard(self, store: StoreService) -> Guard | None:
         """Return what gives each caller the store as far as grants allow; None if nobody is asked who calls."""
@@ -114,7 +115,9 @@ class Security:
         self._watch.load_all()
 
     def close(self) -> None:
-        """Stop looking at the files."""
+        """Let no waiting call in any more, and stop looking at the files."""
+        if self.authentication:
+            self.authentication.entrance.close()
         self._watch.stop()
         if self._audit:
             self._audit.close()

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 import pickle
-import socket
 import stat
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from nyala.schemas.errors import (
     UnavailableError,
 )
 from nyala.schemas.table import TableDefinition
+from tests.doubles.raw_streams import RawStreams
 
 ROW = {"id": 1, "city": "Oslo", "price": 2.0}
 
@@ -107,29 +107,13 @@ def test_every_verb_asks_who_calls(guarded: Served, token: str, verb: str) -> No
         call(guarded.client, shown(token, "bEARER"))
 
 
-def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
-    """Return a frame of HTTP/2 (RFC 9113)."""
-    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
-
-
 @pytest.mark.parametrize("method", ["DoPut", "DoExchange"])
 @pytest.mark.parametrize("shown", [{}, {"authorization": "Bearer nyala_" + "0" * 12 + "_" + "A" * 43}])
 def test_a_stream_is_rejected_before_its_first_message(guarded: Served, method: str, shown: dict[str, str]) -> None:
     """Otherwise anyone could occupy threads with streams that send nothing. pyarrow's client always sends a message."""
-    path = f"/arrow.flight.protocol.FlightService/{method}"
-    said = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "localhost"}
-    said |= {"te": "trailers", "content-type": "application/grpc", **shown}
-    pairs = [text.encode() for pair in said.items() for text in pair]
-    head = b"".join(
-        b"\0" * (place % 2 == 0) + bytes([len(text)]) + text for place, text in enumerate(pairs)
-    )  # RFC 7541: literals, not indexed
-    with socket.create_connection(("127.0.0.1", guarded.server.port), timeout=10) as connection:
-        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(1, 4, 1, head))
-        answer = b""
-        while b"UNAUTHENTICATED: " not in answer:
-            received = connection.recv(65536)
-            assert received, answer
-            answer += received
+    streams = RawStreams(guarded.server.port, method, 1, shown)
+    streams.wait_for(lambda each: b"UNAUTHENTICATED: " in each.received)
+    streams.close()
 
 
 def test_a_put_is_rejected_before_its_handler(guarded: Served, token: str) -> None:
