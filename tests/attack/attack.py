@@ -38,9 +38,11 @@ import pyarrow.flight as fl
 
 from tests.attack.attackers import ATTACKS as CALLS
 from tests.attack.attackers import MIB, PATIENCE_SECONDS, SCHEMA, put, rows
+from tests.attack.crowds import CROWDS
 from tests.attack.session_attackers import SESSION_ATTACKS, Session, sessions
+from tests.attack.shown import VARIABLE, connect
 
-ATTACKS = CALLS | SESSION_ATTACKS
+ATTACKS = CALLS | SESSION_ATTACKS | CROWDS
 ROWS = 2_000_000
 """Enough that a scan of all does not fit into what the transport holds for a client."""
 HALF_OPEN = 500
@@ -56,6 +58,8 @@ class Outcome:
     attack: str
     peak_mb: float
     """The server's most memory during the attack, above the most before it."""
+    most_threads: int
+    """The most threads of the server during the attack."""
     peace_p99_ms: float
     busy_p99_ms: float
     """Beside as many processes as there are processors, which never rest and ask the server for nothing."""
@@ -80,26 +84,28 @@ class Server:
     """A server process with a table ``homes``."""
 
     def __init__(self, python: str, directory: Path, row_count: int = ROWS, *more: str) -> None:
-        command = [
-            python,
-            "-m",
-            "nyala",
-            "serve",
-            "--data",
-            str(directory),
-            "--listen",
-            "grpc://127.0.0.1:0",
-            "--json",
-            *more,
-        ]
         here = directory.parent  # elsewhere than this checkout, whose code ``python -m`` would take
+        tokens = ("--tokens", str(here / "tokens.json"))
+        nyala = [python, "-m", "nyala"]
+
+        def token(*whose: str) -> str:
+            made = subprocess.run(
+                [*nyala, "token", "create", *whose, *tokens], cwd=here, check=True, capture_output=True
+            )
+            return made.stdout.decode().strip()
+
+        self.token, self.users_token = token("root", "--role", "admin"), token("mallory")
+        listen = ("--listen", "grpc://127.0.0.1:0", "--set", "handshake_seconds=60", "--json")
+        command = [*nyala, "serve", "--data", str(directory), *listen, *tokens, *more]
         self.process = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout
         self.url = json.loads(self.process.stdout.readline())["location"]
-        client = fl.connect(self.url)
+        client = connect(self.url, self.token)
         columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "city", "type": "string"}]
         body = {"name": "homes", "columns": [*columns, {"name": "price", "type": "double"}], "primary_key": ["id"]}
         list(client.do_action(fl.Action("create_table", json.dumps(body).encode())))
+        granted = {"privileges": ["read", "insert", "update", "delete", "alter"], "table": "*", "user": "mallory"}
+        list(client.do_action(fl.Action("grant", json.dumps(granted).encode())))
         for first in range(0, row_count, 100_000):
             put(client, rows(first, 100_000))
 
@@ -144,8 +150,8 @@ def cpu_seconds(pid: int) -> float:
 class Honest:
     """Asks for one thing after the other, with a connection of its own."""
 
-    def __init__(self, url: str, seed: int) -> None:
-        self._client = fl.connect(url)
+    def __init__(self, server: Server, seed: int) -> None:
+        self._client = connect(server.url, server.token)
         self._random = random.Random(seed)
         self._session: Session | None = None
         self._timeout = fl.FlightCallOptions(timeout=20)
@@ -209,10 +215,14 @@ def busy(_: str) -> None:
 
 
 @contextmanager
-def attacking(name: str, url: str, count: int = 1) -> Iterator[Callable[[], float]]:
+def attacking(name: str, server: Server, count: int = 1) -> Iterator[Callable[[], float]]:
     """Let ``count`` processes attack while the body runs; it gets a function for the processor time that they had."""
-    command = [sys.executable, __file__, "--attacker", name, url]
-    attackers = [subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) for _ in range(count)]
+    command = [sys.executable, __file__, "--attacker", name, server.url]
+    environment = os.environ | {VARIABLE: server.users_token}
+    attackers = [
+        subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+        for _ in range(count)
+    ]
     try:
         yield lambda: sum(cpu_seconds(attacker.pid) for attacker in attackers)
     finally:
@@ -228,17 +238,18 @@ def run(
     with tempfile.TemporaryDirectory(prefix="nyala-attack-") as directory:
         server = Server(python, Path(directory) / "data", row_count)
         try:
-            honest = Honest(server.url, seed)
+            honest = Honest(server, seed)
             honest.ask_for(1)
             peace = honest.ask_for(seconds)
-            with attacking(busy.__name__, server.url, os.cpu_count() or 1):
+            with attacking(busy.__name__, server, os.cpu_count() or 1):
                 honest.ask_for(1)
                 beside_busy = honest.ask_for(seconds)
             before, held, honest.failed = server.peak_bytes, server.held, 0
-            with attacking(name, server.url) as attacker_seconds:
+            with attacking(name, server) as attacker_seconds:
                 honest.ask_for(2)  # attackers have to start
                 began, used = time.monotonic(), (server.cpu_seconds, attacker_seconds())
-                beside = honest.ask_for(seconds)
+                most = [0]
+                beside = honest.ask_for(seconds, lambda: most.append(max(most.pop(), server.held[0])) or False)
                 lasted = time.monotonic() - began
                 used = server.cpu_seconds - used[0], attacker_seconds() - used[1]
                 failed = honest.failed
@@ -253,6 +264,7 @@ def run(
     return Outcome(
         attack=name,
         peak_mb=peak,
+        most_threads=most[0],
         peace_p99_ms=1000 * at_99(peace),
         busy_p99_ms=1000 * at_99(beside_busy),
         beside_p99_ms=1000 * at_99(beside),
@@ -281,7 +293,7 @@ def stop_with_half_open_streams(python: str, count: int = HALF_OPEN, drain_secon
     """Return the seconds that SIGTERM takes with so many streams, half of them unread scans, half silent writers."""
     with tempfile.TemporaryDirectory(prefix="nyala-attack-") as directory:
         server = Server(python, Path(directory) / "data", 100_000, "--drain-seconds", str(drain_seconds))
-        client = fl.connect(server.url)
+        client = connect(server.url, server.token)
         streams: list[Any] = []
         for number in range(count):
             with suppress(fl.FlightError):

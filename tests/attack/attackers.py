@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from tests.attack.shown import connect
+
 MIB = 1 << 20
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("price", pa.float64())])
 PATIENCE_SECONDS = 90.0
@@ -36,7 +38,7 @@ def forever(url: str, count: int, attack: Callable[[fl.FlightClient, int], Any])
     """Let ``count`` threads, each with a connection of its own, do it over and over."""
 
     def run(number: int) -> None:
-        client = fl.connect(url)
+        client = connect(url)
         while True:
             with suppress(fl.FlightError, pa.ArrowException, OSError):
                 attack(client, number)
@@ -173,7 +175,7 @@ def leases(url: str) -> None:
 def repeated_keys(url: str) -> None:
     """Keys of 48 KB in all, of one row of 60 KB: each answer is 360 MB. Half of the clients take none."""
     row = pa.record_batch([pa.array([-1]), pa.array(["x" * 60_000]), pa.array([0.0])], schema=SCHEMA)
-    put(fl.connect(url), row)
+    put(connect(url), row)
     keys = pa.record_batch([pa.array([-1] * 6_000)], names=["id"])
 
     def attack(client: fl.FlightClient, number: int) -> None:

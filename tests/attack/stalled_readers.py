@@ -38,6 +38,7 @@ import pyarrow.flight as fl
 
 from tests.attack.attack import LET_GO_SECONDS, ROWS, Server
 from tests.attack.attackers import MIB, PATIENCE_SECONDS
+from tests.attack.shown import VARIABLE, connect
 
 TICKET = fl.Ticket(b'{"table":"homes"}')
 A_PROCESS = 250
@@ -77,7 +78,7 @@ def stall(url: str, count: int) -> None:
     def run() -> None:
         while True:
             # Clients of one process would share a connection.
-            client = fl.connect(url, generic_options=[("grpc.use_local_subchannel_pool", 1)])
+            client = connect(url, generic_options=[("grpc.use_local_subchannel_pool", 1)])
             pause = 1.0
             try:
                 stream = client.do_get(TICKET)
@@ -102,7 +103,7 @@ class FastReader:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._client = fl.connect(server.url, generic_options=[("grpc.use_local_subchannel_pool", 1)])
+        self._client = connect(server.url, server.token, generic_options=[("grpc.use_local_subchannel_pool", 1)])
         self.failed = 0
         self.scan()
 
@@ -124,9 +125,9 @@ class FastReader:
         return rows / taken, (self._server.cpu_seconds - cpu) / rows * 1e6
 
 
-def open_streams(url: str) -> int:
+def open_streams(server: Server) -> int:
     """Return how many scans run on the server."""
-    (result,) = fl.connect(url).do_action(fl.Action("metrics", b""))
+    (result,) = connect(server.url, server.token).do_action(fl.Action("metrics", b""))
     families = json.loads(result.body.to_pybytes())["families"]
     (running,) = (family for family in families if family["name"] == "nyala_running_requests")
     return next(int(sample["value"]) for sample in running["samples"] if sample["labels"] == {"kind": "scan"})
@@ -148,19 +149,22 @@ def stalled(server: Server, count: int, expected: int, settle_seconds: float) ->
     url = server.url
     shares = [min(A_PROCESS, count - first) for first in range(0, count, A_PROCESS)]
     command = [sys.executable, __file__, "--stall", url]
-    processes = [subprocess.Popen([*command, str(share)], stderr=subprocess.DEVNULL) for share in shares]
+    environment = os.environ | {VARIABLE: server.users_token}
+    processes = [
+        subprocess.Popen([*command, str(share)], env=environment, stderr=subprocess.DEVNULL) for share in shares
+    ]
     try:
         deadline = time.monotonic() + OPEN_SECONDS
-        while (found := open_streams(url)) < expected and time.monotonic() < deadline:
+        while (found := open_streams(server)) < expected and time.monotonic() < deadline:
             time.sleep(0.2)
         _wait_for_rest(server, settle_seconds)
-        yield max(found, open_streams(url))
+        yield max(found, open_streams(server))
     finally:
         for process in processes:
             process.kill()
             process.wait()
         deadline = time.monotonic() + LET_GO_SECONDS
-        while open_streams(url) and time.monotonic() < deadline:
+        while open_streams(server) and time.monotonic() < deadline:
             time.sleep(0.2)
 
 
