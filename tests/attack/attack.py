@@ -24,6 +24,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,6 +50,8 @@ HALF_OPEN = 500
 FEW = 16
 """Threads and files that may be left: the transport keeps some for the next calls."""
 LET_GO_SECONDS = 15.0
+THREADS_MAX = 600
+"""A server with more is killed: the attack would take the machine."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Server:
         listen = ("--listen", "grpc://127.0.0.1:0", "--set", "handshake_seconds=60", "--json")
         command = [*nyala, "serve", "--data", str(directory), *listen, *tokens, *more]
         self.process = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        threading.Thread(target=self._watch, daemon=True).start()
         assert self.process.stdout
         self.url = json.loads(self.process.stdout.readline())["location"]
         client = connect(self.url, self.token)
@@ -128,6 +132,12 @@ class Server:
     def held(self) -> tuple[int, int]:
         """Its threads, and its open files."""
         return tuple(len(os.listdir(f"/proc/{self.process.pid}/{each}")) for each in ("task", "fd"))  # pyright: ignore
+
+    def _watch(self) -> None:
+        with suppress(OSError):  # it has ended
+            while self.held[0] <= THREADS_MAX:
+                time.sleep(0.02)
+            self.process.kill()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
         """Stop it; return the seconds that it took."""
@@ -248,8 +258,14 @@ def run(
             with attacking(name, server) as attacker_seconds:
                 honest.ask_for(2)  # attackers have to start
                 began, used = time.monotonic(), (server.cpu_seconds, attacker_seconds())
-                most = [0]
-                beside = honest.ask_for(seconds, lambda: most.append(max(most.pop(), server.held[0])) or False)
+                most_threads = 0
+
+                def look() -> bool:
+                    nonlocal most_threads
+                    most_threads = max(most_threads, server.held[0])
+                    return False
+
+                beside = honest.ask_for(seconds, look)
                 lasted = time.monotonic() - began
                 used = server.cpu_seconds - used[0], attacker_seconds() - used[1]
                 failed = honest.failed
@@ -264,7 +280,7 @@ def run(
     return Outcome(
         attack=name,
         peak_mb=peak,
-        most_threads=most[0],
+        most_threads=most_threads,
         peace_p99_ms=1000 * at_99(peace),
         busy_p99_ms=1000 * at_99(beside_busy),
         beside_p99_ms=1000 * at_99(beside),

@@ -35,11 +35,6 @@ def strangers(url: str) -> None:
     _crowd(url, 1_500, {})
 
 
-def more_strangers(url: str) -> None:
-    """4,000 of them."""
-    _crowd(url, 4_000, {})
-
-
 def false_tokens(url: str) -> None:
     """1,500 streams with a token that is not valid."""
     _crowd(url, 1_500, {"authorization": "Bearer nyala_" + "0" * 12 + "_" + "A" * 43})
@@ -50,4 +45,4 @@ def silent_streams(url: str) -> None:
     _crowd(url, 1_500, {"authorization": f"Bearer {os.environ[VARIABLE]}"})
 
 
-CROWDS: dict[str, Attack] = {each.__name__: each for each in (strangers, more_strangers, false_tokens, silent_streams)}
+CROWDS: dict[str, Attack] = {each.__name__: each for each in (strangers, false_tokens, silent_streams)}
