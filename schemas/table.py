@@ -24,13 +24,17 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
 QUOTAS = ("max_rows", "max_bytes")
 """The options that limit what a table may hold."""
+UPKEEP = ("history_max_age_seconds", "maintenance")
+"""The options that decide what a table takes of the memory and disk of all: who may maintain it sets them."""
+WEEK_SECONDS = 7 * 24 * 3600
+"""How long a table keeps its history, and a dropped one its files, without being asked for longer."""
 _NUMBER_MAX = (1 << 63) - 1
 
 
 class TableOptions(Message, frozen=True, extra="forbid"):
     """The options of a table, settable at creation and later."""
 
-    history_max_age_seconds: PositiveInt = 7 * 24 * 3600
+    history_max_age_seconds: PositiveInt = WEEK_SECONDS
     """How long overwritten values can be read with ``as_of``."""
     maintenance: Literal["on", "off"] = "on"
     """``off`` leaves every flush to ``maintain``."""
@@ -40,6 +44,11 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     """The quota of live rows; None: none."""
     max_bytes: int | None = Field(default=None, ge=1)
     """The quota of bytes, on disk with all history and in memory; None: none."""
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether a new table takes more of the memory and disk of all than one without options."""
+        return self.maintenance == "off" or self.history_max_age_seconds > WEEK_SECONDS
 
     def checked(self) -> TableOptions:
         """Return the options of a new or altered table; those of one that is opened are taken as they are.

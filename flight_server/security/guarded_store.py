@@ -31,6 +31,7 @@ from ...schemas.service import (
     Undecided,
 )
 from ...schemas.statement import Statement, StatementKind, without_keys
+from ...schemas.table import WEEK_SECONDS
 from ...schemas.transaction import (
     StagedBatch,
     StagedShape,
@@ -97,6 +98,12 @@ class GuardedStore(Verbs, KeyReader):
             self._book.changed()
             if self._audit is not None:
                 self._audit.note(self._caller.user, action, outcome, **told_of(action, asked))
+
+    def drop_table(self, name: str, keep_seconds: int = 0) -> None:
+        """See StoreService. Who keeps its files for long holds space of all tables."""
+        if keep_seconds > WEEK_SECONDS:
+            self.need(name, Privilege.MAINTAIN, "drop_table")
+        super().drop_table(name, keep_seconds)
 
     def tables(self) -> list[str]:
         """See StoreService. Those on which the caller has any grant."""

@@ -10,7 +10,7 @@ from ...schemas.bulk import ImportCommit, ImportMode
 from ...schemas.grants import ALL_TABLES, GrantChange, Privilege
 from ...schemas.maintenance import PauseMaintenance
 from ...schemas.pins import CreatePin, OpenPin
-from ...schemas.table import QUOTAS
+from ...schemas.table import QUOTAS, UPKEEP, WEEK_SECONDS, TableDefinition
 
 if TYPE_CHECKING:
     from .guarded_store import GuardedStore
@@ -43,14 +43,27 @@ def _of_id(privilege: Privilege) -> Rule:
     return lambda guard, action, asked: guard.need_by_id(_id(asked), privilege, action)
 
 
+def _create_table(guard: GuardedStore, action: str, asked: TableDefinition) -> None:
+    """Rows that nobody flushes hold memory and log, and a long history the disk, of all tables."""
+    guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
+    if asked.options.takes_more:
+        guard.need(ALL_TABLES, Privilege.MAINTAIN, action, told_of(action, asked))
+
+
 def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
     """A new name may be that of a hidden table, which the error would tell. Who is limited by a quota does not set
-    it."""
+    it. A shorter history removes what others may read."""
     guard.need(asked.table, Privilege.ALTER, action)
-    if any(isinstance(step, SetOption) and step.option in QUOTAS for step in asked.steps):
+    options = {step.option for step in asked.steps if isinstance(step, SetOption)}
+    if not options.isdisjoint(QUOTAS):
         guard.need(asked.table, Privilege.ADMIN, action)
-    if any(isinstance(step, RenameTable) for step in asked.steps):
-        guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
+    if not options.isdisjoint(UPKEEP):
+        guard.need(asked.table, Privilege.MAINTAIN, action)
+    for step in asked.steps:
+        if isinstance(step, RenameTable):
+            guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
+            if step.keep_seconds > WEEK_SECONDS:
+                guard.need(ALL_TABLES, Privilege.MAINTAIN, action, told_of(action, asked))
 
 
 def _create_pin(guard: GuardedStore, action: str, asked: CreatePin) -> None:
@@ -76,7 +89,7 @@ def _id(asked: Any) -> str:
 
 FOR_ADMINS = _on_all(Privilege.ADMIN)
 RULES: dict[str, Rule] = {
-    "create_table": _on_all(Privilege.ALTER),
+    "create_table": _create_table,
     "alter_table": _alter,
     "drop_table": _on_table(Privilege.ALTER),
     "recall_table": _on_all(Privilege.ALTER),

@@ -53,6 +53,19 @@ def _round() -> dict[str, Any]:
 
 _WRITES = {"insert": " ".join(ALL), "update": " ".join(ALL)}
 _COLUMN = {"name": "k", "type": "int64", "nullable": False}
+
+
+def _created(**options: Any) -> Request:
+    return _of_all(
+        *("create_table", "alter", "maintain"),
+        name="new",
+        columns=[_COLUMN],
+        primary_key=["k"],
+        options=options,
+        after=lambda c: c.action("drop_table", table="new"),
+    )
+
+
 ACTIONS: dict[str, Request] = {
     "import commit": _by_id("import_commit", given={"insert": _WRITES["insert"]}, import_id=_ID, files=[]),
     "import upsert": _by_id("import_commit", given=_WRITES, import_id=_ID, files=[], mode="upsert"),
@@ -73,6 +86,8 @@ ACTIONS: dict[str, Request] = {
         primary_key=["k"],
         after=lambda c: c.action("drop_table", table="new"),
     ),
+    "create unmaintained": _created(maintenance="off"),
+    "create with a long history": _created(history_max_age_seconds=604_801),
     "recall": _of_all("recall_table", "alter", table="gone"),
     "dropped": _of_all("dropped_tables", "alter"),
     "checkpoint": _of_all("checkpoint", directory="relative"),

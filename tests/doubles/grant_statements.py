@@ -278,6 +278,18 @@ REQUESTS: dict[str, Request] = {
         alter="",
         admin="",
     ),
+    "maintenance off": needs(
+        lambda c: c.action(
+            "alter_table", table="t", steps=[{"op": "set_option", "option": "maintenance", "value": "on"}]
+        ),
+        alter="",
+        maintain="",
+    ),
+    "kept history": needs(
+        lambda c: c.action("alter_table", table="t", steps=[{"op": "set_option", "option": "history_max_age_seconds"}]),
+        alter="",
+        maintain="",
+    ),
     "grant": needs(lambda c: c.action("grant", user="carol", table="t", privileges=["read"]), admin=""),
     "revoke": needs(lambda c: c.action("revoke", user="carol", table="t", privileges=["read"]), admin=""),
     "describe": needs(lambda c: c.action("describe_table", table="t")),
@@ -288,6 +300,12 @@ REQUESTS: dict[str, Request] = {
     "drop": needs(
         lambda c: c.action("drop_table", table="t", keep_seconds=100),
         alter="",
+        after=lambda c: c.action("recall_table", table="t"),
+    ),
+    "drop and keep for long": needs(
+        lambda c: c.action("drop_table", table="t", keep_seconds=604_801),
+        alter="",
+        maintain="",
         after=lambda c: c.action("recall_table", table="t"),
     ),
     "rename": needs(

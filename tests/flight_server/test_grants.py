@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from served import Served
 
 import nyala
+from nyala.__main__ import main
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
 from nyala.schemas.changes import ChangeSpec
+from nyala.schemas.errors import PermissionDeniedError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.maintenance import FailingWork
 from nyala.schemas.scan import ScanSpec
@@ -28,6 +30,7 @@ from nyala.schemas.server_verbs import ACTIONS as SERVED
 from nyala.schemas.service import RowWriter
 from nyala.schemas.session import SessionRequest
 from nyala.schemas.statement import Statement
+from nyala.schemas.table import QUOTAS, UPKEEP, TableOptions
 from nyala.schemas.transaction import TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
 from tests.doubles.grant_actions import ACTIONS
@@ -101,17 +104,18 @@ def test_the_rules_look_at_every_field_of_a_request() -> None:
     write = {"table", "op", "atomic", "durability", "writer", "commit", "if_timestamp", "stage"}
     assert WriteCommand.model_fields.keys() == write
     assert Stage.model_fields.keys() == {"transaction", "part", "table_id"}
+    assert TableOptions.model_fields.keys() == {*QUOTAS, *UPKEEP, "comment"}
     commit = {"transaction", "parts", "truncate", "table_ids", "if_timestamp", "app_id", "app_version"}
     assert TransactionCommit.model_fields.keys() == commit
 
 
-@pytest.mark.parametrize("privilege", ["read", "alter", "admin", "insert", "maintain"])
-def test_grants_on_all_tables(shared: Guarded, privilege: str) -> None:
+@pytest.mark.parametrize("words", ["read", "alter", "admin", "insert", "maintain", "alter maintain"])
+def test_grants_on_all_tables(shared: Guarded, words: str) -> None:
     shared.set_grants({})
-    has = privileges(**{privilege: " ".join(ALL)})
+    has = privileges(**dict.fromkeys(words.split(), " ".join(ALL)))
     shared.set_grants(has, "*")
     try:
-        check_all(shared, has, frozenset({privilege}))
+        check_all(shared, has, frozenset(has))
         assert shared.user.action("tables")["tables"] == ["t"]
     finally:
         shared.set_grants({}, "*")
@@ -150,7 +154,12 @@ def changes(draw: Any) -> list[tuple[bool, str, frozenset[str] | None]]:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes(), st.lists(st.sampled_from(sorted({*REQUESTS} - {"drop", "rename"})), min_size=1, max_size=6))
+@given(
+    changes(),
+    st.lists(
+        st.sampled_from(sorted(name for name, each in REQUESTS.items() if not each.after)), min_size=1, max_size=6
+    ),
+)
 def test_grants_and_revocations_as_the_model(
     shared: Guarded, made: list[tuple[bool, str, frozenset[str] | None]], asked: list[str]
 ) -> None:
@@ -333,6 +342,31 @@ def test_who_may_alter_a_table_does_not_set_its_quota(guarded: Guarded, option: 
         guarded.user.action("alter_table", table="t", steps=[comment, *steps])
     guarded.set_grants({"alter": frozenset(), "admin": frozenset()})
     assert guarded.user.action("alter_table", table="t", steps=steps)["options"][option] == 1
+
+
+def test_python_and_the_command_line_name_the_grant_that_an_option_needs(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guarded.set_grants({"alter": frozenset()}, "*")
+    with nyala.connect(guarded.served.url, token=guarded.user_token) as db:
+        for options in ({"maintenance": "off"}, {"history_max_age_seconds": 8 * 86_400}):
+            with pytest.raises(PermissionDeniedError, match="maintain on all tables"):
+                db.create_table("u", SCHEMA, primary_key=["k"], **options)
+        table = db.create_table("u", SCHEMA, primary_key=["k"], history_max_age_seconds=60)
+        with pytest.raises(PermissionDeniedError, match="maintain on"):
+            table.alter().set_option("history_max_age_seconds", 30).apply()
+        with pytest.raises(PermissionDeniedError, match="maintain on"):
+            db.drop_table("u", keep_seconds=8 * 86_400)
+        with pytest.raises(PermissionDeniedError, match="maintain on all tables"):
+            table.alter().rename("t", replaces=db["t"].describe()["table_id"], keep_seconds=8 * 86_400).apply()
+    file = tmp_path / "alice.token"
+    file.write_text(guarded.user_token)
+    file.chmod(0o600)
+    words = ["--token-file", str(file), "alter", "u", "--set-option", "maintenance=off", "--url", guarded.served.url]
+    monkeypatch.setattr("sys.argv", ["nyala", *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code and "maintain on" in capsys.readouterr().err
 
 
 def test_a_new_table_of_the_same_name_has_no_grants(guarded: Guarded) -> None:
