@@ -94,7 +94,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     staging_bytes: PositiveInt = 64 * 1024 * MIB
     """The most bytes on disk of all uncommitted transactions."""
     pinned_bytes: PositiveInt = 64 * 1024 * MIB
-    """The most bytes of files that only pins keep. Beyond it, the oldest pin is released; not in a bucket."""
+    """The most bytes of files that only pins keep. Beyond it, the oldest pin of the user with most is released; not in
+    a bucket."""
     peer_unfinished_share: float = Field(default=0.5, gt=0, le=1)
     """One other machine's share of ``unfinished_max`` and ``staging_bytes``; local clients may use all of both."""
     recovery_seconds_max: PositiveFloat = 5.0
@@ -128,7 +129,7 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     scan_lease_seconds: PositiveFloat = 300
     """A planned scan releases its rows and files when none of its parts has been read for this long."""
     scan_leases_count: PositiveInt = 1024
-    """The most planned scans that keep their rows and files. Beyond it, the least recently used is released."""
+    """The most planned scans that keep their rows and files. Beyond it, one of the user with most is released."""
     scan_lease_disk_bytes: NonNegativeInt = 4096 * MIB
     """The most disk space of replaced or dropped files that planned scans keep, before the oldest scan is released."""
     scan_lease_memory_bytes: NonNegativeInt = 256 * MIB

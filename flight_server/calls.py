@@ -104,7 +104,7 @@ class Call:
         self._slot: Slot | None = self._admitted(kind)
         self._admission_seconds = time.monotonic() - self._began
         self._watch_from = 0.0
-        self._request = Request(self.peer.address, self.step, self.id, self.watch)
+        self._request = Request(self.peer.address, self.step, self.id, self.watch, self.peer.user)
         calls._add(self)
 
     @property
@@ -254,7 +254,7 @@ class Call:
 
     def decompressed(self) -> BudgetShare:
         """Return the call's share of the memory for decompressed batches."""
-        return BudgetShare(self._calls.admission.decompressed, self._calls.config.wait_seconds_max)
+        return BudgetShare(self._calls.admission.decompressed, self._calls.config.wait_seconds_max, self.peer.user)
 
     def check_time(self) -> None:
         """Raise UnavailableError if the server stops now, UnauthenticatedError if the caller's token is not valid any

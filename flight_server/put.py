@@ -91,7 +91,7 @@ def _write_staged(
     call: Call,
 ) -> None:
     config = calls.config
-    with BudgetShare(calls.admission.staged) as staging:
+    with BudgetShare(calls.admission.staged, user=call.peer.user) as staging:
         staged = BufferedStream(reader.schema, staging, config)
         for message in messages(reader, config, call):
             if isinstance(message, ReceivedBatch):

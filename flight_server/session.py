@@ -81,7 +81,7 @@ def run_session(
     answers = SessionAnswers(writer, call, calls.config.writes_ahead, lambda error: _failed(error, translator))
     session = _Session(store, calls, call, answers)
     try:
-        with serving(Request(call.peer.address, call.look, call.id, call.watch)):
+        with serving(Request(call.peer.address, call.look, call.id, call.watch, call.peer.user)):
             while (message := _next(reader, call)) is not None:
                 call.check_time()
                 call.received(len(message))

@@ -50,7 +50,7 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
             raise LongScanError
         call.check()
 
-    with serving(Request(call.peer.address, check, identify(), call.watch)):
+    with serving(Request(call.peer.address, check, identify(), call.watch, call.peer.user)):
         stream = store.scan(spec)
         batches: list[pa.RecordBatch] = []
         size = 0

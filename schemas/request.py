@@ -10,10 +10,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+
+class Owner(NamedTuple):
+    """Whose something is that outlasts its request: limits are shared out by it."""
+
+    peer: str = ""
+    """The machine; empty for this one, and for the store's own process."""
+    user: str = ""
+    """Empty if nobody asks who calls."""
+
+
+NOBODY = Owner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +40,8 @@ class Request:
     """Returns what identifies it in the log; empty: nothing does."""
     check_elsewhere: Callable[[], None] | None = None
     """Does as ``check``, on any thread; None: only its own thread can tell."""
+    user: str = ""
+    """Who asks; empty if nobody knows."""
 
 
 class _Thread(threading.local):
@@ -86,9 +100,10 @@ def carried(work: Callable[Given, Result]) -> Callable[Given, Result]:
     return run
 
 
-def peer() -> str:
-    """Return the origin of the request; empty for calls from the store's own process."""
-    return _thread.request.peer if _thread.request is not None else ""
+def owner() -> Owner:
+    """Return whose the request is."""
+    request = _thread.request
+    return NOBODY if request is None else Owner(request.peer, request.user)
 
 
 def identify() -> Callable[[], str]:

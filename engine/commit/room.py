@@ -1,13 +1,17 @@
 """Room: limits on unfinished work, by number, by bytes and by disk space.
 
 Transactions, imports, pins, outside compactions and moves last until they end or their leases expire. Each kind has a
-limit for the store, and a share of it for each other machine. None of them uses the disk reserve: without that, the log
-could not be written and flushes could not free anything.
+limit for the store, and a share of it for each other machine and each user. None of them uses the disk reserve: without
+that, the log could not be written and flushes could not free anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ...schemas.errors import StorageFullError, UnavailableError
+from ...schemas.request import Owner, owner
+from ...schemas.share import is_over_share
 from ..fs.filesystem import FileSystem
 from ..options import StoreOptions
 
@@ -23,24 +27,32 @@ class Room:
         self._fs = fs
         self._options = options
 
-    def check_count(self, what: str, count: int, of_peer: int | None) -> None:
-        """Check that one more may begin; there are ``count``, ``of_peer`` of them from the asking machine (None: this
-        process).
+    def check_count(self, what: str, owners: Sequence[Owner]) -> None:
+        """Check that the request that this thread serves may begin one more; there are those of ``owners``.
 
         Raises:
             UnavailableError: a limit is reached.
         """
         most, share = self._options.unfinished_max, self._options.peer_unfinished_share
+        who, count = owner(), len(owners)
         if count >= most:
             raise UnavailableError(
                 f"{count:,} {what} are not ended, as many as may be (unfinished_max): end some, or wait until their "
                 "time is over",
                 _RETRY_SECONDS,
             )
-        if of_peer is not None and of_peer >= most * share:
+        of_peer = sum(each.peer == who.peer for each in owners)
+        if who.peer and of_peer >= most * share:
             raise UnavailableError(
                 f"{of_peer:,} {what} from this address are not ended, as many as may be (peer_unfinished_share of "
                 "unfinished_max): end some, or wait until their time is over",
+                _RETRY_SECONDS,
+            )
+        of_user = sum(each.user == who.user for each in owners)
+        if who.user and is_over_share(most, count + 1, of_user + 1):
+            raise UnavailableError(
+                f"{of_user:,} {what} of the user {who.user!r} are not ended, and {most - count:,} stay free for others "
+                "(unfinished_max): end some, or wait until their time is over",
                 _RETRY_SECONDS,
             )
 
@@ -71,18 +83,27 @@ class Room:
                 _RETRY_SECONDS,
             )
 
-    def check_staged(self, size: int, of_peer: int | None) -> None:
-        """Check that all transactions may stage ``size`` bytes, and the asking machine ``of_peer`` of them.
+    def check_staged(self, more: int, held: Mapping[Owner, int]) -> None:
+        """Check that the request that this thread serves may stage ``more`` bytes; there are those of all owners.
 
         Raises:
             UnavailableError: that is too much.
         """
         most, share = self._options.staging_bytes, self._options.peer_unfinished_share
-        if size > most or (of_peer is not None and of_peer > most * share):
-            name = "staging_bytes" if size > most else "peer_unfinished_share of staging_bytes"
+        who, size = owner(), more + sum(held.values())
+        of_peer = more + sum(bytes_held for each, bytes_held in held.items() if each.peer == who.peer)
+        of_user = more + sum(bytes_held for each, bytes_held in held.items() if each.user == who.user)
+        why = None
+        if size > most:
+            why = f"hold {size:,} bytes, more than staging_bytes allows ({most:,})"
+        elif who.peer and of_peer > most * share:
+            why = f"hold {of_peer:,} bytes from this address, more than peer_unfinished_share of staging_bytes allows"
+        elif who.user and is_over_share(most, size, of_user):
+            why = f"hold {of_user:,} bytes of the user {who.user!r} and leave others {most - size:,} of staging_bytes"
+        if why is not None:
             raise UnavailableError(
-                f"transactions that are not committed would hold {size:,} bytes, more than {name} allows ({most:,}): "
-                "commit or abort some, or wait until their time is over",
+                f"transactions that are not committed would {why}: commit or abort some, or wait until their time is "
+                "over",
                 _RETRY_SECONDS,
             )
 

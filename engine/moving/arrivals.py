@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 
 from ...schemas.errors import AlreadyPresentError, ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
 from ...schemas.moving import HandedOver, MoveFile, MoveLacking, MoveRound
+from ...schemas.request import NOBODY
 from ...schemas.write import Durability
 from ..cfile.reader import CFileReader
 from ..cfile.renumber import write_renumbered
@@ -89,7 +90,7 @@ class Arrivals:
                 here = () if is_near else asked.files
                 self._room.check_disk(sum(file.bytes for file in here if file.name not in done))
             if arrival is None:
-                self._room.check_count("moves to this server", len(self._open), None)
+                self._room.check_count("moves to this server", [NOBODY] * len(self._open))
                 arrival = Arrival(asked, self._environment.manifest.new_id(), is_near=is_near)
                 self._make_directories(arrival.tablet)
                 self._open[asked.move] = arrival

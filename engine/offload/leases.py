@@ -11,7 +11,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from ...schemas.errors import NotFoundError
-from ...schemas.request import peer
+from ...schemas.request import NOBODY, Owner, owner
 from ..commit.room import Room
 from ..fs.failures import named
 from ..maintenance.op import MaintenanceOp, TabletOp
@@ -24,7 +24,7 @@ class _Lease(Generic[T]):
     value: T
     ttl_seconds: int
     until: int
-    peer: str
+    owner: Owner
     users: int = 0
 
 
@@ -37,7 +37,7 @@ class Leases(Generic[T]):
         self._what = what
         self._drop = drop
         self._room = room
-        self._beginning: Counter[str] = Counter()
+        self._beginning: Counter[Owner] = Counter()
         self._now = now
         self._leases: dict[str, _Lease[T]] = {}
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Leases(Generic[T]):
     def add(self, lease_id: str, value: T, ttl_seconds: int) -> None:
         """Keep ``value`` for ``ttl_seconds``."""
         with self._lock:
-            self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000, peer())
+            self._leases[lease_id] = _Lease(value, ttl_seconds, self._now() + ttl_seconds * 1_000_000, owner())
 
     @contextmanager
     def begun(self) -> Iterator[None]:
@@ -58,12 +58,11 @@ class Leases(Generic[T]):
             UnavailableError: there are too many values.
             StorageFullError: the disk has no more than its reserve left.
         """
-        who = peer()
+        who = owner()
         with self._lock:
             now = self._now()
-            peers = [each.peer for each in self._leases.values() if each.users or each.until > now]
-            peers.extend(self._beginning.elements())
-            self._room.check_count(f"{self._what}s", len(peers), peers.count(who) if who else None)
+            owners = [each.owner for each in self._leases.values() if each.users or each.until > now]
+            self._room.check_count(f"{self._what}s", [*owners, *self._beginning.elements()])
             with named(f"a {self._what} could not be started"):
                 self._room.check_disk(0)
             self._beginning[who] += 1
@@ -90,6 +89,11 @@ class Leases(Generic[T]):
         finally:
             with self._lock:
                 lease.users -= 1
+
+    def owner(self, lease_id: str) -> Owner:
+        """Return whose a value is; nobody's if it is gone."""
+        lease = self._leases.get(lease_id)
+        return NOBODY if lease is None else lease.owner
 
     def values(self) -> dict[str, T]:
         """Return all values by id, oldest first."""

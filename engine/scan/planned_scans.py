@@ -5,21 +5,24 @@ requested. So its plan takes the versions of all tablets at once, and keeps them
 carry. They are kept until all parts were read, the client releases them, or nobody has read for a time.
 
 Planned scans are in memory only, and bounded: when flushes and compactions have replaced more rows and files than the
-store may keep for them, the least recently used scan is forgotten. A ticket of a forgotten scan still reads at its
-snapshot, as far as the table's history goes. So does one whose table or columns have other names now.
+store may keep for them, a scan is forgotten: the least recently used of the user whose scans keep most. A ticket of a
+forgotten scan still reads at its snapshot, as far as the table's history goes. So does one whose table or columns have
+other names now.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from ...schemas.description import ScanSplit
+from ...schemas.request import owner
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked
+from ...schemas.share import most_greedy
 from ..fs.low_water import LowWater
 from ..options import StoreOptions
 from ..table.table import Table
@@ -48,6 +51,8 @@ class PlannedScan:
     unread: set[_PartKey] = field(default_factory=set)
     used: int = 0
     """Last use, in microseconds since 1970."""
+    user: str = ""
+    """Who planned it; empty if nobody knows."""
 
     def versions_of(self, tablets: list[Tablet]) -> list[Version] | None:
         """Return the versions of tablets; None if the plan lacks one of them."""
@@ -83,12 +88,12 @@ class PlannedScans:
     def keep(self, scan: PlannedScan, splits: list[ScanSplit]) -> str:
         """Keep a scan for reading in these parts; return its name. Who knows it may release it."""
         scan.unread = {(split.tablet, split.key_upper) for split in splits}
-        scan.used = self._now()
+        scan.used, scan.user = self._now(), owner().user
         name = self._new_name().hex
         with self._lock:
             self._scans[name] = scan
             while len(self._scans) > self._count_max:
-                self._scans.popitem(last=False)
+                self._forget_one(Counter(each.user for each in self._scans.values()))
         self.tidy()
         return name
 
@@ -153,8 +158,8 @@ class PlannedScans:
                 self._scans.popitem(last=False)
             for name in [name for name, scan in self._scans.items() if scan.table.dropped_until == 0]:
                 del self._scans[name]  # nobody may read them, and they would keep the files
-            while self._scans and self._is_over():
-                self._scans.popitem(last=False)
+            while self._scans and (kept := self._too_much()):
+                self._forget_one(kept)
 
     def bytes_kept(self) -> tuple[int, int]:
         """Return what only planned scans keep: bytes on disk, and in memory."""
@@ -165,15 +170,28 @@ class PlannedScans:
         scan.used = self._now()
         self._scans.move_to_end(name)
 
-    def _is_over(self) -> bool:
+    def _forget_one(self, held: Mapping[str, int]) -> None:
+        """Forget the least recently used scan of the user with the most."""
+        user = most_greedy(held)
+        del self._scans[next(name for name, scan in self._scans.items() if scan.user == user)]
+
+    def _too_much(self) -> dict[str, int] | None:
+        """Return what the scans of each user keep, if all of them keep too much on disk or in memory; else None."""
         kept = self._bytes_kept()
         is_needed = kept[0] > 0 and self._disk.is_low
-        return is_needed or any(size > most for size, most in zip(kept, self._bytes_max, strict=True))
+        over = [size > most for size, most in zip(kept, self._bytes_max, strict=True)]
+        if not is_needed and not any(over):
+            return None
+        place = 0 if is_needed or over[0] else 1
+        users = {scan.user for scan in self._scans.values()}
+        return {user: self._bytes_kept(user)[place] for user in users}
 
-    def _bytes_kept(self) -> tuple[int, int]:
+    def _bytes_kept(self, user: str | None = None) -> tuple[int, int]:
+        """Return what only planned scans keep, or those of a user, on disk and in memory."""
         tables = {scan.table.table_id: scan.table for scan in self._scans.values()}
         needed = _HeldScan(tablet.version for table in tables.values() for tablet in table.version.tablets)
-        held = _HeldScan(version for scan in self._scans.values() for version in scan.versions.values())
+        scans = [scan for scan in self._scans.values() if user in (None, scan.user)]
+        held = _HeldScan(version for scan in scans for version in scan.versions.values())
         on_disk = sum(size for path, size in held.files.items() if path not in needed.files)
         return on_disk, sum(size for number, size in held.stores.items() if number not in needed.stores)
 

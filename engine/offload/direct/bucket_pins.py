@@ -16,7 +16,7 @@ from ....schemas.direct import PinnedIn, PinnedTable, PinSnapshot
 from ....schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
 from ....schemas.limits import Limits
 from ....schemas.pins import CreatePin, KeptPin, OpenedPin, OpenPin
-from ....schemas.request import peer
+from ....schemas.request import NOBODY, Owner, owner
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...fs.failures import named
@@ -62,7 +62,7 @@ class BucketPins:
         self._room = room
         self._now = now
         self._new_timestamp = new_timestamp
-        self._peers: dict[str, str] = {}
+        self._owners: dict[str, Owner] = {}
         """Who asked for the pins that were made here."""
 
     def pin(self, asked: PinSnapshot) -> PinnedTable:
@@ -210,11 +210,11 @@ class BucketPins:
             pin = named  # not before: if this fails, the next pin is made in that manifest
             return manifest.with_pin(pin)
 
-        self._peers[pin.id] = peer()
+        self._owners[pin.id] = owner()
         try:
             self._environment.manifest.commit(edit)
         except BaseException:
-            self._peers.pop(pin.id, None)
+            self._owners.pop(pin.id, None)
             self._pinned.forget([pin])
             raise
         return pin
@@ -250,9 +250,8 @@ class BucketPins:
             check_name_free(pin.name, kept)
             check_room(self._room, pin.table, kept.values())
             return
-        who = peer()
         pins = [each.id for each in manifest.pins if each.name is None and not self._is_expired(each)]
-        self._room.check_count("pins", len(pins), sum(self._peers.get(each) == who for each in pins) if who else None)
+        self._room.check_count("pins", [self._owners.get(each, NOBODY) for each in pins])
 
     def _until(self, ttl_seconds: int) -> int:
         return self._now() + ttl_seconds * 1_000_000
@@ -272,7 +271,7 @@ class BucketPins:
             self._environment.manifest.commit(edit)
             self._pinned.forget(ended)
         for pin in ended:
-            self._peers.pop(pin.id, None)
+            self._owners.pop(pin.id, None)
         return ended
 
 

@@ -6,7 +6,8 @@ last while the store is open; opening it removes the directories of earlier ones
 have a name (`pin_note`). Those of a store in a bucket are in `bucket_pins`.
 
 A pin costs no space while the table uses its files. Files that compactions have replaced since are kept for pins alone:
-when they exceed their limit, or the disk is below its reserve, the oldest pin is released early. Those of kept pins do
+when they exceed their limit, or the disk is below its reserve, a pin is released early: the oldest of the user whose
+pins keep most. Those of kept pins do
 not count: only who made these drops them.
 """
 
@@ -30,6 +31,7 @@ from ....schemas.errors import (
 )
 from ....schemas.limits import Limits
 from ....schemas.pins import CreatePin, KeptPin, OpenedPin, OpenPin
+from ....schemas.share import most_greedy
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...fs.failures import named, reading
@@ -246,13 +248,25 @@ class Pins:
         return {path: size for path, size in files_of_pins.items() if path not in needed}
 
     def _too_much(self) -> str | None:
-        """Return the oldest pin that keeps any file, if pins exceed their limit; else None."""
+        """Return the pin to release if pins exceed their limit, the oldest that keeps any file of the user with the
+        most; else None."""
         pins = self._leases.values()
         kept = self._needed_by(pins)
         with named("the size of pinned files could not be determined"):
             if not self._room.is_over(sum(kept.values())):
                 return None
-        return next((pin_id for pin_id, linked in pins.items() if not kept.keys().isdisjoint(linked)), None)
+        users = {
+            pin_id: self._leases.owner(pin_id).user
+            for pin_id, linked in pins.items()
+            if not kept.keys().isdisjoint(linked)
+        }
+        if not users:
+            return None
+        linked_by = {
+            user: {path for each in users if users[each] == user for path in pins[each]} for user in users.values()
+        }
+        user = most_greedy({user: sum(kept.get(path, 0) for path in paths) for user, paths in linked_by.items()})
+        return next(pin_id for pin_id in users if users[pin_id] == user)
 
     def _release_early(self, pin_id: str) -> None:
         if self._leases.end(pin_id):

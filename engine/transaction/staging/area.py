@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ....schemas.errors import ConflictError, CorruptionError, NotFoundError
 from ....schemas.operation import Operation
-from ....schemas.request import peer
+from ....schemas.request import NOBODY, Owner, owner
 from ....schemas.write import Stage
 from ...commit.room import Room
 from ...fs.failures import named
@@ -87,8 +87,8 @@ class _Transaction:
     parts: dict[str, StagedPart] = field(default_factory=dict)
     expires: int = 0
     """In microseconds since 1970."""
-    peer: str = ""
-    """The client that staged its first part."""
+    owner: Owner = NOBODY
+    """Who staged its first part."""
     users: int = 0
     """Streams that stage, and the commit that reads; the transaction is kept while there are any."""
     replaced: list[str] = field(default_factory=list)
@@ -113,10 +113,10 @@ class StagingArea:
         self._lock = threading.Lock()
         self._transactions: dict[str, _Transaction] = {}
         self._room = room
-        self._sizes: dict[str, tuple[str, int]] = {}
-        """The client and the bytes of each file."""
-        self._bytes: Counter[str] = Counter()
-        """The bytes of all files, by client."""
+        self._sizes: dict[str, tuple[Owner, int]] = {}
+        """Whose each file is, and its bytes; nobody's if an earlier process wrote it."""
+        self._bytes: Counter[Owner] = Counter()
+        """The bytes of all files, by owner."""
         self._last_number = first_number
         with named("the directory of staged rows could not be prepared"):
             if not fs.exists(ROOT):
@@ -260,9 +260,8 @@ class StagingArea:
     def _used(self, transaction: str) -> Iterator[None]:
         with self._lock:
             if transaction not in self._transactions:
-                peers, who = [each.peer for each in self._transactions.values()], peer()
-                self._room.check_count("transactions", len(peers), peers.count(who) if who else None)
-                self._transactions[transaction] = _Transaction(peer=who)
+                self._room.check_count("transactions", [each.owner for each in self._transactions.values()])
+                self._transactions[transaction] = _Transaction(owner=owner())
             self._transactions[transaction].users += 1
         try:
             yield
@@ -290,9 +289,9 @@ class StagingArea:
 
     def _take(self, path: str, size: int) -> None:
         """Reserve ``size`` more bytes for a file. Raises as ``write``."""
-        who = peer()
+        who = owner()
         with self._lock:
-            self._room.check_staged(self._bytes.total() + size, self._bytes[who] + size if who else None)
+            self._room.check_staged(size, self._bytes)
             self._sizes[path] = who, self._sizes.get(path, (who, 0))[1] + size
             self._bytes[who] += size
         self._room.check_disk(size, ROOT)
@@ -300,7 +299,7 @@ class StagingArea:
     def _count(self, path: str, size: int) -> None:
         """Replace a file's reserved bytes with its real size."""
         with self._lock:
-            who, before = self._sizes.get(path, ("", 0))
+            who, before = self._sizes.get(path, (NOBODY, 0))
             self._sizes[path] = who, size
             self._bytes[who] += size - before
 
@@ -319,7 +318,7 @@ class StagingArea:
     def _remove(self, path: str) -> None:
         """Remove a file. If that fails, the next start finds it, and it expires."""
         with self._lock:
-            who, size = self._sizes.pop(path, ("", 0))
+            who, size = self._sizes.pop(path, (NOBODY, 0))
             self._bytes[who] -= size
             if not self._bytes[who]:
                 del self._bytes[who]

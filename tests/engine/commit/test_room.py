@@ -18,6 +18,7 @@ from nyala.schemas.compaction import CompactionBegin
 from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError, UnavailableError
 from nyala.schemas.request import Request, serving
+from nyala.schemas.scan import ScanSpec
 from nyala.schemas.table import TableDefinition
 from nyala.schemas.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.write import Stage, WriteCommand
@@ -104,6 +105,85 @@ def test_another_machine_has_its_share(begin: Callable[[Store, int], str], end: 
         begin(store, 5)  # in this process there are no shares
 
 
+def of(user: str) -> serving:
+    """Serve a request of a user."""
+    return serving(Request("", lambda: None, user=user))
+
+
+@pytest.mark.parametrize(("begin", "end"), KINDS.values(), ids=KINDS)
+def test_a_user_leaves_to_another_as_much_as_he_has(
+    begin: Callable[[Store, int], str], end: Callable[[Store, str], object]
+) -> None:
+    with opened(unfinished_max=6) as store:
+        with of("greedy"):
+            names = [begin(store, number) for number in range(3)]
+            with pytest.raises(
+                UnavailableError, match=r"3 .* of the user 'greedy' .* 3 stay free for others"
+            ) as caught:
+                begin(store, 3)
+            assert caught.value.retry_after_seconds
+        with of("modest"):
+            begin(store, 4)
+        for name in names[:2]:
+            end(store, name)
+        with of("greedy"):
+            begin(store, 5)
+            with pytest.raises(UnavailableError, match="greedy"):
+                begin(store, 6)
+        with of("third"):
+            begin(store, 7)
+        for number in (8, 9):  # in this process there are no shares
+            begin(store, number)
+        with of("fourth"), pytest.raises(UnavailableError, match="as many as may be"):
+            begin(store, 10)
+
+
+def test_staged_bytes_of_a_user_leave_as_many_to_another() -> None:
+    fs = MemoryFileSystem()
+    with opened(fs, staging_bytes=4 * MIB) as store:
+        with of("greedy"):
+            for name in "abc":
+                stage(store, name, rows(1000, 600))
+            with pytest.raises(UnavailableError, match=r"of the user 'greedy' and leave others .* of staging_bytes"):
+                stage(store, "d", rows(1000, 600))
+        with of("modest"):
+            stage(store, "e", rows(1000, 600))
+        store.abort_transaction("a")
+        with of("greedy"):
+            stage(store, "f", rows(1000, 300))
+    with opened(fs, staging_bytes=4 * MIB) as store:
+        with of("greedy"):  # nobody knows any more whose the others are
+            stage(store, "g", rows(1000, 600))
+            with pytest.raises(UnavailableError, match="greedy"):
+                stage(store, "h", rows(1000, 600))
+        for name in "bcef":
+            store.abort_transaction(name)
+        with of("greedy"):
+            stage(store, "h", rows(1000, 600))
+
+
+def test_what_has_expired_counts_for_no_user() -> None:
+    class Clock(SystemClock):
+        ahead = 0
+
+        def physical_microseconds(self) -> int:
+            return super().physical_microseconds() + self.ahead
+
+    clock = Clock()
+    store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off", unfinished_max=2), clock)
+    store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"]))
+    with of("greedy"):
+        for begin in (begin_pin, begin_import, begin_transaction):
+            begin(store, 0)
+            with pytest.raises(UnavailableError, match="greedy"):
+                begin(store, 1)
+        clock.ahead = 4_000_000_000
+        store.run_maintenance_once()
+        for begin in (begin_pin, begin_import, begin_transaction):
+            begin(store, 2)
+    store.close()
+
+
 def test_staged_bytes_are_limited_and_come_back() -> None:
     fs = MemoryFileSystem()
     with opened(fs, staging_bytes=MIB) as store:
@@ -158,6 +238,53 @@ def test_the_oldest_pins_go_when_they_keep_too_much() -> None:
             with pytest.raises(NotFoundError):
                 store.renew_pin(gone)
         store.renew_pin(names[-1])
+
+
+def test_the_pins_go_of_the_user_whose_pins_keep_most() -> None:
+    with opened(pinned_bytes=2 * MIB) as store:
+        rewritten(store, 0)
+        with of("modest"):
+            modest = pinned(store)
+        for number in range(1, 6):
+            rewritten(store, number)
+            maintained(store)
+            assert kept_bytes(store) <= 2 * MIB
+            with of("greedy"):
+                pinned(store)
+        store.renew_pin(modest)
+
+
+def planned(store: Store) -> str:
+    lease = store.plan(ScanSpec(table="t", pin=True)).lease
+    assert lease is not None
+    return lease
+
+
+def test_the_planned_scans_go_of_the_user_with_most() -> None:
+    with opened(scan_leases_count=4) as store:
+        with of("modest"):
+            modest = planned(store)
+        with of("greedy"):
+            names = [planned(store) for _ in range(10)]
+        assert [*store._planned._scans] == [modest, *names[-3:]]
+        with of("modest"):
+            more = planned(store)
+        assert [*store._planned._scans] == [modest, *names[-2:], more]
+
+
+def test_the_planned_scans_go_of_the_user_whose_scans_keep_most() -> None:
+    with opened(scan_lease_disk_bytes=2 * MIB) as store:
+        rewritten(store, 0)
+        with of("modest"):
+            modest = planned(store)
+        with of("greedy"):
+            for number in range(1, 6):
+                rewritten(store, number)
+                store._planned._looked = 0
+                planned(store)
+        maintained(store)
+        assert modest in store._planned._scans and len(store._planned) < 6
+        assert store._planned.bytes_kept()[0] <= 2 * MIB
 
 
 def test_a_pin_gives_way_where_the_disk_is_full() -> None:
