@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from ...schemas.request import check
 from .tree import (
     Among,
@@ -67,7 +69,7 @@ def _computed(node: Expr) -> Expr:
     from .evaluate import constant
 
     value = constant(node)
-    if value is None:
+    if value is None or not (value.is_valid or pa.types.is_null(value.type)):  # a literal NULL has no type
         return node
     try:
         return Constant(literal_of(value))

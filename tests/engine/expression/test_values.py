@@ -147,6 +147,7 @@ SAME: list[tuple[str, str, Any]] = [
     ("ts + INTERVAL '90' MINUTE", "timestamp", dt.datetime(2024, 2, 29, 14, 0, 15, 500000)),
     ("ts - day = INTERVAL '45015500' MILLISECOND", "boolean", True),
     ("day < ts", "boolean", True),
+    ("coalesce(CAST(NULL AS DATE) - day, 3)", "bigint", 3),
     ("CAST(day AS TIMESTAMP) = day", "boolean", True),
     ("extract(second FROM ts)", "bigint", 15),
     ("year(DATE '0001-01-01')", "bigint", 1),
