@@ -78,7 +78,7 @@ fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED
 fuzz-bytes: .venv/.installed-fuzz  ## malformed bytes for each decoder, by atheris (SECONDS=600 for each of nine, SEED=0, ONLY=codecs)
 	@$(BIN)/python tests/corruption/fuzz_bytes.py --seconds $(or $(filter-out 60,$(SECONDS)),600) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 
-filters: .venv/.installed-dev  ## random filters and aggregates beside DuckDB (COUNT=5000 SEED=0)
+filters: .venv/.installed-dev  ## random filters, expressions and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
 
 slots-model: .venv/.installed-dev  ## every order of events of the log of slots in a bucket, and of moves (SIZES=study or larger; ONLY="three processes")

@@ -1,8 +1,9 @@
-"""Random filters and aggregates on the mixed table, each against DuckDB and against the algebra of predicates.
+"""Random filters, expressions and aggregates on the mixed table, each against DuckDB and the algebra of predicates.
 
     python tests/engine/filter/campaign.py --count 5000 --seed 0
 
-A failure ends the run with the filter, shrunk.
+A count is one filter of plain comparisons, which is also read as an expression, one filter of any expressions, and a
+fourth of an aggregate and of an update of several columns. A failure ends the run with the filter, shrunk.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+import duckdb
 import pyarrow as pa
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.predicate import Comparison, Junction, Not, Predicate
 from tests.engine.filter import model
 from tests.engine.filter.duck import duckdb_literal, is_common_ground
+from tests.engine.filter.expressions import VALUES, Term, conditions, long_chains
 from tests.engine.filter.mixed import NAN_IDS, MixedTable
 from tests.engine.filter.model import KINDS, to_sql
 
@@ -30,6 +34,9 @@ COMMON = model.predicates(model.leaves().filter(is_common_ground))
 FLOATS = ("float_c", "double_c")
 TEXTS = ("string_c", "varchar_80_c", "binary_c", "bool_c", "date_c", "timestamp_us_c")
 TIMESTAMP = "timestamp_us_c"
+NOT_COMPUTED = "cannot be computed"
+COMPUTING = (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException)
+"""What DuckDB raises for values, not for text."""
 GROUPS = [name for name in KINDS if name not in FLOATS]
 
 
@@ -46,6 +53,57 @@ def check_filter(mixed: MixedTable, predicate: Predicate, other: Predicate, mome
     assert mixed.ids(either, moment) == found | refused, "what is unknown is in neither"
     where = predicate.model_dump(mode="json")
     assert mixed.table.scan(where=where, as_of=mixed.states[moment][0]).count() == len(found)
+    assert mixed.ids(to_sql(predicate, wrapper="coalesce({})"), moment) == found, "an expression means the same"
+
+
+def check_expression(mixed: MixedTable, condition: Term, moment: int) -> None:
+    """DuckDB agrees on P and on NOT P, or cannot compute them either; every read selects the same rows."""
+    shown = f"id < {NAN_IDS} AND"
+    selected = [_ids(mixed, f"{shown} {word} {condition.ours}", moment) for word in ("", "NOT")]
+    expected = [_duck_ids(mixed, f"{word} {condition.duck}", moment) for word in ("", "NOT")]
+    if None in selected or None in expected:
+        assert not condition.is_strict or selected == expected == [None, None], "one of both cannot compute it"
+        return
+    assert selected == expected
+    text = f"id % 2 = 0 AND {condition.ours} AND {shown} id >= 0"
+    assert mixed.ids(text, moment) == {key for key in selected[0] or () if key % 2 == 0}
+    scan = mixed.table.scan(where=f"{shown} ({condition.ours} OR FALSE)", as_of=mixed.states[moment][0])
+    assert scan.count() == len(selected[0] or ())
+
+
+def check_values(mixed: MixedTable, values: dict[str, Term], third: int) -> None:
+    """An update sets the values that DuckDB computes, of each type, or nothing."""
+    chosen = f"id < {NAN_IDS} AND id % 3 = {third}"
+    try:
+        rows = mixed.set_values({kind: each.ours for kind, each in values.items()}, chosen)
+    except InvalidArgumentError as error:
+        assert NOT_COMPUTED in error.message, error.message
+        rows = None
+    try:
+        expected = mixed.duck_values({kind: each.duck for kind, each in values.items()}, chosen)
+    except duckdb.Error:
+        expected = None
+    if rows is None or expected is None:
+        assert rows == expected or not all(each.is_strict for each in values.values()), "one of both cannot compute it"
+        return
+    assert rows == expected
+
+
+def _ids(mixed: MixedTable, where: str, moment: int) -> set[int] | None:
+    """Return what the store selects; None if it cannot compute it."""
+    try:
+        return mixed.ids(where, moment)
+    except InvalidArgumentError as error:
+        assert NOT_COMPUTED in error.message, error.message
+        return None
+
+
+def _duck_ids(mixed: MixedTable, where: str, moment: int) -> set[int] | None:
+    try:
+        return {row[0] for row in mixed.duck.execute(f"SELECT id FROM state{moment} WHERE {where}").fetchall()}
+    except duckdb.Error as error:
+        assert isinstance(error, COMPUTING), str(error)
+        return None
 
 
 @st.composite
@@ -118,7 +176,7 @@ _ROUNDING = 1e-5
 
 
 def run(mixed: MixedTable, count: int, number: int, tell: Callable[[str], None] = lambda _: None) -> None:
-    """Check ``count`` random filters, and a fourth as many aggregates."""
+    """Check ``count`` random filters and filters of expressions, and a fourth as many updates and aggregates."""
     moments = st.integers(0, MOMENTS - 1)
 
     def settled(examples: int) -> Any:
@@ -137,8 +195,24 @@ def run(mixed: MixedTable, count: int, number: int, tell: Callable[[str], None] 
     def grouped(predicate: Predicate | None, asked: Any, moment: int) -> None:
         check_aggregate(mixed, predicate, asked, moment)
 
+    @seed(number)
+    @settled(count)
+    @given(condition=conditions() | long_chains(), moment=moments)
+    def expressions(condition: Term, moment: int) -> None:
+        check_expression(mixed, condition, moment)
+
+    @seed(number)
+    @settled(max(count // 4, 1))
+    @given(values=st.fixed_dictionaries({kind: each() for kind, each in VALUES.items()}), third=st.integers(0, 2))
+    def updates(values: dict[str, Term], third: int) -> None:
+        check_values(mixed, values, third)
+
     filters()
     tell(f"{count:,} filters: DuckDB agrees on all")
+    expressions()
+    tell(f"{count:,} filters of expressions: DuckDB agrees on all")
+    updates()
+    tell(f"{max(count // 4, 1):,} updates of {len(VALUES)} columns: DuckDB agrees on all")
     grouped()
     tell(f"{max(count // 4, 1):,} aggregates: DuckDB agrees on all")
 

@@ -270,19 +270,20 @@ def _like_regex(pattern):
     return "".join(wild.get(piece) or re.escape(piece[-1]) for piece in pieces)
 
 
-def to_sql(node, literal=None, like_suffix=""):
-    """Return a predicate as SQL text. ``literal(value, column)`` writes the literals."""
+def to_sql(node, literal=None, like_suffix="", wrapper="{}"):
+    """Return a predicate as SQL text. ``literal(value, column)`` writes the literals, ``wrapper`` is put around each
+    column."""
     write = literal or (lambda value, column: sql_literal(value))
 
     def name(node):
-        return '"' + node.column.replace('"', '""') + '"'
+        return wrapper.format('"' + node.column.replace('"', '""') + '"')
 
     if isinstance(node, Not):
-        return f"NOT ({to_sql(node.arg, literal, like_suffix)})"
+        return f"NOT ({to_sql(node.arg, literal, like_suffix, wrapper)})"
     if isinstance(node, Junction):
         if not node.args:
             return "TRUE" if node.op == "and" else "FALSE"
-        return f" {node.op} ".join(f"({to_sql(part, literal, like_suffix)})" for part in node.args)
+        return f" {node.op} ".join(f"({to_sql(part, literal, like_suffix, wrapper)})" for part in node.args)
     if isinstance(node, Comparison):
         return f"{name(node)} {node.op} {write(node.value, node.column)}"
     if isinstance(node, Between):
