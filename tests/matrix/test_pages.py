@@ -93,6 +93,7 @@ NOT_OF_A_SCAN = {
     "planned",  # tickets of Flight
     "lease",
     "pin",
+    "now",  # the moment of NOW(), a literal
     "here",  # several servers
     "tablets_here",
     "max_staleness",  # a server that stands by
