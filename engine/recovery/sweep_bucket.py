@@ -62,7 +62,7 @@ def leftovers(home: BucketHome, clock: Clock | None = None) -> list[Leftover]:
     header = state.newest.header
     named = set(chain(file_paths(state.manifest), *map(file_paths, pinned)))
     manifests = {header.manifest, *(pin.manifest for pin in state.manifest.pins)}
-    freed = set(map(home.slots.name, leftovers_before(home.slots, header.needed_slot)))
+    freed = set(map(home.slots.name, leftovers_before(home.slots, header.needed_slot, header.epoch)))
     found: list[Leftover] = []
     objects = list(home.bucket.list(home.prefix))
     is_copy = header.epoch == NO_EPOCH

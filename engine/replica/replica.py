@@ -151,7 +151,7 @@ class Replica:
 
     def _listed_end(self) -> int:
         known = self.end
-        end = self._home.slots_within(PATIENCE_SECONDS).end()
+        end = self._home.slots_within(PATIENCE_SECONDS).end(max(known - 1, 0))
         if end < known:
             raise UnavailableError(f"the log ends with slot {end:,}, though slot {known:,} was seen")
         return end
@@ -280,7 +280,7 @@ class Replica:
             if newest.crc != applied.last.crc:
                 raise OtherHistoryError
             return
-        if newest.header.kind is SlotKind.CLAIM and self._slots.end() != newest.header.number:
+        if newest.header.kind is SlotKind.CLAIM and self._slots.end(newest.header.number - 1) != newest.header.number:
             return  # it may be void: the next slot tells
         with named("the replica could not follow the log"):
             advanced = self._advanced(applied if self._is_sound else None, newest)

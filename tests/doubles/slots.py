@@ -32,10 +32,10 @@ class MemorySlots:
             self.calls.append(("numbers", ()))
             return sorted(self.content)
 
-    def end(self) -> int:
+    def end(self, after: int = 0) -> int:
         with self._mutex:
             self.calls.append(("end", ()))
-            return max(self.content, default=0)
+            return max((number for number in self.content if number > after), default=0)
 
     def delete(self, numbers: Iterable[int]) -> None:
         numbers = tuple(numbers)
@@ -91,9 +91,9 @@ class FaultySlots:
         with self._failing("numbers"):
             return self.inner.numbers()
 
-    def end(self) -> int:
+    def end(self, after: int = 0) -> int:
         with self._failing("end"):
-            return self.inner.end()
+            return self.inner.end(after)
 
     def delete(self, numbers: Iterable[int]) -> None:
         with self._failing("delete"):

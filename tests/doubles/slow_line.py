@@ -55,8 +55,8 @@ class SlowSlots:
     def numbers(self) -> list[int]:
         return self.inner.numbers()
 
-    def end(self) -> int:
-        return self.inner.end()
+    def end(self, after: int = 0) -> int:
+        return self.inner.end(after)
 
     def delete(self, numbers: Iterable[int]) -> None:
         self.inner.delete(numbers)

@@ -78,7 +78,7 @@ def _claims_at_once(put: Set) -> None:
 def _claims_deleted(put: Set) -> None:
     """Claims are freed with other slots."""
     of = KeptSlot.of
-    put(KeptSlot, "of", lambda slot: replace(of(slot), is_claim=False))
+    put(KeptSlot, "of", lambda slot, *more, **named: replace(of(slot, *more, **named), stays=False))
 
 
 class _Blind:
@@ -87,7 +87,7 @@ class _Blind:
     def __init__(self, slots: Any) -> None:
         self._slots = slots
 
-    def end(self) -> int:
+    def end(self, after: int = 0) -> int:
         return 0
 
     def __getattr__(self, name: str) -> Any:

@@ -5,6 +5,7 @@ from enum import Enum
 
 class Bug(Enum):
     DELETES_CLAIMS = "claims are deleted with other slots"
+    SILENT_NEED_NO_FENCE = "a claim after silence is deleted as one after a release"
     NO_LOOK_ABOVE = "a claim that landed is not looked above"
     STALE_LIST = "a listing may show an older end of the log"
     ACKS_UNKNOWN = "a write is acknowledged though the outcome is unknown"

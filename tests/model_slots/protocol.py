@@ -1,10 +1,11 @@
 """A model of the log of slots: all that processes and a network can do to it, step by step.
 
 A store in a bucket is a row of numbered objects, the slots. A *claim* makes a process the holder; its number is the
-*epoch*, and it is never deleted. Data slots carry at most one write here, or none (a beat). Each slot names the current
-manifest (``base``, here one file, named by the reign and a number), the first slot that must be replayed on top of it
-(``needed``), and a ceiling that no timestamp handed out so far exceeds. A *release* lets another claim at once; its
-ceiling is the last timestamp that was handed out.
+*epoch*. It is never deleted, unless it follows a release: then there is nobody whose next slot it must stop. Data slots
+carry at most one write here, or none (a beat). Each slot names the current manifest (``base``, here one file, named by
+the reign and a number), the first slot that must be replayed on top of it (``needed``), and a ceiling that no timestamp
+handed out so far exceeds. A *release* lets another claim at once; its ceiling is the last timestamp that was handed
+out.
 
     recover(end) = the writes in the file base(end)  +  those of the slots needed(end) .. end
 
@@ -223,6 +224,8 @@ class Protocol:
             life = 0 if self.bug is Bug.CLAIM_WITHOUT_NONCE else process.life
             ceiling = max(last.ceiling, self._wall(state, who) + TTL) if self.size.clocks else 0
             claim = Slot(CLAIM, number, owner_of(who, life), 0, last.needed, last.base, ceiling, 0)
+            if last.owner == NOBODY or last.kind == RELEASE or (self.bug is Bug.SILENT_NEED_NO_FENCE and is_silent):
+                claim = claim._replace(is_fence=False)
             hold = 0 if is_silent else process.seen_at + TTL
             yield (
                 f"{who} plans to claim {number}",
@@ -387,8 +390,8 @@ class Protocol:
         """Delete one slot, the lowest first, or one file."""
         end = end_of(state.slots)
         for number in range(1, min(process.free_below, end)):
-            kind, chunk = state.slots[number].kind, state.slots[number].chunk
-            if kind and (kind != CLAIM or self.bug is Bug.DELETES_CLAIMS):
+            slot, chunk = state.slots[number], state.slots[number].chunk
+            if slot.kind and (slot.kind != CLAIM or not slot.is_fence or self.bug is Bug.DELETES_CLAIMS):
                 chunks = tuple(each for each in state.chunks if each[0] != chunk)
                 slots = with_slot(state.slots, number, NOTHING)
                 yield f"{who} deletes slot {number}", state._replace(slots=slots, chunks=chunks)

@@ -33,6 +33,8 @@ class Slot(NamedTuple):
     """The timestamp of the write."""
     chunk: int = 0
     """The chunk that has the write; 0: it is in the slot."""
+    is_fence: bool = True
+    """Of a claim: whether a former holder may run into it, so that it must stay."""
 
 
 NOTHING = Slot(0, 0, 0, 0, 0, 0, 0, 0)
@@ -110,7 +112,7 @@ Step = tuple[str, State]
 
 def initial(size: Size) -> State:
     """Return the state in which the store was made, and nobody holds it: slot 1 is a claim without a holder."""
-    made = Slot(CLAIM, 1, NOBODY, 0, 1, 0, 0, 0)
+    made = Slot(CLAIM, 1, NOBODY, 0, 1, 0, 0, 0, is_fence=False)
     slots = (NOTHING, made, *(NOTHING,) * (size.slots - 1))
     return State(slots, ((0, 0),), (), (Process(),) * size.processes, 0)
 

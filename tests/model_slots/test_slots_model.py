@@ -10,6 +10,7 @@ from tests.model_slots.sizes import SMALL, Size
 ONE_WRITE = Size(total_writes=1)
 PLANTED: dict[Bug, tuple[Size, str]] = {
     Bug.DELETES_CLAIMS: (ONE_WRITE, "a stale read"),
+    Bug.SILENT_NEED_NO_FENCE: (ONE_WRITE, "a stale read"),
     Bug.NO_LOOK_ABOVE: (ONE_WRITE, "a stale read"),
     Bug.STALE_LIST: (ONE_WRITE, "a stale read"),
     Bug.ACKS_UNKNOWN: (Size(ticks=2), "an acknowledged write is lost"),

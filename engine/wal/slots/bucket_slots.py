@@ -37,12 +37,16 @@ class BucketSlots:
             return None
 
     def numbers(self) -> list[int]:
-        prefix = self._home + LOG
-        names = (name.removeprefix(prefix) for name, _ in self._bucket.list(prefix))
-        return sorted(int(name) for name in names if _NAME.fullmatch(name))
+        return self._numbers(0)
 
-    def end(self) -> int:
-        return max(self.numbers(), default=0)
+    def end(self, after: int = 0) -> int:
+        return max(self._numbers(after), default=0)
+
+    def _numbers(self, after: int) -> list[int]:
+        prefix = self._home + LOG
+        found = self._bucket.list(prefix, self.name(after)) if after else self._bucket.list(prefix)
+        names = (name.removeprefix(prefix) for name, _ in found)
+        return sorted(int(name) for name in names if _NAME.fullmatch(name))
 
     def delete(self, numbers: Iterable[int]) -> None:
         self._bucket.delete([self.name(number) for number in numbers])

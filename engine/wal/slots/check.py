@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ....schemas.errors import CorruptionError
 from ...bucket.at_once import at_once
 from .chain import Chain
+from .claim_note import is_fence
 from .payload import whole
 from .slot import Slot, SlotKind, decode_slot, path_of
 from .slot_store import SlotStore
@@ -17,7 +18,8 @@ _AT_ONCE = 16
 
 @dataclass(slots=True)
 class SlotReport:
-    """What is in a log. ``leftovers`` are slots that a holder did not come to delete: they may be deleted."""
+    """What is in a log. ``claims`` are those that are needed or must stay, ``leftovers`` slots that a holder did not
+    come to delete: they may be deleted."""
 
     end: int = 0
     needed_slot: int = 1
@@ -44,27 +46,27 @@ def check_slots(slots: SlotStore, store_uuid: bytes | None = None) -> SlotReport
         report.problems.append(error)
         return report
     report.needed_slot = newest.header.needed_slot
-    _note_earlier(slots, numbers, report)
+    _note_earlier(slots, numbers, newest.header.epoch, report)
     _follow(slots, Chain(store_uuid or newest.header.store_uuid), report)
     return report
 
 
-def leftovers_before(slots: SlotStore, needed_slot: int) -> list[int]:
-    """Return the ``leftovers`` before a slot that is or was needed, of a log that somebody may be writing to.
-    What cannot be decoded is none. Raises UnavailableError."""
+def leftovers_before(slots: SlotStore, needed_slot: int, epoch: int) -> list[int]:
+    """Return the ``leftovers`` before a slot that is or was needed, of a log that somebody may be writing to since the
+    claim ``epoch``. What cannot be decoded is none. Raises UnavailableError."""
     report = SlotReport(needed_slot=needed_slot)
-    _note_earlier(slots, slots.numbers(), report)
+    _note_earlier(slots, slots.numbers(), epoch, report)
     return report.leftovers
 
 
-def _note_earlier(slots: SlotStore, numbers: Sequence[int], report: SlotReport) -> None:
+def _note_earlier(slots: SlotStore, numbers: Sequence[int], epoch: int, report: SlotReport) -> None:
     for number, content in _contents(slots, [each for each in numbers if each < report.needed_slot]):
         try:
-            is_claim = _decoded(number, content).header.kind is SlotKind.CLAIM
+            stays = number == epoch or is_fence(_decoded(number, content))
         except CorruptionError as error:
             report.problems.append(error)
         else:
-            (report.claims if is_claim else report.leftovers).append(number)
+            (report.claims if stays else report.leftovers).append(number)
 
 
 def _follow(slots: SlotStore, chain: Chain, report: SlotReport) -> None:

@@ -7,25 +7,27 @@ Three rules make it safe (each was left out once in a model of the protocol, and
   landed long ago, for its own, and counts its lease from now;
 * after a claim has landed, nothing may be above it. Else it fell into a slot that a living holder had written and
   freed: it is void, stays where it is and means nothing;
-* a claim is never deleted: it is what the next slot of the former holder, however late, runs into.
+* a claim is never deleted, unless nobody had the log before it (``claim_note``): it is what the next slot of the former
+  holder, however late, runs into.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
 from ....schemas.errors import StoreError, UnavailableError
 from ....schemas.whereabouts import Holder
 from .ceiling import CeilingClock
+from .claim_note import pack_note
 from .options import SlotOptions
 from .slot import Slot, SlotHeader, SlotKind, encode_slot
 from .slot_store import SlotStore
 from .standby import Standby, holder_of
-from .tail import TTL, Tail
+from .tail import Tail
 
 Answer = TypeVar("Answer")
 _LOOKS_MAX = 16
@@ -119,14 +121,14 @@ class Claimant:
         ``about`` tells others of the holder, and that they are to wait for its silence, ``others_wait`` seconds at
         least. Raises UnavailableError if there is no answer by ``until``.
         """
-        payload = json.dumps({**about, TTL: max(self.options.ttl_seconds, others_wait)}).encode()
+        payload = pack_note(about, max(self.options.ttl_seconds, others_wait), seen)
         ceiling = clock.ceiling_for(self.options.ttl_seconds)
         header = self._header(seen.header if seen else None, seen.crc if seen else 0, holder, ceiling)
         content, crc = encode_slot(header, [payload])
         sent = self.boot_seconds()
         if not self._answer(lambda: self.slots.create(header.number, content), until):
             return None
-        if self._answer(self.slots.end, until) > header.number:
+        if self._answer(partial(self.slots.end, header.number - 1), until) > header.number:
             return None
         clock.raise_ceiling(header.ceiling)
         return Claimed(Slot(header, crc, memoryview(payload), len(content)), sent)

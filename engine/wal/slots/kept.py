@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from .claim_note import is_fence
 from .slot import Slot, SlotKind
 
 
@@ -15,14 +16,16 @@ class KeptSlot:
     number: int
     next_lsn: int
     size_bytes: int
-    is_claim: bool
+    stays: bool
+    """Whether it is a claim that must not be deleted."""
     chunk_names: list[str]
 
     @classmethod
-    def of(cls, slot: Slot) -> KeptSlot:
+    def of(cls, slot: Slot, is_in_force: bool = False) -> KeptSlot:
+        """Return a slot; ``is_in_force``: it is of this holder, whose claim others read."""
         header = slot.header
-        is_claim = header.kind is SlotKind.CLAIM
-        return cls(header.number, header.next_lsn, slot.size_bytes, is_claim, slot.chunk_names)
+        stays = is_fence(slot) or (is_in_force and header.kind is SlotKind.CLAIM)
+        return cls(header.number, header.next_lsn, slot.size_bytes, stays, slot.chunk_names)
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class KeptSlots:
     def add(self, slot: Slot) -> None:
         with self.mutex:
             if not self.kept or self.kept[-1].number < slot.header.number:
-                self.kept.append(KeptSlot.of(slot))
+                self.kept.append(KeptSlot.of(slot, is_in_force=True))
 
     def precede(self, earlier: list[KeptSlot]) -> None:
         """Add what is before the claim."""

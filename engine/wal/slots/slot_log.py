@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from ....schemas.errors import InternalError, UnavailableError
+from ....schemas.errors import CorruptionError, InternalError, UnavailableError
 from ...mvcc.clock import Clock, boot_seconds
 from ..records import LogRecords
 from ..store_log import StoreLog
@@ -32,12 +32,13 @@ from .beats import Beats
 from .ceiling import CeilingClock
 from .chunk import reign_of_chunk
 from .claim import Claimant, Claimed
+from .claim_note import is_fence
 from .kept import KeptSlot
 from .lease import Lease
 from .options import SlotOptions
 from .payload import whole
 from .reader import SlotReader
-from .slot import SlotHeader, SlotKind, decode_slot
+from .slot import NO_EPOCH, SlotHeader, SlotKind, decode_slot
 from .slot_sink import SlotGroup, SlotRequest, SlotSink
 from .slot_store import SlotStore
 from .standby import Standby
@@ -89,6 +90,8 @@ class SlotLog(StoreLog):
         self._freeing = threading.Lock()
         self._chunks: set[str] = set()
         """The chunks that earlier holders put, as far as no slot was found that names them."""
+        self._former_claim = NO_EPOCH
+        """The claim before this holder's, if it is before the slots that are read."""
         self._is_closed = False
         self._beats = Beats(self._inner, self._sink, options.beat_seconds, boot)
 
@@ -207,12 +210,15 @@ class SlotLog(StoreLog):
             raise InternalError("a log is replayed once")
         self._is_replaying = True
         kept: list[KeptSlot] = []
+        former = NO_EPOCH
         for slot in reader.read():
             kept.append(KeptSlot.of(slot))
+            former = slot.header.epoch if slot.header.epoch != self.epoch else former
             self._chunks.difference_update(slot.chunk_names)
             if slot.header.count:
                 yield slot.records()
         self._sink.kept.precede(kept)
+        self._former_claim = former if former < kept[0].number else NO_EPOCH
         if self._chunks:
             with suppress(UnavailableError):  # the next holder deletes them
                 self._slots.delete_chunks(self._chunks)
@@ -251,12 +257,13 @@ class SlotLog(StoreLog):
     def can_free_before(self, lsn: int) -> bool:
         """Whether so much is not needed that a manifest which says so is worth its slot."""
         needed = self._sink.kept.needed_for(lsn, self.newest.number + 1)
-        free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.is_claim]
+        free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.stays]
         size = sum(slot.size_bytes for slot in free)
         return len(free) >= self._options.free_slots or size >= self._options.free_bytes
 
     def free_before(self, lsn: int) -> int:
-        """Delete the slots before the one that the newest slot needs; return their bytes. Claims stay for ever.
+        """Delete the slots before the one that the newest slot needs; return their bytes. Claims stay if they must
+        (``claim_note``).
 
         ``lsn`` does not matter: a manifest that needs less has landed, and its slot decides. Raises UnavailableError.
         """
@@ -303,14 +310,28 @@ class SlotLog(StoreLog):
     def _free(self) -> int:
         with self._freeing:
             needed = self.newest.needed_slot
-            free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.is_claim]
-            if self.failed or not free:
+            free = [slot for slot in self._sink.kept.all() if slot.number < needed and not slot.stays]
+            if self.failed or not (free or self._former_claim):
                 return 0
-            self._slots.delete([slot.number for slot in free])
+            numbers = [slot.number for slot in free] + self._free_claims()
+            if numbers:
+                self._slots.delete(numbers)
+            self._former_claim = NO_EPOCH
             if chunks := [name for slot in free for name in slot.chunk_names]:
                 self._slots.delete_chunks(chunks)
             self._sink.kept.drop_before(needed)
             return sum(slot.size_bytes for slot in free)
+
+    def _free_claims(self) -> list[int]:
+        """Return the number of the claim before this holder's if it was left before the slots that are read, and may be
+        deleted. Raises UnavailableError."""
+        content = self._slots.read(self._former_claim) if self._former_claim else None
+        if content is None:
+            return []
+        try:
+            return [] if is_fence(decode_slot(self._former_claim, content)) else [self._former_claim]
+        except CorruptionError:
+            return []  # who verifies the log is told
 
     def _give_up(self) -> None:
         self._beats.stop()

@@ -6,6 +6,7 @@ deletes nothing more. Nothing of the group will ever be in the log if the answer
 may have been there: the next holder replayed it, freed it, and a late claim, which is void, fell into its slot.
 
 A slot without records is made on request: to name a new manifest, to show that the holder lives, to release the log.
+After a release no slot is sent: the claim that would stop it may be freed (``claim_note``).
 
 No beat passes a slot that was sent. So one that would be on its way for long waits until its payload was put, in
 chunks. While that lasts, however long, slots without records pass it, and it gets its number at the end.
@@ -228,7 +229,9 @@ class SlotSink:
         self._land(group, landing)
 
     def _encode(self, group: SlotGroup) -> Slot:
-        """Make the content of a slot, which is to be sent now."""
+        """Make the content of a slot, which is to be sent now. Raises LogLostError after a release."""
+        if self.newest.header.kind is SlotKind.RELEASE:
+            raise LogLostError("this process has released the store")
         header, upload = self._header(group), group.upload
         chunks = tuple(upload.chunks) if upload else ()
         group.content, crc = encode_slot(header, [] if upload else payload_of(group.records), chunks)

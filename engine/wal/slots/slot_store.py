@@ -27,8 +27,9 @@ class SlotStore(Protocol):
         """Return the numbers of all slots there are, ascending; none that was made before the call is missing."""
         ...
 
-    def end(self) -> int:
-        """Return the largest number there is; 0 if there is no slot."""
+    def end(self, after: int = 0) -> int:
+        """Return the largest number there is, if it is above ``after``; 0 if there is no such slot. Whoever knows an
+        earlier slot need not have all listed."""
         ...
 
     def delete(self, numbers: Iterable[int]) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...bucket.at_once import at_once
+from .claim_note import TTL, note_of
 from .reader import newest_slot
 from .slot import Slot, SlotKind, decode_slot
 from .slot_store import SlotStore
 
-TTL = "ttl_seconds"
-"""A member of what a claim tells others."""
 _AT_ONCE = 4
 _FORGETS = 0.9
 """How much of the longest time of a request is left after another one."""
@@ -73,7 +71,7 @@ class Tail:
         """Whether the end is elsewhere: slots after this one were written, and freed, while nobody looked, or the
         bucket was put back to an earlier state. Then it goes there."""
         number = self.seen.header.number if self.seen else 0
-        is_elsewhere = self._slots.end() != number
+        is_elsewhere = self._slots.end(max(number - 1, 0)) != number
         if self.seen and not is_elsewhere:
             content = self._slots.read(number)
             is_elsewhere = content is None or decode_slot(number, content).crc != self.seen.crc
@@ -113,9 +111,4 @@ class Tail:
         """Return what the claim of a slot's holder tells; empty if that cannot be understood."""
         number = slot.header.epoch
         content = None if number == slot.header.number else self._slots.read(number)
-        claim = decode_slot(number, content) if content is not None else slot
-        try:
-            found = json.loads(bytes(claim.payload))
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
+        return note_of(decode_slot(number, content) if content is not None else slot)

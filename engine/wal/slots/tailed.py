@@ -44,8 +44,8 @@ class TailedSlots:
     def numbers(self) -> list[int]:
         return self._slots.numbers()
 
-    def end(self) -> int:
-        end = self._slots.end()
+    def end(self, after: int = 0) -> int:
+        end = self._slots.end(after)
         self._forget(lambda number, name: number >= end and name == _SLOT)  # a chunk's name means no other one
         return end
 

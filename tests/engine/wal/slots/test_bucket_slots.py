@@ -25,6 +25,7 @@ def test_a_slot_is_made_once(slots: SlotStore) -> None:
     assert not slots.create(7, b"other")
     assert slots.create(11, b"later")
     assert (slots.read(7), slots.end(), slots.numbers()) == (b"mine", 11, [7, 11])
+    assert [slots.end(after) for after in (0, 6, 7, 10, 11, 12)] == [11, 11, 11, 11, 0, 0]
     slots.delete([7, 8])
     assert (slots.read(7), slots.numbers()) == (None, [11])
 

@@ -31,6 +31,6 @@ def test_leftovers_are_found_without_the_slots_that_are_needed(bench: SlotBench)
     log.commit_manifest("manifests/1-1", 1, 3)
     needed = log.newest.needed_slot
     bench.slots.calls.clear()
-    assert leftovers_before(bench.slots, needed) == [2, 3]
+    assert leftovers_before(bench.slots, needed, log.epoch) == [2, 3]
     assert sorted(number for call, (*some,) in bench.slots.calls if call == "read" for number in some) == [1, 2, 3]
     assert check_slots(bench.slots).leftovers == [2, 3]

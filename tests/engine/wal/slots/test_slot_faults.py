@@ -7,6 +7,7 @@ import pytest
 
 from nyala.engine.mvcc.clock import elapsed_seconds
 from nyala.engine.wal.slots import SlotOptions
+from nyala.engine.wal.slots.claim_note import is_fence
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.slots import FaultySlots, MemorySlots
@@ -58,17 +59,17 @@ def test_a_process_that_dies_at_a_call(number: int, fault: str) -> None:
 
 
 class JealousSlots(MemorySlots):
-    """Slots that let nothing go which the newest slot needs, nor a claim."""
+    """Slots that let nothing go which the newest slot needs, nor a claim that must stay, or is in force."""
 
     deleted = 0
 
     def delete(self, numbers: Iterable[int]) -> None:
         numbers = list(numbers)
         newest = max(self.content)
-        needed = decode_slot(newest, self.content[newest]).header.needed_slot
+        header = decode_slot(newest, self.content[newest]).header
         for number in numbers:
-            assert number < needed
-            assert decode_slot(number, self.content[number]).header.kind is not SlotKind.CLAIM
+            assert number < header.needed_slot and number != header.epoch
+            assert not is_fence(decode_slot(number, self.content[number]))
         self.deleted += len(numbers)
         super().delete(numbers)
 

@@ -220,11 +220,11 @@ def test_a_holder_that_writes_all_the_time_is_taken_by_force(bench: SlotBench) -
         work()
 
     class Busy(FaultySlots):
-        def end(self) -> int:
+        def end(self, after: int = 0) -> int:
             work()
             if self.count > 100:
                 standby.stop()
-            return super().end()
+            return super().end(after)
 
     standby = Standby()
     standby.check = check
