@@ -29,7 +29,8 @@ ROWS_A_TABLET = 200
 ROUNDS = 5
 PAGES = (
     *("/console", "/console/table?name=homes", "/console/activity", "/console/scans", "/console/writes"),
-    *("/console/maintenance", "/console/memory", "/metrics"),
+    *("/console/maintenance", "/console/memory", "/console/rows?name=homes", "/console/users", "/console/jobs"),
+    *("/console/servers", "/console/settings", "/console/log", "/metrics"),
 )
 
 

@@ -283,6 +283,8 @@ class Call:
                 self.log.took(seconds - self._client_seconds, self._id, self.verb, self.user, self.table)
             if self.scanned is not None or self.kind is Kind.PUT or self.written_rows:
                 self._calls.recent.add(self._ended(seconds))
+            if self.kind is Kind.TASK:
+                self._calls.recent.tasks.add(self._ended(seconds))
             if self.span is not None:
                 self.span.end_call(self._ended(seconds))
         self._calls._remove(self)

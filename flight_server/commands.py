@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -159,7 +160,7 @@ def _run(
     config = settings.server.model_copy(update={"private_paths": private, "advertise": named})
 
     security = _security(options)
-    http = _http(options, security, config.private_paths)
+    http = _http(settings, security, config.private_paths)
     traces = _traces(options)
     check_free(listen)  # after the HTTP port listens: it may be the same one
     also = {"http": http.url} if http else {}
@@ -172,8 +173,9 @@ def _run(
     run_server(open_store, listen, config, announce, security, exit_code, http, traces, process, options.name)
 
 
-def _http(options: ServeOptions, security: Security | None, private_paths: tuple[str, ...]) -> HttpPort | None:
+def _http(settings: Settings, security: Security | None, private_paths: tuple[str, ...]) -> HttpPort | None:
     """Return the port for HTTP, which listens; None if none is asked for, and then nothing is imported."""
+    options = settings.serve
     if options.http_port is None:
         return None
     try:
@@ -183,7 +185,8 @@ def _http(options: ServeOptions, security: Security | None, private_paths: tuple
         raise InvalidArgumentError(
             f"an HTTP port needs the package {error.name}: pip install 'nyala[http]', or leave http_port out"
         ) from None
-    around = Surroundings(options.name or "")
+    around = Surroundings(options.name or "", settings.shown)
+    logging.getLogger("nyala").addHandler(around.log)
     return HttpPort(options.http_host, options.http_port, security, private_paths, around)
 
 

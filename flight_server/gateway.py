@@ -8,7 +8,8 @@ tablet.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,9 +18,18 @@ from ..clients.cluster import moving
 from ..clients.cluster.servers import Servers
 from ..clients.cluster.store import PlacedStore
 from ..clients.flight.credentials import Credentials
+from ..clients.flight.deadline import answered_within
+from ..clients.flight.store import FlightStore
 from ..schemas.alter import Alteration
 from ..schemas.description import ScanPlan, TableDescription, TabletMap
-from ..schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, WrongServerError
+from ..schemas.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    NotFoundError,
+    StoreError,
+    UnavailableError,
+    WrongServerError,
+)
 from ..schemas.moving import (
     HandedOver,
     MoveFetch,
@@ -37,6 +47,9 @@ from ..schemas.scan import ScanSpec
 from ..schemas.service import GrantKeeper, KeyReader, RowReader, RowWriter, ScanStream, StoreService
 from ..schemas.verb import Verb
 from ..schemas.verbs import Verbs
+from ..schemas.whereabouts import Whereabouts
+
+_WHERE_SECONDS = 2.0
 
 
 class _LocalStore(StoreService, RowReader, RowWriter, GrantKeeper, Protocol):
@@ -71,6 +84,30 @@ class Gateway(Verbs, KeyReader):
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
         """Pass the verb to the local store."""
         return getattr(self._local, verb.method)(*args, **named)
+
+    def whereabouts(self) -> dict[tuple[str, str], Whereabouts | UnavailableError]:
+        """Return what the process at each location of the other servers says of the store there, or why it says
+        nothing; by server and location, all asked at once."""
+        places = [
+            (server, location)
+            for server, locations in self._here.placement.servers.items()
+            for location in (locations if server != self._here.server else ())
+        ]
+
+        def ask(place: tuple[str, str]) -> Whereabouts | UnavailableError:
+            try:
+                with (
+                    answered_within(_WHERE_SECONDS),
+                    closing(FlightStore(place[1], retries=False, credentials=self._servers.credentials)) as process,
+                ):
+                    return process.whereabouts()
+            except UnavailableError as error:
+                return error
+
+        if not places:
+            return {}
+        with ThreadPoolExecutor(len(places), thread_name_prefix="nyala-where") as threads:
+            return dict(zip(places, threads.map(ask, places), strict=True))
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""

@@ -4,6 +4,9 @@ import json
 import logging
 import sys
 import time
+from collections import deque
+from dataclasses import dataclass
+from itertools import count
 
 from ..schemas.request import identify
 
@@ -42,3 +45,43 @@ def log_to_stderr(level: str = "info", as_json: bool = False, server: str | None
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One record of the log."""
+
+    number: int
+    """Greater than that of all earlier ones."""
+    seconds: float
+    """When, since 1970."""
+    level: int
+    logger: str
+    message: str
+    traceback: str
+
+
+class RecentLog(logging.Handler):
+    """Keeps the last lines of the log in memory, each without the rest of a long text."""
+
+    def __init__(self, lines_max: int = 500, length_max: int = 4000) -> None:
+        super().__init__()
+        self._kept: deque[LogLine] = deque(maxlen=lines_max)
+        self._length_max = length_max
+        self._numbers = count()
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler, which holds the lock of this one meanwhile."""
+        try:
+            error = record.exc_info
+            traceback = self._formatter.formatException(error)[-self._length_max :] if error and error[0] else ""
+            message = record.getMessage()[: self._length_max]
+        except Exception:
+            self.handleError(record)
+            return
+        self._kept.append(LogLine(next(self._numbers), record.created, record.levelno, record.name, message, traceback))
+
+    def lines(self) -> list[LogLine]:
+        """Return the lines, the oldest first."""
+        return list(self._kept.copy())

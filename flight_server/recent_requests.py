@@ -51,6 +51,8 @@ class RecentRequests:
         self.scans, self.writes = _Newest(), _Newest()
         self.slow = _Newest()
         """Slow ones of both, which stay longer."""
+        self.tasks = _Newest()
+        """Long actions, such as checkpoints; those that write rows are among the writes, too."""
 
     def add(self, request: RecentRequest) -> None:
         """Add a request that has ended."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .security.guard import Guard
     from .security.identity import Identity
     from .security.security import Security
+    from .security.token_file import TokenEntry
     from .traces import Traces
 
 
@@ -230,6 +231,10 @@ class FlightServer(fl.FlightServerBase):
         """Trace a call that failed before it was admitted, on the thread of its handler."""
         if self.calls.traces:
             self.calls.traces.refused(verb, error)
+
+    def token_entries(self) -> list[tuple[TokenEntry, bool]]:
+        """Return what the token file says of each token, and whether its user may do everything; for administrators."""
+        return self._security.token_entries() if self._security else []
 
     def metrics(self, caller: Identity | None) -> Metrics:
         """Return what the server and its store have counted; ``caller`` is not asked for without authentication.

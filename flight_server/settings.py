@@ -225,6 +225,8 @@ class Shown:
 
 def _without_secrets(name: str, value: Any) -> Any:
     """Return a value to be shown: without commands that may have passwords in them, nor those of a URI."""
+    if isinstance(value, list | tuple):
+        return [_without_secrets(name, each) for each in value]
     if not isinstance(value, str) or not value:
         return value
     if name in _SECRET:

@@ -54,6 +54,11 @@ class Tokens:
         self._lock = threading.Lock()
         self.files = WatchedFiles("tokens", [path], self._load)
 
+    def entries(self) -> list[TokenEntry]:
+        """Return the entries of the file, which have the hashes of tokens."""
+        with self._lock:
+            return list(self._entries.values())
+
     def identity(self, token: str) -> Identity | None:
         """Return whose token it is; None if it is not in the file."""
         digest = hashlib.sha256(token.encode(errors="replace")).digest()

@@ -16,6 +16,7 @@ from .certificates import Certificates, read_certificates
 from .file_watch import FileWatch, WatchedFiles
 from .guard import Guard
 from .identity import Identity, Source
+from .token_file import TokenEntry
 
 if TYPE_CHECKING:
     from ..settings import ServeOptions
@@ -73,7 +74,7 @@ class Security:
             StoreError: a file is missing or invalid.
         """
         self.tls = Tls(options) if options.has_tls else None
-        tokens = Tokens(options.tokens) if options.tokens else None
+        tokens = self._tokens = Tokens(options.tokens) if options.tokens else None
         trusts_certificates = options.tls_client_ca is not None
         jwts = _jwts(options) if options.jwks else None
         has_authentication = options.has_authentication
@@ -100,6 +101,12 @@ class Security:
     def guard(self, store: StoreService) -> Guard | None:
         """Return what gives each caller the store as far as grants allow; None if nobody is asked who calls."""
         return Guard(store, self._admins, self._audit) if self.authentication else None
+
+    def token_entries(self) -> list[tuple[TokenEntry, bool]]:
+        """Return what the token file says of each token, and whether its user may do everything; nothing without
+        one."""
+        entries = self._tokens.entries() if self._tokens else []
+        return [(each, self.is_admin(Identity(each.user, frozenset(each.roles)))) for each in entries]
 
     def is_admin(self, identity: Identity) -> bool:
         """Whether a user may do everything, whatever a store grants."""

@@ -24,6 +24,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.http.console.visit import Surroundings
 from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
@@ -103,10 +104,13 @@ def port(serve: Callable[..., Served]) -> Iterator[Callable[..., Port]]:
     started: list[tuple[HttpPort, Any]] = []
 
     def start(
-        options: ServeOptions | None = None, context: ssl.SSLContext | None = None, traces: Traces | None = None
+        options: ServeOptions | None = None,
+        context: ssl.SSLContext | None = None,
+        traces: Traces | None = None,
+        around: Surroundings | None = None,
     ) -> Port:
         security = Security(options) if options else None
-        http = HttpPort("127.0.0.1", 0, security)
+        http = HttpPort("127.0.0.1", 0, security, around=around)
         store = open_real()
         started.append((http, store))
         store.create_table(TableDefinition.from_arrow("homes", SCHEMA, ["id"]))

@@ -32,8 +32,11 @@ from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.grants import GrantChange, Privilege
 from nyala.schemas.partition import hash as by_hash
 
-OPERATORS = ("/console/activity", "/console/scans", "/console/writes", "/console/maintenance", "/console/memory")
-PAGES = ("/console", "/console/table?name=homes", *OPERATORS)
+OPERATORS = (
+    *("/console/activity", "/console/scans", "/console/writes", "/console/maintenance", "/console/memory"),
+    *("/console/jobs", "/console/servers", "/console/settings", "/console/log"),
+)
+PAGES = ("/console", "/console/table?name=homes", "/console/rows?name=homes", "/console/users", *OPERATORS)
 NASTY = '<script>alert("1")</script> & /..'
 
 
@@ -265,7 +268,8 @@ def test_tables_are_sorted_searched_and_added_up(port: Callable[..., Port]) -> N
         assert set(listed(one.ask(path)[1])) == {"Houses", "homes"}
     (form,) = tree(one.ask("/console?sort=rows&order=up&q=ho")[1]).iter("form")
     fields = {each.get("name"): each.get("value") for each in form.iter("input")}
-    assert (form.get("method"), fields) == ("get", {"q": "ho", "sort": "rows", "order": "up"})
+    chosen = [each.get("value") for each in form.iter("option") if each.get("selected") is not None]
+    assert (form.get("method"), fields, chosen) == ("get", {"q": "ho"}, ["rows", "up"])
     assert "No table has" in words(one.ask(f"/console?q={urllib.parse.quote(NASTY)}")[1])
     for wrong in ("sort=cells", "order=sideways", "sort=rows&order=1"):
         assert one.ask(f"/console?{wrong}")[0] == 400

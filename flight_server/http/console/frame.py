@@ -12,13 +12,20 @@ Scheme = Literal["", "light", "dark"]
 SCHEMES: dict[Scheme, str] = {"": "Auto", "light": "Light", "dark": "Dark"}
 SCHEME_PATH = "/console/scheme"
 
-_ANYONES = (("Data", (("Tables", "/console"),)),)
-_OPERATORS = (
-    *_ANYONES,
+_DATA = ("Data", (("Tables", "/console"), ("Users and grants", "/console/users")))
+_OPERATION = (
     ("Requests", (("Activity", "/console/activity"), ("Scans", "/console/scans"), ("Writes", "/console/writes"))),
-    ("Store", (("Maintenance", "/console/maintenance"), ("Memory", "/console/memory"))),
-    ("Server", (("Metrics", "/metrics"),)),
+    (
+        "Store",
+        (
+            ("Maintenance", "/console/maintenance"),
+            ("Memory", "/console/memory"),
+            ("Backups and jobs", "/console/jobs"),
+        ),
+    ),
 )
+_SERVER = (("Servers", "/console/servers"), ("Metrics", "/metrics"))
+_ADMINISTRATION = (("Settings", "/console/settings"), ("Log", "/console/log"))
 _MARK = ((1, 2, 4, 12), (6, 5, 4, 9), (11, 3, 4, 11))
 """The columns of the mark: left, top, width, height."""
 
@@ -34,6 +41,8 @@ class Frame:
     """Who looks, in words."""
     operates: bool = True
     """Whether the visitor may see the pages about all users: others are not led there."""
+    administers: bool = True
+    """Whether it may see those about the process."""
     scheme: Scheme = ""
 
 
@@ -100,7 +109,8 @@ def _schemes(chosen: Scheme) -> Element:
 
 
 def _navigation(frame: Frame, at: str) -> Element:
-    groups = _OPERATORS if frame.operates else _ANYONES
+    server = (*(_SERVER if frame.operates else ()), *(_ADMINISTRATION if frame.administers else ()))
+    groups = [_DATA, *(_OPERATION if frame.operates else ()), *([("Server", server)] if server else [])]
     return tag(
         "nav",
         *(

@@ -42,13 +42,15 @@ Cell = Element | str
 
 
 class Title(NamedTuple):
-    """The title of a column that can be sorted."""
+    """The title of a column with more than its text."""
 
     text: str
     target: str = ""
     """The address of the page in another order."""
     order: Literal["", "ascending", "descending"] = ""
     """That of the page, if it is by this column."""
+    note: str = ""
+    """What follows the text, less loud."""
 
 
 def table(
@@ -81,7 +83,8 @@ def table(
 def _title(column: Title, kind: dict[str, str]) -> Element:
     order = {"aria_sort": column.order} if column.order else {}
     text = tag("a", column.text, href=column.target) if column.target else column.text
-    return tag("th", text, scope="col", **kind, **order)
+    note = [" ", tag("small", column.note)] if column.note else []
+    return tag("th", text, *note, scope="col", **kind, **order)
 
 
 def tiles(*facts: tuple[str, Cell]) -> Element:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
@@ -35,12 +35,15 @@ class Column(Generic[Item]):
 class Listing(Generic[Item]):
     """What one visit asks of a listing. The address has ``sort``, a column, ``order``, and ``q``, a text to search."""
 
-    def __init__(self, visit: Visit, path: str, columns: Sequence[Column[Item]]) -> None:
-        """The first column sorts, if nothing else is asked for. Raises InvalidArgumentError: it asks for what there is
-        not."""
+    def __init__(
+        self, visit: Visit, path: str, columns: Sequence[Column[Item]], more: Mapping[str, str] | None = None
+    ) -> None:
+        """The first column sorts, if nothing else is asked for. ``more`` are other parameters of the page. Raises
+        InvalidArgumentError: the visit asks for what there is not."""
         self.columns = columns
         self.search = visit.asked.get("q", "").strip()[:_SEARCH_LENGTH_MAX]
         self._path = path
+        self._more = dict(more or {})
         sortable = {column.name: column for column in columns if column.key}
         chosen = sortable.get(visit.asked.get("sort", columns[0].name))
         order = visit.asked.get("order", "")
@@ -77,16 +80,23 @@ class Listing(Generic[Item]):
         order = "down" if self.is_down else "up"
         asked = {"q": self.search, "sort": "" if self.is_first else self.column.name}
         asked["order"] = "" if self.is_down == self.column.is_down else order
-        given = {name: value for name, value in ({**asked, **more}).items() if value != ""}
+        given = {name: value for name, value in ({**self._more, **asked, **more}).items() if value != ""}
         return f"{self._path}?{urlencode(given)}" if given else self._path
 
     def form(self, about: str) -> Element:
-        """Return the form that searches."""
-        kept = {"sort": self.column.name, "order": "down" if self.is_down else "up"}
+        """Return the form that searches, and that sorts on screens too narrow for titles."""
+        columns = {column.name: column.title for column in self.columns if column.key}
+        orders = {"up": "ascending", "down": "descending"}
         return tag(
             "form",
             tag("input", type="search", name="q", value=self.search, placeholder=about, aria_label=about),
-            *(tag("input", type="hidden", name=name, value=value) for name, value in kept.items()),
+            *(tag("input", type="hidden", name=name, value=value) for name, value in self._more.items() if value),
+            tag(
+                "span",
+                _choice("sort", "Sort by", columns, self.column.name),
+                _choice("order", "Order", orders, "down" if self.is_down else "up"),
+                class_="narrow",
+            ),
             tag("button", "Search", type="submit"),
             *([tag("a", "Show all", href=self.address(q=""))] if self.search else []),
             method="get",
@@ -101,3 +111,11 @@ class Listing(Generic[Item]):
         is_down = not self.is_down if is_chosen else column.is_down
         target = self.address(sort=column.name, order="down" if is_down else "up")
         return Title(column.title, target, ("descending" if self.is_down else "ascending") if is_chosen else "")
+
+
+def _choice(name: str, about: str, choices: Mapping[str, str], chosen: str) -> Element:
+    options = (
+        tag("option", text, value=value, **({"selected": ""} if value == chosen else {}))
+        for value, text in choices.items()
+    )
+    return tag("select", *options, name=name, aria_label=about)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from ....schemas.description import ColumnStats, TableDescription, TableStats, TabletStats
 from .frame import Page, page
 from .html import Element, table, tag
@@ -27,6 +29,7 @@ def table_page(visit: Visit, buttons: Buttons) -> Page:
             f" Schema version {about.schema_version}.",
             f" Last change: {moment(stats.last_change) or 'none'}.",
         ),
+        *_sample(visit, name),
         tag("h2", "Columns"),
         _columns(about, stats),
         tag("h2", "Partitions"),
@@ -42,6 +45,13 @@ def table_page(visit: Visit, buttons: Buttons) -> Page:
         *others(lambda first: f"{table_link(name)}&first={first}", first, TABLETS_A_PAGE, len(stats.tablets)),
         at="/console",
     )
+
+
+def _sample(visit: Visit, name: str) -> list[Element]:
+    """Return the way to some rows, for those who may read any."""
+    if visit.readable(name) == frozenset():
+        return []
+    return [tag("p", tag("a", "Some of its rows", href=f"/console/rows?name={quote(name, safe='')}"))]
 
 
 def _columns(about: TableDescription, stats: TableStats) -> Element:

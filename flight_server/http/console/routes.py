@@ -15,16 +15,22 @@ from ....schemas.errors import StoreError
 from ...security.identity import Identity
 from ..answering import HEADERS, Answering
 from ..state import ServerState
-from . import maintenance
+from . import jobs, log, maintenance, options, servers, users
 from .activity import activity_page
 from .frame import SCHEME_PATH, SCHEMES, Frame, Page, Scheme, page
 from .html import tag
+from .jobs import jobs_page
+from .log import log_page
 from .maintenance import Buttons, maintenance_page
 from .memory import memory_page
 from .one_table import table_page
+from .options import settings_page
 from .requests import scan_page, scans_page, writes_page
+from .sample import sample_page
+from .servers import servers_page
 from .style import SCRIPT, STYLE
 from .tables import tables_page
+from .users import users_page
 from .visit import Surroundings, Visit
 
 Check = Callable[[Request], Identity | None]
@@ -60,6 +66,12 @@ class Console:
             "/console/scan": scan_page,
             "/console/writes": writes_page,
             "/console/memory": memory_page,
+            "/console/rows": sample_page,
+            users.PATH: users_page,
+            jobs.PATH: jobs_page,
+            servers.PATH: servers_page,
+            options.PATH: settings_page,
+            log.PATH: log_page,
             maintenance.PATH: lambda visit: maintenance_page(visit, buttons),
         }
 
@@ -88,7 +100,7 @@ class Console:
     def _frame(self, visit: Visit, request: Request) -> Frame:
         name = self._around.name or f"{gethostname()}:{visit.server.port}"
         user = "no login" if visit.caller is None else visit.caller.user
-        return Frame(name, self._version, user, visit.operates, _scheme_of(request))
+        return Frame(name, self._version, user, visit.operates, visit.administers, _scheme_of(request))
 
     async def _press(self, request: Request) -> Response:
         known = await self._answering.in_thread(self._known, _failed)(request)

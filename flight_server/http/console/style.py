@@ -45,7 +45,7 @@ h3 { font-size: 1rem; margin: 1.5rem 0 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; padding: .25rem 1.1rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-thead th { vertical-align: bottom; }
+thead th { vertical-align: bottom; } th small { color: var(--soft); font-weight: 400; }
 th a { color: inherit; }
 th[aria-sort=ascending] a::after { content: " \\25B2"; } th[aria-sort=descending] a::after { content: " \\25BC"; }
 tbody tr:hover { background: var(--panel); }
@@ -53,9 +53,10 @@ tfoot td { font-weight: 600; border-bottom: none; }
 .number { text-align: right; }
 td.number, td:first-child { white-space: nowrap; }
 .null { color: var(--soft); font-style: italic; }
+pre { overflow-x: auto; font-size: .85rem; }
 form { display: inline; }
 .search { display: flex; flex-wrap: wrap; gap: .5rem; margin: .8rem 0; }
-.search input { flex: 0 1 20rem; min-width: 8rem; }
+.search input { flex: 0 1 20rem; min-width: 8rem; } .narrow { display: none; }
 button, select, input { font: inherit; color: inherit; background: var(--panel); border: 1px solid var(--line);
   border-radius: 4px; padding: .1rem .6rem; }
 button:hover { border-color: var(--base); }
@@ -92,6 +93,7 @@ svg { display: block; width: 100%; }
   .wide td::before { content: attr(data-title); flex: none; color: var(--soft); font-weight: 400; }
   .wide td:first-child { font-weight: 600; text-align: left; }
   .wide td:first-child::before, .wide td:empty { display: none; }
+  .search input { flex: 1 1 12rem; } .narrow { display: flex; gap: .5rem; }
   .tiles div { flex: 1 1 40%; min-width: 0; }
 }
 """

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.grants import ALL_TABLES, Privilege
 from ....schemas.service import StoreService
 from ...failover.absent_store import AbsentStore
+from ...logs import RecentLog
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
 from ...server import FlightServer
 from .charts import Samples
+
+if TYPE_CHECKING:
+    from ...settings import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,9 @@ class Surroundings:
 
     name: str = ""
     """The server's, as users gave it; empty: it has none."""
+    settings: Callable[[], Sequence[Shown]] = tuple
+    """Returns those in effect, without secrets."""
+    log: RecentLog = field(default_factory=RecentLog)
     samples: Samples = field(default_factory=Samples)
 
 
@@ -59,10 +67,37 @@ class Visit:
     @property
     def operates(self) -> bool:
         """Whether the caller may maintain all tables."""
+        return self.has_everywhere(Privilege.MAINTAIN)
+
+    def check_administers(self, what: str) -> None:
+        """Raise PermissionDeniedError unless the caller may do everything: ``what`` tells where files lie."""
         guarded = self.store
         if isinstance(guarded, GuardedStore):
-            return Privilege.MAINTAIN in guarded.rights.everywhere
+            guarded.need(ALL_TABLES, Privilege.ADMIN, what, {})
+        elif isinstance(guarded, AbsentStore):
+            guarded.check_operates(what)
+
+    @property
+    def administers(self) -> bool:
+        """Whether the caller may do everything."""
+        return self.has_everywhere(Privilege.ADMIN)
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the server asks who calls."""
+        return self.caller is not None
+
+    def has_everywhere(self, privilege: Privilege) -> bool:
+        """Whether the caller has a privilege on all tables."""
+        guarded = self.store
+        if isinstance(guarded, GuardedStore):
+            return privilege in guarded.rights.everywhere
         return not isinstance(guarded, AbsentStore) or guarded.operates
+
+    def readable(self, table: str) -> frozenset[str] | None:
+        """Return the columns of a table that the caller may read; None: all."""
+        guarded = self.store
+        return guarded.rights.of(table).of(Privilege.READ) if isinstance(guarded, GuardedStore) else None
 
     def maintains(self, table: str) -> bool:
         """Whether the caller may maintain a table."""
