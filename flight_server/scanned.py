@@ -56,7 +56,8 @@ def asked(spec: ScanSpec, size: int) -> Scanned:
 
 def _shape(spec: ScanSpec, filtered: str, sorting: str, groups: Iterable[str] = ()) -> str:
     if spec.aggregate is not None:
-        shape = f"{len(spec.aggregate)} aggregates" + (f" by {', '.join(groups)}" if groups else "")
+        plural = "" if len(spec.aggregate) == 1 else "s"
+        shape = f"{len(spec.aggregate)} aggregate{plural}" + (f" by {', '.join(groups)}" if groups else "")
     else:
         shape = "all columns" if spec.columns is None else f"{len(spec.columns)} columns"
     return shape + filtered + sorting + "".join(f"; {text}" for text, is_so in _options(spec) if is_so)

@@ -128,6 +128,10 @@ class Browser:
         """Prefer ``light`` or ``dark``."""
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
+    def size(self, width: int, height: int) -> None:
+        """Have a window of this size, in pixels."""
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
     def has_scripts(self, value: bool) -> None:
         """Run the scripts of pages, or not."""
         self.ask("Emulation.setScriptExecutionDisabled", value=not value)

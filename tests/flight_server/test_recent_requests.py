@@ -18,6 +18,7 @@ from test_console import filled, tree, words
 from nyala.flight_server.http.console.charts import Samples, charts
 from nyala.flight_server.http.console.explanation import explained
 from nyala.flight_server.http.console.frame import page
+from nyala.flight_server.http.console.graph import Unit
 from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
 from nyala.flight_server.scanned import Scanned
 from nyala.schemas.prune_count import PruneCount
@@ -168,11 +169,26 @@ def test_charts_show_what_happened(port: Callable[..., Port]) -> None:
     for _ in range(2):
         time.sleep(0.01)
         samples.take(server)
-    drawn: dict[str, tuple[list[str], str]] = {}
+    drawn: dict[str, tuple[list[str], str, str]] = {}
     for figure in tree(page("x", charts(samples)).write().decode()).iter("figure"):
-        (line,), (about,) = figure.iter("polyline"), figure.iter("title")
-        drawn[figure[0][0].text or ""] = (line.get("points") or "").split(), about.text or ""
-    points, said = drawn["Rows written a second"]
-    assert points == ["0.0,3.0", "300.0,79.0"]
-    assert re.search(r"now 0, at most [\d,]+", said)
-    assert drawn["Memory of the process"][0][0].split(",")[1] != "79.0"
+        line, about = next(figure.iter("polyline")), next(figure.iter("title"))
+        axis = [each.text or "" for each in figure.iter("text")]
+        drawn[figure[0][0].text or ""] = (line.get("points") or "").split(), about.text or "", axis[2]
+    points, told, top = drawn["Rows written a second"]
+    first, last = (float(point.split(",")[1]) for point in points)
+    assert first < last and re.search(r"Now 0, on average [\d,]+, at most [\d,]+", told)
+    assert re.fullmatch("[125]0*", top.replace(",", "")), "the axis ends at a round number"
+    assert drawn["Memory of the process"][0][0].split(",")[1] != f"{last}"
+
+
+@pytest.mark.parametrize(
+    ("unit", "greatest", "end"),
+    [
+        *((Unit.COUNT, 0.0, "1"), (Unit.COUNT, 1.0, "1"), (Unit.COUNT, 1.1, "2"), (Unit.COUNT, 5_001.0, "10,000")),
+        *((Unit.SECONDS, 0.003, "5 ms"), (Unit.SECONDS, 70.0, "100.00 s"), (Unit.SECONDS, 2e-6, "2 us")),
+        *((Unit.BYTES, 100.0, "100 B"), (Unit.BYTES, 1025.0, "2.0 KiB"), (Unit.BYTES, 300.0 * 2**20, "500.0 MiB")),
+        *((Unit.BYTES, 1000.0 * 2**20, "1000.0 MiB"), (Unit.BYTES, 1023.0 * 2**20, "2.0 GiB")),
+    ],
+)
+def test_an_axis_ends_at_a_round_number(unit: Unit, greatest: float, end: str) -> None:
+    assert unit.shown(unit.end(greatest)) == end and unit.end(greatest) >= greatest

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from ....schemas.metrics import SECONDS, extremes, quantile
 from ...server import FlightServer
+from .graph import Line, Unit, graph
 from .html import Element, tag
-from .words import clock, duration, size
+from .words import clock
 
 SAMPLE_SECONDS = 2.0
 _KEPT = 300
-_WIDTH, _HEIGHT = 300, 80
 _WRITES = frozenset({"do_put", "session_write", "execute", "commit_transaction", "import_commit"})
 _STREAMS = frozenset({"do_exchange"})
 """As long as a client wants."""
@@ -114,43 +114,38 @@ def charts(samples: Samples) -> Element:
     def slowest(of: Callable[[Sample], Times]) -> list[float]:
         return [of(after).slowest(of(before)) for before, after in pairs]
 
-    drawn = [
-        _chart("Reads and other requests a second", rates(lambda each: sum(each.reads.counts)), _count),
-        _chart("Writes a second", rates(lambda each: sum(each.writes.counts)), _count),
-        _chart("Rows written a second", rates(lambda each: each.written_rows), _count),
-        _chart("95 % of reads take at most", slowest(lambda each: each.reads), duration),
-        _chart("95 % of writes take at most", slowest(lambda each: each.writes), duration),
-        _chart("Sent a second", rates(lambda each: each.sent_bytes), size),
-        _chart("Received a second", rates(lambda each: each.received_bytes), size),
-        _chart("Processors in use", rates(lambda each: each.processor_seconds), lambda value: f"{value:.2f}"),
-        _chart("Running requests", [each.running for each in found[1:]], _count),
-        _chart("Memory of the process", [each.resident_bytes for each in found[1:]], size),
-    ]
-    minutes = (found[-1].moment - found[0].moment) / 60
-    about = f"The last {minutes:.1f} minutes, to {clock(time.time())}. Requests at this address, of all users."
-    return tag("section", tag("p", about), tag("div", *drawn, class_="charts"), aria_label="Charts")
+    until = time.time()
+    since = until - (found[-1].moment - found[0].moment)
 
+    def drawn(title: str, unit: Unit, *lines: Line) -> Element:
+        return graph(title, unit, since, until, *lines)
 
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or not value else f"{value:.1f}"
-
-
-def _chart(title: str, values: Sequence[float], shown: Callable[[float], str]) -> Element:
-    top = max(values) or 1.0
-    step = _WIDTH / max(len(values) - 1, 1)
-    heights = ((_HEIGHT - 4) * value / top for value in values)
-    points = " ".join(f"{place * step:.1f},{_HEIGHT - 1 - height:.1f}" for place, height in enumerate(heights))
-    words = f"{title}: now {shown(values[-1])}, at most {shown(max(values))}"
-    return tag(
-        "figure",
-        tag("figcaption", tag("span", title), tag("strong", shown(values[-1]))),
-        tag(
-            "svg",
-            tag("title", words),
-            tag("line", x1=0, y1=_HEIGHT - 1, x2=_WIDTH, y2=_HEIGHT - 1, class_="floor"),
-            tag("polyline", points=points, class_="line"),
-            viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-            role="img",
+    graphs = [
+        drawn(
+            "Requests a second",
+            Unit.COUNT,
+            Line("reads", rates(lambda each: sum(each.reads.counts))),
+            Line("writes", rates(lambda each: sum(each.writes.counts))),
         ),
-        tag("small", f"at most {shown(max(values))}"),
+        drawn("Rows written a second", Unit.COUNT, Line("", rates(lambda each: each.written_rows))),
+        drawn(
+            "95 % take at most",
+            Unit.SECONDS,
+            Line("reads", slowest(lambda each: each.reads)),
+            Line("writes", slowest(lambda each: each.writes)),
+        ),
+        drawn(
+            "Bytes a second",
+            Unit.BYTES,
+            Line("sent", rates(lambda each: each.sent_bytes)),
+            Line("received", rates(lambda each: each.received_bytes)),
+        ),
+        drawn("Processors in use", Unit.COUNT, Line("", rates(lambda each: each.processor_seconds))),
+        drawn("Running requests", Unit.COUNT, Line("", [each.running for each in found[1:]])),
+        drawn("Memory of the process", Unit.BYTES, Line("", [each.resident_bytes for each in found[1:]])),
+    ]
+    about = (
+        f"The last {(until - since) / 60:.1f} minutes, to {clock(until)}. Requests at this address, of all users; what "
+        "is no write counts as a read."
     )
+    return tag("section", tag("p", about), tag("div", *graphs, class_="charts"), aria_label="Charts")

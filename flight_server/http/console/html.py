@@ -87,6 +87,11 @@ def _title(column: Title, kind: dict[str, str]) -> Element:
     return tag("th", text, *note, scope="col", **kind, **order)
 
 
+def legend(**kinds: str) -> Element:
+    """Return what the colours of a drawing mean, by their classes in the style."""
+    return tag("p", *(tag("span", text, class_=f"key {kind}") for kind, text in kinds.items()), class_="legend")
+
+
 def tiles(*facts: tuple[str, Cell]) -> Element:
     """Return a few numbers that matter most, each with its name."""
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="tiles")

@@ -13,7 +13,7 @@ from ...recent_requests import RecentRequest
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag
 from .visit import Visit
-from .words import clock, duration, moment
+from .words import clock, clock_lately, duration, moment
 
 PATH = "/console/jobs"
 Answer = TypeVar("Answer")
@@ -64,7 +64,7 @@ def _unfinished(families: dict[str, MetricFamily]) -> list[tuple[Cell, ...]]:
 
 def _ended(tasks: list[RecentRequest]) -> Element:
     rows = [
-        (clock(each.ended), each.verb, each.table, each.user or each.address, duration(each.seconds), each.code)
+        (clock_lately(each.ended), each.verb, each.table, each.user or each.address, duration(each.seconds), each.code)
         for each in tasks
     ]
     return table(("Ended", "Work", "Table", "User", "Time", "Error"), rows, 4, "The newest first, of the last 100.")

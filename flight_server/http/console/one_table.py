@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 from ....schemas.description import ColumnStats, TableDescription, TableStats, TabletStats
 from .frame import Page, page
-from .html import Element, table, tag
+from .html import Element, legend, table, tag
 from .maintenance import Buttons, run_buttons
-from .picture import tablet_picture
+from .picture import rowset_numbers, tablet_picture
 from .tables import others, table_link
 from .visit import Visit
 from .words import counted, moment, share, size
@@ -41,6 +41,7 @@ def table_page(visit: Visit, buttons: Buttons) -> Page:
             "Each bar is a rowset: from left to right its range of keys, in height its size, with columns below and "
             "changes and old values above. Bars above one another overlap.",
         ),
+        legend(base="columns", redo="changes", undo="old values"),
         *(part for tablet in tablets for part in _tablet(tablet)),
         *others(lambda first: f"{table_link(name)}&first={first}", first, TABLETS_A_PAGE, len(stats.tablets)),
         at="/console",
@@ -73,7 +74,7 @@ def _columns(about: TableDescription, stats: TableStats) -> Element:
             sizes.get(column.name) or ColumnStats(name=column.name, encodings=[], bytes_on_disk=0, raw_bytes=0),
         )
     ]
-    titles = ("Column", "Type", "", "Encodings", "On disk", "Plain", "Of plain", "Of the table")
+    titles = ("Column", "Type", "Kind", "Encodings", "On disk", "Plain", "Of plain", "Of the table")
     return table(titles, rows, 4)
 
 
@@ -97,7 +98,10 @@ def _tablet(tablet: TabletStats) -> list[Element]:
     if tablet.quarantine:
         return [*parts, tag("p", tablet.quarantine, class_="bad")]
     parts += [tag("p", f"{about}. {_history(tablet)}")]
-    return [*parts, tablet_picture(tablet.layout, about)] if tablet.layout else parts
+    if not tablet.layout:
+        return parts
+    axis = tag("div", tag("span", "first key"), tag("span", "last key"), class_="axis")
+    return [*parts, tablet_picture(tablet.layout, about), axis, rowset_numbers(tablet.layout)]
 
 
 def _place(tablet: TabletStats) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....schemas.description import RowsetStats
-from .html import Element, tag
+from .html import Element, table, tag
+from .words import size
 
 _WIDTH, _HEIGHT_MIN, _HEIGHT_MAX = 1000, 6, 60
 _GAP = 2
+_LISTED = 20
 
 
 def tablet_picture(rowsets: Sequence[RowsetStats], about: str) -> Element:
@@ -40,8 +42,30 @@ def tablet_picture(rowsets: Sequence[RowsetStats], about: str) -> Element:
     return tag("svg", tag("title", about), *bars, viewBox=f"0 0 {_WIDTH} {top:g}", role="img", class_="rowsets")
 
 
-def _height(size: int, largest: int) -> float:
-    return _HEIGHT_MIN + (_HEIGHT_MAX - _HEIGHT_MIN) * size / largest
+def rowset_numbers(rowsets: Sequence[RowsetStats]) -> Element:
+    """Return the largest rowsets as a table, for those who cannot point at the picture."""
+    largest = sorted(rowsets, key=lambda each: -each.bytes_on_disk)[:_LISTED]
+    rows = [
+        (
+            f"{each.first_key + 1:,} to {each.last_key + 1:,}",
+            f"{each.rows:,}",
+            size(each.bytes_on_disk),
+            size(each.redo_bytes),
+            size(each.undo_bytes),
+        )
+        for each in largest
+    ]
+    shown = f"The {_LISTED} largest of {len(rowsets):,} rowsets" if len(rowsets) > _LISTED else "Rowsets"
+    about = "Keys are numbered among the first and last ones of all rowsets."
+    return tag(
+        "details",
+        tag("summary", f"{shown} in numbers"),
+        table(("Keys", "Rows", "On disk", "Changes", "Old values"), rows, about=about),
+    )
+
+
+def _height(count: int, largest: int) -> float:
+    return _HEIGHT_MIN + (_HEIGHT_MAX - _HEIGHT_MIN) * count / largest
 
 
 def _bar(rowset: RowsetStats, left: float, bottom: float, width: float, height: float) -> list[Element]:
@@ -49,8 +73,8 @@ def _bar(rowset: RowsetStats, left: float, bottom: float, width: float, height: 
     base = rowset.bytes_on_disk - rowset.redo_bytes - rowset.undo_bytes
     text = f"{rowset.rows:,} rows, {rowset.bytes_on_disk:,} bytes, {rowset.redo_bytes:,} of them changes"
     bars: list[Element] = []
-    for part, size in (("base", base), ("redo", rowset.redo_bytes), ("undo", rowset.undo_bytes)):
-        share = height * size / max(rowset.bytes_on_disk, 1)
+    for part, count in (("base", base), ("redo", rowset.redo_bytes), ("undo", rowset.undo_bytes)):
+        share = height * count / max(rowset.bytes_on_disk, 1)
         if share:
             bottom -= share
             place = {"x": f"{left:.1f}", "y": f"{bottom:.1f}", "width": f"{width:.1f}", "height": f"{share:.1f}"}

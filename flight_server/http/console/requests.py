@@ -10,9 +10,9 @@ from ...calls import Call
 from ...recent_requests import RecentRequest
 from .explanation import explained, times
 from .frame import Page, page
-from .html import Cell, Element, live, table, tag
+from .html import Cell, Element, legend, live, table, tag
 from .visit import Visit
-from .words import clock, duration, share, size
+from .words import clock, clock_lately, counted, duration, share, size
 
 _TIMES = {
     "waiting": "waiting for a place",
@@ -34,6 +34,7 @@ def scans_page(visit: Visit) -> Page:
         tag("p", "Scans by DoGet. Short ones in sessions are in the metrics alone. Values in filters are not kept."),
         live(
             "running",
+            legend(**_TIMES),
             tag("h2", "Running"),
             _running(visit.server.calls.running()),
             tag("h2", "Slow"),
@@ -63,6 +64,7 @@ def scan_page(visit: Visit) -> Page:
         tag("h2", "What took the time"),
         tag("ul", *(tag("li", text) for text in explained(scan))),
         _bar(scan),
+        legend(**_TIMES),
         table(("Part", "Time", "Share"), rows),
         tag("h2", "What it read"),
         _counts(scan),
@@ -77,7 +79,15 @@ def writes_page(visit: Visit) -> Page:
     metrics = visit.server.metrics(visit.caller)
     recent = visit.server.calls.recent
     rows = [
-        (clock(each.ended), each.verb, each.table, _who(each), f"{each.rows:,}", size(each.bytes), *_write_times(each))
+        (
+            clock_lately(each.ended),
+            each.verb,
+            each.table,
+            _who(each),
+            f"{each.rows:,}",
+            size(each.bytes),
+            *_write_times(each),
+        )
         for each in recent.writes.all()
     ]
     titles = ("Ended", "Request", "Table", "User", "Rows", "Received", "Time", "Server", "Client", "Error")
@@ -145,11 +155,11 @@ def _running(running: Iterable[tuple[Call, float, bool]]) -> Element:
 def _scans(scans: Iterable[RecentRequest], about: str) -> Element:
     rows = [
         (
-            tag("a", clock(each.ended), href=f"/console/scan?id={each.id}"),
+            tag("a", clock_lately(each.ended), href=f"/console/scan?id={each.id}"),
             each.table,
             _who(each),
             each.scanned.shape,
-            _bar(each),
+            tag("div", _bar(each), tag("small", _longest(each))),
             duration(each.seconds),
             f"{each.rows:,}",
             *_read(each),
@@ -167,7 +177,8 @@ def _read(scan: RecentRequest) -> tuple[str, str]:
     if counts is None:
         return "", ""
     left_out = counts.rowsets_by_key + counts.rowsets_unchanged, counts.chunks_by_zone_map
-    return f"{counts.rows_in_chunks:,}", f"{left_out[0]:,} rowsets, {left_out[1]:,} ranges"
+    told = f"{counted(left_out[0], 'rowset')}, {counted(left_out[1], 'range')}"
+    return f"{counts.rows_in_chunks:,}", told if any(left_out) else "nothing"
 
 
 def _counts(scan: RecentRequest) -> Element:
@@ -202,6 +213,13 @@ def _bar(scan: RecentRequest) -> Element:
     return tag(
         "svg", tag("title", words), *parts, viewBox="0 0 100 10", preserveAspectRatio="none", class_="bar", role="img"
     )
+
+
+def _longest(scan: RecentRequest) -> str:
+    """Return the part of a scan that took the most of its time."""
+    spent = times(scan)
+    name = max(spent, key=lambda each: spent[each])
+    return f"{share(spent[name], sum(spent.values()))} {_TIMES[name]}" if spent[name] else ""
 
 
 def _who(request: RecentRequest) -> str:

@@ -25,7 +25,6 @@ header { grid-area: header; display: flex; flex-wrap: wrap; align-items: center;
 .brand small, .server, .user { color: var(--soft); font-size: .85rem; }
 .server { margin-right: auto; }
 .mark { width: 1.5rem; } .mark rect { fill: var(--base); } .mark rect:nth-of-type(2) { fill: var(--redo); }
-.user::before { content: "User "; }
 .schemes { display: flex; gap: .6rem; font-size: .85rem; }
 nav { grid-area: nav; padding: 1rem 0 2rem; border-right: 1px solid var(--line); }
 nav div { display: flex; flex-direction: column; padding-bottom: .8rem; }
@@ -70,10 +69,20 @@ figure { margin: 0; padding: .6rem .8rem; background: var(--panel); border: 1px 
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: .1rem 1rem; }
 svg { display: block; width: 100%; }
 .rowsets { max-width: 60rem; border: 1px solid var(--line); margin: .3rem 0; }
+.axis { display: flex; justify-content: space-between; max-width: 60rem; color: var(--soft); font-size: .8rem; }
+summary { color: var(--link); cursor: pointer; }
 .base { fill: var(--base); } .redo { fill: var(--redo); } .undo { fill: var(--undo); }
+figure small { display: block; color: var(--soft); } figure output { display: block; min-height: 1.5em; }
+.graph text { fill: var(--soft); font-size: 9px; font-variant-numeric: tabular-nums; }
+.key::before { content: ""; display: inline-block; width: .8em; height: .8em; margin-right: .35em; border-radius: 2px;
+  background: var(--base); }
+.key.second::before, .key.redo::before, .key.planning::before { background: var(--redo); }
+.key.undo::before, .key.waiting::before { background: var(--undo); } .key.client::before { background: var(--idle); }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .5rem 0; font-size: .9rem; }
 .line { fill: none; stroke: var(--base); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 .line.second { stroke: var(--redo); } .floor { stroke: var(--line); }
 .bar { height: .8rem; min-width: 9rem; max-width: 40rem; }
+td small { color: var(--soft); white-space: nowrap; }
 .waiting { fill: var(--undo); } .planning { fill: var(--redo); } .working { fill: var(--base); }
 .client { fill: var(--idle); }
 @media (max-width: 60rem) {
@@ -94,7 +103,7 @@ svg { display: block; width: 100%; }
   .wide td:first-child { font-weight: 600; text-align: left; }
   .wide td:first-child::before, .wide td:empty { display: none; }
   .search input { flex: 1 1 12rem; } .narrow { display: flex; gap: .5rem; }
-  .tiles div { flex: 1 1 40%; min-width: 0; }
+  .tiles div { flex: 1 1 40%; min-width: 0; } .graph text { font-size: 11px; }
 }
 """
 )
@@ -125,4 +134,37 @@ async function update() {
   } catch { /* the server is away: try again */ }
 }
 setInterval(update, seconds * 1000);
+
+// Tells the values of a graph at the place that is pointed at or touched.
+const rounded = value => value >= 10 || Number.isInteger(value) ? Math.round(value).toLocaleString('en')
+  : Number(value.toPrecision(3)).toString();
+const units = {
+  count: rounded,
+  seconds: value => value >= 1 || !value ? `${value.toFixed(2)} s` : `${Number((value * 1e3).toPrecision(3))} ms`,
+  bytes: value => {
+    const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+    let unit = 0;
+    for (; value >= 1024 && unit < 4; unit++) value /= 1024;
+    return `${value.toFixed(unit ? 1 : 0)} ${names[unit]}`;
+  },
+};
+function tell(event) {
+  const graph = event.target.closest?.('svg.graph');
+  if (!graph) return;
+  const [left, top, width, height] = graph.dataset.plot.split(' ').map(Number);
+  const box = graph.getBoundingClientRect();
+  const x = (event.clientX - box.left) * graph.viewBox.baseVal.width / box.width;
+  const share = Math.min(Math.max((x - left) / width, 0), 1);
+  const { since, until, unit } = graph.dataset;
+  const moment = new Date(1000 * (Number(since) + share * (until - since)));
+  const values = [...graph.querySelectorAll('polyline')].map(line => {
+    const points = line.getAttribute('points').split(' ');
+    const y = Number(points[Math.round(share * (points.length - 1))].split(',')[1]);
+    const value = Number(graph.dataset.top) * Math.max(1 - (y - top) / height, 0);
+    return `${line.dataset.name} ${units[unit](value)}`.trim();
+  });
+  const time = moment.toISOString().slice(11, 19);
+  graph.parentElement.querySelector('output').textContent = `${time}: ${values.join(', ')}`;
+}
+for (const kind of ['pointermove', 'pointerdown']) document.addEventListener(kind, tell);
 """

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 
 from ....schemas.timestamp import datetime_of
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_LATELY_SECONDS = 12 * 3600
 _MOMENT = "%Y-%m-%d %H:%M:%S UTC"
 
 
@@ -33,6 +35,16 @@ def moment(timestamp: int) -> str:
 def clock(seconds: float) -> str:
     """Return a time in seconds since 1970."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime(_MOMENT)
+
+
+def clock_lately(seconds: float) -> str:
+    """Return the time of day, in UTC, of what happened within some hours, and the date of what is older."""
+    return clock_time(seconds) if abs(time.time() - seconds) < _LATELY_SECONDS else clock(seconds)
+
+
+def clock_time(seconds: float) -> str:
+    """Return the time of day of a time in seconds since 1970, in UTC."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%H:%M:%S")
 
 
 def counted(count: int, one: str) -> str:
