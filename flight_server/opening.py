@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..schemas.service import StoreService
 
 _SILENT_SECONDS = 3.0
+_COMPILING_SECONDS = 1.0
+"""Of work that is done at once unless the compiler has to run."""
 
 
 @contextmanager
@@ -62,10 +64,12 @@ def warm_kernels() -> None:
     """Compile the kernels, or load them."""
     from ..engine.kernels.ahead.making import ensure_library
 
-    with said_if_slow("compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"):
+    told = "compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"
+    with said_if_slow(told, _COMPILING_SECONDS):
         ensure_library()
-        from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
+    from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
 
+    with said_if_slow(told):
         warm_up()
 
 

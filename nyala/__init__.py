@@ -149,6 +149,9 @@ def open(
                 "or connect to a server with nyala.connect"
             ) from None
 
+    from nyala.first_compile import watch
+
+    watch()
     try:
         chosen = StoreOptions.model_validate(options)
     except ValidationError as error:

@@ -27,7 +27,7 @@ _LONGEST = 1 << 63
 
 
 class WordReader:
-    """Reads the words of a text from left to right; ``grammar`` is the advice at the end of each refusal."""
+    """Reads the words of a text from left to right; ``grammar`` is the advice where its syntax is wrong."""
 
     def __init__(self, words: list[Word], what: str, grammar: str) -> None:
         """``what`` names the text in errors."""
@@ -53,15 +53,20 @@ class WordReader:
             self.take()
         return is_next
 
-    def expect(self, symbol: str, why: str) -> None:
-        """Step over a symbol. Raises InvalidArgumentError: another word is next."""
+    def expect(self, symbol: str, what: str) -> None:
+        """Step over a symbol, which is ``what`` is expected. Raises InvalidArgumentError: another word is next."""
         word = self.take()
         if not word.is_symbol(symbol):
-            self.refuse(word, why)
+            self.expected(word, what)
+
+    def expected(self, word: Word, what: str) -> NoReturn:
+        """Raise InvalidArgumentError at a word that cannot stand there, with the grammar: it begins an unsupported
+        form, or the syntax is wrong."""
+        raise error_at(word, f"{_known_form(word) or f'expected {what}'}; {self._grammar}", self._what)
 
     def refuse(self, word: Word, why: str) -> NoReturn:
-        """Raise InvalidArgumentError at a word: the unsupported form that it begins, or ``why``."""
-        raise error_at(word, f"{_known_form(word) or why}; {self._grammar}", self._what)
+        """Raise InvalidArgumentError at a word that is understood; the grammar would not help."""
+        raise error_at(word, _known_form(word) or why, self._what)
 
     def is_call(self) -> bool:
         """Whether a function follows."""
@@ -79,7 +84,7 @@ class WordReader:
         """Read a column or a literal."""
         word = self.peek()
         if word.is_keyword("SELECT") and not self._is_compared(self.peek(1)):
-            self.refuse(word, "expected a literal or a column")
+            self.expected(word, "a literal or a column")
         if self._is_column():
             return self._column()
         if word.kind in (Kind.NUMBER, Kind.STRING, Kind.BINARY):
@@ -95,7 +100,7 @@ class WordReader:
         if word.is_keyword("INTERVAL"):
             self.take()
             return Constant({"interval": self._interval()})
-        self.refuse(word, "expected a literal or a column")
+        self.expected(word, "a literal or a column")
 
     @staticmethod
     def _is_compared(after: Word) -> bool:
@@ -137,7 +142,7 @@ class WordReader:
         """Read a type, as CAST takes it."""
         word = self.take()
         if word.kind is not Kind.WORD:
-            self.refuse(word, "expected a type")
+            self.expected(word, "a type")
         text = word.text
         if word.is_keyword("DOUBLE"):
             self.takes("PRECISION")
@@ -149,7 +154,7 @@ class WordReader:
             while self.peek().is_symbol(","):
                 self.take()
                 sizes.append(self.take().text)
-            self.expect(")", "expected the end of the type")
+            self.expect(")", "the end of the type")
             text += f"({','.join(sizes)})"
         try:
             return LogicalType.parse(text)

@@ -169,7 +169,7 @@ class _Parser(WordReader):
         if not part.is_keyword(*PARTS):
             self.refuse(part, f"EXTRACT takes {', '.join(PARTS)}, as in EXTRACT(YEAR FROM day)")
         if not self.takes("FROM"):
-            self.refuse(self.peek(), "expected FROM, as in EXTRACT(YEAR FROM day)")
+            self.expected(self.peek(), "FROM, as in EXTRACT(YEAR FROM day)")
         bracket.name = part.text.upper()
 
     def _trim(self, bracket: Bracket) -> None:
@@ -215,7 +215,7 @@ class _Parser(WordReader):
             kind = self.kind()
             self._operands.append(self._builder.cast(self._operands.pop(), kind))
         else:
-            self.refuse(word, "expected AND, OR or the end")
+            self.expected(word, "AND, OR or the end")
         return False
 
     def _after_keyword(self, word: Word) -> bool:
@@ -237,10 +237,10 @@ class _Parser(WordReader):
         if word.is_keyword("FROM", "FOR"):
             self._reduce(0)
             if not self._is_open("call", "SUBSTR"):
-                self.refuse(word, "expected AND, OR or the end")
+                self.expected(word, "AND, OR or the end")
             self.take()
             return True
-        self.refuse(word, "expected AND, OR or the end")
+        self.expected(word, "AND, OR or the end")
 
     def _comparison(self, op: ComparisonOp) -> None:
         self._reduce(Rank.COMPARISON + 1)
@@ -248,7 +248,7 @@ class _Parser(WordReader):
         if isinstance(top, Bracket) and top.kind == "between":
             self._refuse_open(self.peek())
         if isinstance(top, Operator) and top.rank == Rank.COMPARISON:
-            self.refuse(self.peek(), "expected AND, OR or the end")
+            self.expected(self.peek(), "AND, OR or the end")
         self._stack.append(Operator(Rank.COMPARISON, op, self.take()))
 
     def _junction(self) -> None:
@@ -275,7 +275,7 @@ class _Parser(WordReader):
         elif word.is_keyword("TRUE", "FALSE"):
             self._wrap(lambda each: IsTruth(each, word.is_keyword("TRUE")), negated)
         else:
-            self.refuse(word, "expected NULL, TRUE or FALSE, or NOT before one of them, after IS")
+            self.expected(word, "NULL, TRUE or FALSE, or NOT before one of them, after IS")
 
     def _range(self) -> bool:
         """Read [NOT] BETWEEN, IN or LIKE; return whether an operand is due."""
@@ -288,7 +288,7 @@ class _Parser(WordReader):
         if word.is_keyword("IN"):
             return self._list(negated)
         if not word.is_keyword("LIKE", "ILIKE"):
-            self.refuse(word, "expected BETWEEN, IN, LIKE or ILIKE after NOT")
+            self.expected(word, "BETWEEN, IN, LIKE or ILIKE after NOT")
         pattern = self._pattern()
         self._wrap(lambda each: Matches(each, pattern, word.is_keyword("ILIKE")), negated)
         return False
@@ -299,7 +299,7 @@ class _Parser(WordReader):
             self._wrap(lambda each: Among(each, word.value), negated)
             return False
         if not word.is_symbol("("):
-            self.refuse(word, "expected a list of values in parentheses after IN")
+            self.expected(word, "a list of values in parentheses after IN")
         self._open("list", word, negated=negated)
         if self.peek().is_symbol(")"):
             self._close()
@@ -335,22 +335,24 @@ class _Parser(WordReader):
     def _bracket(self, kind: str, word: Word) -> Bracket:
         """Return the innermost bracket, which must be of a kind."""
         if not self._is_open(kind):
-            self.refuse(word, f"no {kind.upper()} is open" if kind == "case" else "expected AND, OR or the end")
+            if kind == "case":
+                self.refuse(word, f"no {kind.upper()} is open")
+            self.expected(word, "AND, OR or the end")
         return cast(Bracket, self._stack[-1])
 
     def _refuse_open(self, word: Word) -> NoReturn:
         top = self._stack[-1] if self._stack else None
         if isinstance(top, Bracket) and top.kind == "between":
-            self.refuse(word, "expected AND between the ends of BETWEEN")
+            self.expected(word, "AND between the ends of BETWEEN")
         if isinstance(top, Bracket) and top.kind == "case":
-            self.refuse(word, "expected WHEN, THEN, ELSE or END of a CASE")
+            self.expected(word, "WHEN, THEN, ELSE or END of a CASE")
         self.refuse(word, "a parenthesis is not closed")
 
     def _comma(self) -> None:
         word = self.peek()
         self._reduce(0)
         if not (self._is_open("call") or self._is_open("list")):
-            self.refuse(word, "expected a comparison or an operator after a value")
+            self.expected(word, "a comparison or an operator after a value")
         self.take()
 
     def _close(self) -> None:
@@ -391,10 +393,10 @@ class _Parser(WordReader):
         word = self.peek()
         self._reduce(0)
         if not self._is_open("call", "CAST") or len(self._operands) != self._bracket("call", word).first + 1:
-            self.refuse(word, "expected AND, OR or the end")
+            self.expected(word, "AND, OR or the end")
         self.take()
         kind = self.kind()
-        self.expect(")", "expected the end of CAST")
+        self.expect(")", "the end of CAST")
         self._stack.pop()
         self._operands.append(self._builder.cast(self._operands.pop(), kind))
 

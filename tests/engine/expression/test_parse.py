@@ -123,6 +123,20 @@ def test_text_becomes_a_tree(text, tree):
 
 
 @pytest.mark.parametrize(
+    ("text", "is_syntax"),
+    [
+        *(("a + = 2", True), ("a = 1 = 2", True), ("a BETWEEN 1", True), ("a IS 5", True), ("a b", True)),
+        *(("a ~ 'x'", True), ("a REGEXP 'x'", True), ("sum(a) = 1", False), ("NULL = a", False)),
+        *(("5", False), ("a LIKE 5", False), ("t.a = 1", False), ("a > INTERVAL '1e30' DAY", False)),
+    ],
+)
+def test_only_wrong_syntax_is_answered_by_the_grammar(text: str, is_syntax: bool) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        parse_filter(text, LIMITS)
+    assert ("known are =, <>" in caught.value.message) is is_syntax
+
+
+@pytest.mark.parametrize(
     ("text", "part", "why"),
     [
         ("a = NULL", "character 5, 'NULL'", "write a IS NULL"),
