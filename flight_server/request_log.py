@@ -20,6 +20,8 @@ _LOG = logging.getLogger("nyala.flight_server")
 _START = secrets.token_hex(3)
 _numbers = itertools.count(1)
 _LINES_A_SECOND = 20
+_EXPECTED = frozenset({("moves", "NOT_FOUND"), ("tablets", "NOT_FOUND")})
+"""Answers that whoever moves tablets expects: the other server has nothing of the table yet. They are no failures."""
 _ID = re.compile(r"[0-9a-f]{1,32}")
 
 
@@ -62,10 +64,11 @@ class RequestLog:
 
     def failed(self, request_id: str, verb: str, code: str, user: str | None) -> None:
         """Log a request that failed."""
-        if self._may_write():
+        level = logging.DEBUG if (verb, code) in _EXPECTED else logging.INFO
+        if _LOG.isEnabledFor(level) and self._may_write():
             fields = {"request": request_id, "verb": verb, "code": code, **({"user": user} if user else {})}
             whose = f" of {user!r}" if user else ""
-            _LOG.info("request %s: %s%s failed: %s", request_id, verb, whose, code, extra={"fields": fields})
+            _LOG.log(level, "request %s: %s%s failed: %s", request_id, verb, whose, code, extra={"fields": fields})
 
     def took(self, seconds: float, request_id: str | None, verb: str, user: str | None, table: str = "") -> None:
         """Log a request that the server worked for so long, if it was slow."""

@@ -183,3 +183,17 @@ def test_an_error_keeps_its_id_across_processes() -> None:
     error = ConflictError("x")
     error.request_id = "abc"
     assert pickle.loads(pickle.dumps(error)).request_id == "abc"
+
+
+def test_an_answer_that_a_move_expects_is_no_failure(
+    real: Served, lines: Callable[[], list[dict[str, object]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first start by several processes moves tablets: it logged NOT_FOUND for each table and process."""
+    for action in ("moves", "tablets", "describe_table"):
+        with pytest.raises(fl.FlightError, match="castles"):
+            real.action(action, {"table": "castles"})
+    assert [(line["verb"], line["code"]) for line in lines()] == [("describe_table", "NOT_FOUND")]
+    caplog.set_level(logging.DEBUG, "nyala.flight_server")
+    with pytest.raises(fl.FlightError, match="castles"):
+        real.action("tablets", {"table": "castles"})
+    assert lines()[-1]["verb"] == "tablets"
