@@ -60,7 +60,7 @@ def test_what_was_asked_is_forgotten_when_the_store_is_elsewhere(guarded: Guarde
     recent = guarded.served.server.calls.recent
     recent.add(REQUEST)
     stand_by(guarded)
-    assert b"salaries" not in writes_page(Visit(guarded.served.server, ROOT))
+    assert b"salaries" not in writes_page(Visit(guarded.served.server, ROOT)).write()
 
 
 def test_a_standby_that_could_not_take_over_is_degraded(guarded: Guarded) -> None:
