@@ -438,8 +438,6 @@ class Calls:
         """End stuck calls, and those whose token is not valid any more, until the server stops."""
         longest, oldest = self.config.stalled_seconds_max, self.config.stream_seconds_max
         while not self._stopped.wait(min(longest / 4, oldest / 4 or 1.0, 1.0)):
-            if self.authentication:
-                self.authentication.entrance.look_again()
             before = time.monotonic() - longest
             for call in self._all():
                 if call.identity is not None and not call.identity.is_valid:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,8 @@ from ..native.call_gate import KNOWN_MAX, CallGate, GateLimits, HeldCall
 _LOG = logging.getLogger("nyala.flight_server")
 _LIMITS = GateLimits(starting=8, checks=50, first=16, further=12)
 _WAITING_MAX, _WAITING_OF_ONE_MAX = 8_192, 2_048
+_STARTING_SECONDS = 0.01
+"""A call that has not started by then may never: its client is gone, or sends no message where gRPC waits for one."""
 _BUSY = f"UNAVAILABLE: {NOT_BEGUN}too many calls without a known token; try again in a second"
 _CROWDED = f"UNAVAILABLE: {NOT_BEGUN}too many calls of this client wait; send fewer at once, and try again in a second"
 _STOPPED = f"UNAVAILABLE: {NOT_BEGUN}the server is stopping; try again when it is back"
@@ -36,6 +39,7 @@ class Entrance:
         self._known: set[str] = set()
         self._queues: OrderedDict[int, deque[HeldCall]] = OrderedDict()
         self._waiting = 0
+        self._is_counting = False
         self._is_closed = False
         self._lock = threading.RLock()  # gRPC may hold a call on the thread that lets another one in
         missing = f"UNAUTHENTICATED: {missing}"
@@ -82,12 +86,6 @@ class Entrance:
             if self._waiting:
                 self._let_in()
 
-    def look_again(self) -> None:
-        """Forget calls that were let in and never started. Call it about once a second."""
-        if self._gate is not None:
-            self._gate.count_anew()
-            self._let_in()
-
     def close(self) -> None:
         """Reject all calls that wait, and that would from now on."""
         with self._lock:
@@ -110,6 +108,7 @@ class Entrance:
 
     def _hold(self, call: HeldCall, caller: int) -> None:
         """Keep a call until it may start. On a thread of gRPC."""
+        is_first = False
         with self._lock:
             queue = self._queues.get(caller)
             why = None
@@ -120,10 +119,25 @@ class Entrance:
             else:
                 self._queues.setdefault(caller, deque()).append(call)
                 self._waiting += 1
+                is_first, self._is_counting = not self._is_counting, True
         if why is not None:
             call.reject(why)
-        else:
-            self._let_in()  # one may have started meanwhile
+            return
+        self._let_in()  # one may have started meanwhile
+        if is_first:
+            threading.Thread(target=self._count_anew, name="nyala-entrance", daemon=True).start()
+
+    def _count_anew(self) -> None:
+        """Forget calls that were let in and have not started, again and again, until none waits."""
+        assert self._gate is not None, "only a gate holds calls"
+        while True:
+            time.sleep(_STARTING_SECONDS)
+            self._gate.count_anew()
+            self._let_in()
+            with self._lock:
+                if not self._waiting:
+                    self._is_counting = False
+                    return
 
     def _let_in(self) -> None:
         """Let calls in as long as there may be others, one of each caller in turn."""
