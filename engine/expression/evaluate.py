@@ -46,6 +46,7 @@ from .tree import (
     Matches,
     Negative,
     Not,
+    computes,
 )
 
 
@@ -196,11 +197,26 @@ class _Evaluator:
         return compared(op, value, self.value(node))
 
     def _junction(self, node: Junction) -> Value:
-        join = pc.and_kleene if node.op == "and" else pc.or_kleene
-        value: Value = pa.scalar(node.op == "and")
-        for part in node.args:
-            value = join(value, self.condition(part))
+        """Compute no part for rows that another decides: parts that compute come last, as in a filter."""
+        decides = node.op == "or"
+        join = pc.or_kleene if decides else pc.and_kleene
+        value: Value = pa.scalar(not decides)
+        for part in sorted(node.args, key=self._computes):
+            decided = mask(value if decides else pc.invert(value), self._rows.count) if self._computes(part) else None
+            if decided is None or not decided.any():
+                value = join(value, self.condition(part))
+                continue
+            left = np.flatnonzero(~decided)
+            before = value if isinstance(value, pa.Scalar) else value.take(pa.array(left))
+            flags = join(before, _as_condition(self._branch(left, part)))
+            value = _united([(np.flatnonzero(decided), pa.scalar(decides)), (left, flags)])
         return value
+
+    def _computes(self, node: Expr) -> bool:
+        key = "computes", id(node)
+        if key not in self._prepared:
+            self._prepared[key] = computes(node)
+        return self._prepared[key]
 
     def _not(self, node: Not) -> Value:
         return pc.invert(self.condition(node.arg))
@@ -287,7 +303,21 @@ class _Evaluator:
         self._live_bytes += _kept_bytes(value)
         return value
 
+    def _coalesce(self, node: Call) -> Value:
+        """Evaluate each argument for the rows in which those before it are NULL."""
+        left = np.arange(self._rows.count)
+        parts: list[tuple[np.ndarray, Value]] = []
+        for arg in node.args:
+            value = self._branch(left, arg)
+            is_null = mask(pc.is_null(value), len(left))
+            mine = value if isinstance(value, pa.Scalar) else value.filter(pa.array(~is_null))
+            parts.append((left[~is_null], mine))
+            left = left[is_null]
+        return _united([*parts, (left, pa.scalar(None))])
+
     def _call(self, node: Call) -> Value:
+        if node.name == "COALESCE" and any(map(self._computes, node.args[1:])):
+            return self._coalesce(node)
         return FUNCTIONS[node.name](self, node.args)
 
 

@@ -186,6 +186,11 @@ def walk(tree: Expr) -> Iterator[Expr]:
         waiting.extend(parts_of(node))
 
 
+def computes(tree: Expr) -> bool:
+    """Whether an expression does more than to read and compare: it may cost much, and it may fail for some rows."""
+    return any(isinstance(node, Arithmetic | Negative | Cast | Case | Call) for node in walk(tree))
+
+
 def columns_of(tree: Expr) -> frozenset[str]:
     """Return the columns that an expression names."""
     return frozenset(node.name for node in walk(tree) if isinstance(node, ColumnName))

@@ -159,6 +159,12 @@ SAME: list[tuple[str, str, Any]] = [
     ("f = 0.1", "boolean", True),
     ("i > 2.5", "boolean", True),
     ("i BETWEEN 6.5 AND none", "boolean", None),
+    ("CASE WHEN i <> 7 AND 1 % (i - 7) = 0 THEN 1 ELSE 2 END", "bigint", 2),
+    ("(none = 1 AND i + 1 = 8) IS NULL", "boolean", True),
+    ("none = 1 AND i + 1 = 9", "boolean", False),
+    ("coalesce(i, 1 % (i - 7))", "bigint", 7),
+    ("coalesce(none, i + 1, 1 % (i - 7))", "bigint", 8),
+    ("coalesce(none, none + 1, 2.5)", "decimal(9,2)", Decimal("2.50")),
     ("CASE i WHEN 7 THEN 'a' ELSE 'b' END", "text", "a"),
     ("CASE WHEN none > 1 THEN 1 ELSE 2.5 END", "decimal(9,2)", Decimal("2.50")),
 ]
@@ -176,6 +182,8 @@ OURS: list[tuple[str, str, Any]] = [
     ("CAST(' On ' AS BOOLEAN)", "boolean", True),
     ("CAST('2024-02-29 12:00:00+02:00' AS TIMESTAMP)", "timestamp", dt.datetime(2024, 2, 29, 10)),
     ("now() - INTERVAL '1' DAY", "timestamp", dt.datetime(2001, 9, 8, 1, 46, 40)),
+    ("CASE WHEN 1 % (i - 7) = 0 AND i <> 7 THEN 1 ELSE 2 END", "bigint", 2),
+    ("CASE WHEN 1 % (i - 7) = 0 OR i = 7 THEN 1 ELSE 2 END", "bigint", 1),
     ("nan = nan", "boolean", False),
     ("nan > 1", "boolean", False),
 ]
