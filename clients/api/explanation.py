@@ -117,7 +117,7 @@ def analyzed(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
 
 
 def _line(name: str, text: str) -> str:
-    return f"  {name:<9}{text}"
+    return f"  {name + ' ':<9}{text}"
 
 
 def _of(total: int, reasons: dict[str, int]) -> str:

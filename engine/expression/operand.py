@@ -14,7 +14,7 @@ RESERVED = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "
 """A column of such a name needs double quotes."""
 _NAME_BEFORE = ("AND", "OR", "IS", "IN", "NOT", "BETWEEN", "LIKE", "ILIKE", "THEN", "WHEN", "ELSE", "END", "AS", "FROM")
 """A word before one of these is a column, even if it is also a keyword."""
-_MICROSECONDS = {
+INTERVALS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
     "SECOND": 1_000_000,
@@ -23,6 +23,7 @@ _MICROSECONDS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+"""Units of an interval, in microseconds."""
 _LONGEST = 1 << 63
 
 
@@ -127,13 +128,13 @@ class WordReader:
         word = self.take()
         number, _, unit = word.text.strip().partition(" ")
         unit = (unit.strip() or (self.take().text if self.peek().kind is Kind.WORD else "")).upper()
-        size = _MICROSECONDS.get(unit.removesuffix("S") if unit not in _MICROSECONDS else unit)
+        size = INTERVALS.get(unit.removesuffix("S") if unit not in INTERVALS else unit)
         try:
             microseconds = Decimal(number) * (size or 0)
         except InvalidOperation:
             size, microseconds = None, Decimal(0)
         if size is None or not microseconds.is_finite():
-            self.refuse(word, f"an interval is a number of {', '.join(_MICROSECONDS)}, as in INTERVAL '1' DAY")
+            self.refuse(word, f"an interval is a number of {', '.join(INTERVALS)}, as in INTERVAL '1' DAY")
         if abs(microseconds) >= _LONGEST:
             self.refuse(word, "the interval is too long: at most 292,000 years")
         return int(microseconds)

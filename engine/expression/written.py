@@ -9,7 +9,7 @@ from typing import Any
 from ...schemas.errors import InvalidArgumentError
 from . import moments
 from .constants import value_of
-from .operand import RESERVED
+from .operand import INTERVALS, RESERVED
 from .tree import (
     Among,
     Arithmetic,
@@ -129,7 +129,13 @@ def _literal(value: Any) -> str:
         return f"CAST('{content}' AS DOUBLE)"
     if kind in ("date", "timestamp"):
         return f"{kind.upper()} {_quoted(_moment(value, content))}"
-    return f"INTERVAL '{content}' MICROSECONDS" if kind == "interval" else str(content)
+    return _interval(content) if kind == "interval" else str(content)
+
+
+def _interval(microseconds: int) -> str:
+    """Return a span of time in the longest unit in which it is a whole number."""
+    unit = [name for name, size in INTERVALS.items() if microseconds % size == 0][-1]
+    return f"INTERVAL '{microseconds // INTERVALS[unit]}' {unit}"
 
 
 def _moment(literal: dict[str, Any], content: Any) -> str:
