@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ....schemas.description import Health
 from ....schemas.errors import UnavailableError
-from ....schemas.metrics import MetricFamily
 from ....schemas.whereabouts import Whereabouts
 from ...gateway import Gateway
+from ...process_metrics import process_families
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag, tiles
 from .visit import Visit
 from .words import clock, duration
 
 PATH = "/console/servers"
+_STARTED = "process_start_time_seconds"
 _TITLES = "Name", "Location", "State", "Store is at", "Claim", "End of log", "Age of it", "Reads behind"
 _ABOUT = (
     "A standby takes the store over when its holder is gone; a replica answers reads meanwhile, so far behind. Servers "
@@ -26,9 +27,7 @@ def servers_page(visit: Visit) -> Page:
     for those who operate them."""
     visit.check_operates()
     health, here = visit.store.health(), visit.server.process.whereabouts()
-    families = {family.name: family for family in visit.server.metrics(visit.caller).families}
-    started = families["process_start_time_seconds"].samples if "process_start_time_seconds" in families else []
-    since = next((each.value for each in started if "process" not in each.labels), None)
+    since = next((each.samples[0].value for each in process_families() if each.name == _STARTED), None)
     return page(
         "Servers",
         live(
@@ -43,7 +42,7 @@ def servers_page(visit: Visit) -> Page:
             *([tag("p", f"It could not take the store over: {here.trouble}", class_="bad")] if here.trouble else []),
             tag("h2", "Holder, standbys and replicas"),
             _holders(visit, here),
-            *_processes(health, families),
+            *_processes(visit, health),
             *_damaged(health),
         ),
         at=PATH,
@@ -81,10 +80,11 @@ def _holder(server: str, location: str, told: Whereabouts | UnavailableError) ->
     )
 
 
-def _processes(health: Health, families: dict[str, MetricFamily]) -> list[Element]:
+def _processes(visit: Visit, health: Health) -> list[Element]:
     if not health.processes:
         return []
-    up = families["nyala_process_up"].samples if "nyala_process_up" in families else []
+    families = visit.server.metrics(visit.caller).families
+    up = (each for family in families if family.name == "nyala_process_up" for each in family.samples)
     answers = {each.labels["process"] for each in up if each.value}
     rows: list[tuple[Cell, ...]] = [
         (name, uuid, "answers" if name in answers else tag("span", "is down", class_="bad"))
