@@ -2,6 +2,7 @@
 
 from tests.crash.embedded import EmbeddedCampaign
 from tests.crash.kill9 import Campaign
+from tests.crash.openings import OpeningCampaign
 from tests.crash.retries import RetryCampaign
 from tests.crash.scans import ScanCampaign
 from tests.crash.sessions import SessionCampaign
@@ -42,4 +43,10 @@ def test_rows_written_one_by_one_by_the_killed_process_itself_are_there() -> Non
     campaign = EmbeddedCampaign(seed=0)
     campaign.run(2)
     assert campaign.cycles == 2
+    assert campaign.acknowledged > 20, "too little was written to mean anything"
+
+
+def test_a_store_with_its_own_options_opens_after_a_kill_with_all_single_rows() -> None:
+    campaign = OpeningCampaign(seed=0, seconds_max=0.5)
+    campaign.run(1)
     assert campaign.acknowledged > 20, "too little was written to mean anything"
