@@ -12,9 +12,9 @@ from ...schemas.column import ColumnDefinition
 from ...schemas.command import built
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table import TableDefinition, TableOptions
-from ...schemas.types import LogicalType, nearest_word
+from ...schemas.types import LogicalType, holder, nearest_word
 from ..executors.progress import counted
-from .options import names, pair
+from .options import AsJson, names, pair
 from .target import Name, Target, takes_target
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def create(
     default: Defaults = None,
     comment: Comments = None,
     option: Options = None,
+    as_json: AsJson = False,
     unique_key: UniqueKey = True,
     if_not_exists: IfNotExists = False,
 ) -> None:
@@ -74,7 +75,7 @@ def create(
 
     nyala create homes --key id --like homes.csv --range id --split 1000000
     """
-    columns, named_key = _columns(column or [], schema, like)
+    columns, named_key = _columns(column or [], schema, like, as_json)
     chosen = names(",".join(key)) if key else named_key
     set_parts(columns, "encoding", encoding or [])
     set_parts(columns, "compression", compression or [])
@@ -115,19 +116,34 @@ def table_definition(
 
 
 def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:
-    """Return the columns of a file: each with its own type, or the nearest that a table can hold.
+    """Return the columns of a file: each with its own type, or the nearest that holds all of its cells.
 
     Raises:
-        InvalidArgumentError: two columns have the same name.
+        InvalidArgumentError: two columns have the same name, or no type holds the cells of some columns; the message
+            names all of these.
     """
-    found: dict[str, ColumnDefinition] = {}
+    import pyarrow as pa
+
+    by_name: dict[str, ColumnDefinition] = {}
+    misfits: list[str] = []
     for field in schema:
-        _add(found, ColumnDefinition(name=field.name, type=nearest_word(field.type), nullable=True))
-    return found
+        # Text is for a column without a cell; decimals may have fewer digits than their type.
+        is_open = pa.types.is_null(field.type) or pa.types.is_decimal(field.type)
+        if is_open or holder(field.type):
+            _add(by_name, ColumnDefinition(name=field.name, type=nearest_word(field.type), nullable=True))
+        else:
+            misfits.append(f"column {field.name!r} is {field.type}")
+    if misfits:
+        is_nested = any(pa.types.is_nested(field.type) for field in schema)
+        advice = "add --as-json to keep lists and objects as text of JSON" if is_nested else "convert them in the file"
+        raise InvalidArgumentError(
+            f"a table cannot hold all columns: {'; '.join(misfits)}: {advice}, or leave them out"
+        )
+    return by_name
 
 
 def _columns(
-    texts: Sequence[str], schema: str | None, like: Path | None
+    texts: Sequence[str], schema: str | None, like: Path | None, as_json: bool
 ) -> tuple[dict[str, ColumnDefinition], list[str]]:
     """Return the columns that the options define, and the key columns that they name."""
     from .schema_text import parse_column, parse_schema
@@ -135,9 +151,10 @@ def _columns(
     found: dict[str, ColumnDefinition] = {}
     key: list[str] = []
     if like is not None:
+        from ..jobs.file_format import ReadOptions
         from ..jobs.input_files import input_files
 
-        found = columns_like(input_files(like)[0].schema())
+        found = columns_like(input_files(like, ReadOptions(as_json=as_json))[0].schema())
     if schema is not None:
         said = parse_schema(Path(schema[1:]).read_text() if schema.startswith("@") else schema)
         key = said.key

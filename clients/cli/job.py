@@ -12,7 +12,7 @@ from ...schemas.errors import InvalidArgumentError
 from ..executors.progress import counted, cut_note
 from .job_options import JobOptions
 from .load import load
-from .options import AsOf, moment
+from .options import AsJson, AsOf, moment
 from .run import FINDINGS
 from .target import Json, Name, database, takes_target
 
@@ -309,14 +309,15 @@ def apply_command(
     order_by: Annotated[str | None, typer.Option(help="Order the changes of a file by this column.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="Changes per commit.")] = 250_000,
     run: Annotated[str, typer.Option(help="A new run name applies unchanged files again.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Apply files of changes, keeping the last of each key. A second run skips commits already applied."""
     from ..jobs.apply_job import apply_changes
+    from ..jobs.file_format import ReadOptions
 
+    how = {"op_column": op_column, "order_by": order_by, "batch_rows": batch_rows, "run": run}
     with job.database() as db:
-        made = apply_changes(
-            db, name, files, op_column=op_column, order_by=order_by, batch_rows=batch_rows, run=run, show="lines"
-        )
+        made = apply_changes(db, name, files, **how, options=ReadOptions(as_json=as_json), show="lines")
     if not job.prints_json(made):
         parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} already applied"
         typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}{cut_note(made.truncated)}")

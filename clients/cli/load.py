@@ -11,7 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,12 +21,13 @@ import typer
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 from ..executors.progress import counted
 from .job_options import JobOptions
-from .options import names
+from .options import AsJson, names
 from .run import FINDINGS
 from .target import Name, takes_target
 
 if TYPE_CHECKING:
     from ...schemas.column import ColumnDefinition
+    from ...schemas.table import TableDefinition
     from ..api.database import Database
     from ..jobs.file_format import ReadOptions
     from ..jobs.input_files import InputFile
@@ -76,6 +77,7 @@ def load(
     skip_lines: SkipLines = 0,
     null: Nulls = None,
     charset: Charset = "utf-8",
+    as_json: AsJson = False,
     rejects: RejectFile = None,
     run: Run = "",
     again: Again = False,
@@ -99,10 +101,14 @@ def load(
         columns=tuple(names(columns or "")),
         skip_lines=skip_lines,
         charset=charset,
+        as_json=as_json,
         **words,
     )
-    with inputs(files, options) as found, job.database(create) as db:
-        about = _create(db, name, key, found) if create else _known(db, name)
+    with ExitStack() as opened:
+        found = opened.enter_context(inputs(files, options))
+        definition = _definition(name, key, found) if create else None
+        db = opened.enter_context(_database(job, definition))
+        about = _create(db, name, definition) if definition else _known(db, name)
         if about and not job.json_output:
             typer.echo(about)
         started = time.monotonic()
@@ -173,16 +179,36 @@ def _known(db: Database, name: str) -> str:
     return ""
 
 
-def _create(db: Database, name: str, key: list[str] | None, files: Sequence[InputFile]) -> str:
-    """Create the table with the columns of the first file unless it exists; return a message about it, or ""."""
+def _definition(name: str, key: list[str] | None, files: Sequence[InputFile]) -> TableDefinition | InvalidArgumentError:
+    """Return a table with the columns of the first file; what is wrong with it, if it cannot be made."""
     from .create import table_definition
 
+    try:
+        if not key:
+            raise InvalidArgumentError(f"there is no table {name!r} yet: give its primary key, as in --key id")
+        chosen = names(",".join(key))
+        return table_definition(name, _columns_of(files[0], chosen), chosen)
+    except InvalidArgumentError as error:
+        return error
+
+
+def _database(job: JobOptions, definition: TableDefinition | InvalidArgumentError | None) -> Database:
+    """Open the database; make a new store only for a table that can be made."""
+    if not isinstance(definition, InvalidArgumentError):
+        return job.database(create=definition is not None)
+    try:
+        return job.database()
+    except NotFoundError:
+        raise definition from None
+
+
+def _create(db: Database, name: str, definition: TableDefinition | InvalidArgumentError) -> str:
+    """Create the table unless it exists; return a message about it, or ""."""
     if name in db.tables():
         return ""
-    if not key:
-        raise InvalidArgumentError(f"there is no table {name!r} yet: give its primary key, as in --key id")
-    chosen = names(",".join(key))
-    made = db.create_table_as(table_definition(name, _columns_of(files[0], chosen), chosen))
+    if isinstance(definition, InvalidArgumentError):
+        raise definition
+    made = db.create_table_as(definition)
     columns = ", ".join(f"{column['name']} {column['type']}" for column in made.describe()["columns"])
     return f"created {name}: {columns}; key {', '.join(made.primary_key)}"
 

@@ -21,6 +21,7 @@ Columns = Annotated[str | None, typer.Option(help="Comma-separated column names.
 WhereText = Annotated[str | None, typer.Option("--where", help="An SQL condition.")]
 Limit = Annotated[int | None, typer.Option(min=0, help="Maximum number of rows.")]
 Output = Annotated[Path | None, typer.Option(help="Write to a file: .parquet .csv .arrow .jsonl")]
+AsJson = Annotated[bool, typer.Option("--as-json", help="Keep lists and objects as text of JSON.")]
 JsonRows = Annotated[bool, typer.Option("--json", help="Print all rows as JSON lines.")]
 CsvRows = Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")]
 

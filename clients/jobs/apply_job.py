@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from ...schemas.errors import InvalidArgumentError, RowErrors
 from ...schemas.transaction import TransactionResult
 from ..executors.progress import JobProgress, Show
+from .file_format import ReadOptions
 from .folder import Place
 from .input_files import input_files
 from .link import Store, StoreLink
@@ -54,6 +55,7 @@ def apply_changes(
     order_by: str | None = None,
     batch_rows: int = BATCH_ROWS,
     run: str = "",
+    options: ReadOptions | None = None,
     show: Show = "auto",
 ) -> ApplyResult:
     """Apply files of changes to a table, in the order given; the files of a folder in path order.
@@ -63,6 +65,7 @@ def apply_changes(
     is split into batches of ``batch_rows`` changes. In each batch the last change of a key counts, by ``order_by``
     (then the whole file is sorted) and by position. Cells that a row of JSON lacks stay as they are: a row may have
     only what changed. A batch is one commit: its upserts and deletes become visible together, or not at all.
+    ``options`` say how the files are read.
 
     Run an interrupted run again as it was: it skips batches already applied. Files are identified by path, size and
     modification time; another ``run`` applies them again.
@@ -79,7 +82,7 @@ def apply_changes(
     about = link.service.describe_table(table)
     if batch_rows < 1:
         raise InvalidArgumentError(f"batch_rows must be at least 1, not {batch_rows}")
-    files = input_files(source)
+    files = input_files(source, options)
     if len(files) > FILES_MAX:
         raise InvalidArgumentError(f"{len(files):,} files are too many for one run; at most {FILES_MAX:,} are allowed")
     results: list[TransactionResult] = []

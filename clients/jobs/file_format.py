@@ -45,6 +45,13 @@ class ReadOptions(BaseModel, frozen=True, extra="forbid"):
     null_words: tuple[str, ...] = NULL_WORDS
     """Words that mean NULL unless quoted."""
     charset: str = "utf-8"
+    as_json: bool = False
+    """In columns of text, lists and objects become text of JSON, as do numbers and booleans of JSON files."""
+
+    @property
+    def said(self) -> str:
+        """The options as text, which names the numbers of a load: ``as_json`` only if it is set, as before it came."""
+        return self.model_dump_json(exclude=None if self.as_json else {"as_json"})
 
 
 def is_note(name: str) -> bool:

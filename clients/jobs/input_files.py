@@ -15,6 +15,7 @@ from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 from .file_format import ReadOptions, format_of, is_note
 from .folder import Folder, Place
+from .json_text import schema_of_text, with_json_text
 from .text_cells import Piece
 
 Made = TypeVar("Made")
@@ -43,7 +44,7 @@ class InputFile:
         """Identifies the file, its content (by size and time) and how it is read."""
         said = f"{self.files.type_name}:{self.path}:{self.size}:{self.mtime}"
         if self.options != ReadOptions():
-            said += f":{self.options.model_dump_json()}"
+            said += f":{self.options.said}"
         return hashlib.blake2b(said.encode(), digest_size=12).hexdigest()
 
     @property
@@ -62,7 +63,8 @@ class InputFile:
 
     def schema(self) -> pa.Schema:
         """Return the columns; text columns get the types that the first rows suggest."""
-        return _readable(self, lambda: _SCHEMAS[self.format](self))
+        schema = _readable(self, lambda: _SCHEMAS[self.format](self))
+        return schema_of_text(schema) if self.options.as_json else schema
 
     def pieces(
         self,
@@ -195,7 +197,7 @@ def _parquet(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
 
     opened = pq.ParquetFile(file._open())
     groups = None if wanted.row_groups is None else list(wanted.row_groups)
-    return _counted(opened.iter_batches(wanted.batch_rows, row_groups=groups), wanted)
+    return _counted(file, opened.iter_batches(wanted.batch_rows, row_groups=groups), wanted)
 
 
 def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
@@ -209,17 +211,17 @@ def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
 def _json_lines(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     from .json_file import line_pieces
 
-    return line_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent)
+    return line_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent, file.options.as_json)
 
 
 def _json_array(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     from .json_file import array_pieces
 
-    return array_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent)
+    return array_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent, file.options.as_json)
 
 
 def _arrow(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
-    return _counted(_arrow_batches(file), wanted)
+    return _counted(file, _arrow_batches(file), wanted)
 
 
 def _arrow_batches(file: InputFile) -> pa.RecordBatchReader:
@@ -241,11 +243,12 @@ def _stream_or_file(file: InputFile) -> pa.NativeFile:
         return pa.BufferReader(stream.read())
 
 
-def _counted(batches: Iterable[pa.RecordBatch], wanted: _Wanted) -> Iterator[Piece]:
+def _counted(file: InputFile, batches: Iterable[pa.RecordBatch], wanted: _Wanted) -> Iterator[Piece]:
     row = 0
     for batch in batches:
         left_out = [name for name in batch.schema.names if name not in wanted.known and wanted.overlooked(name)]
-        yield Piece(batch.drop_columns(left_out) if left_out else batch, row)
+        rows = batch.drop_columns(left_out) if left_out else batch
+        yield Piece(with_json_text(rows) if file.options.as_json else rows, row)
         row += batch.num_rows
 
 

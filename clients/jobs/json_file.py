@@ -62,6 +62,7 @@ def line_pieces(
     columns: Mapping[str, ColumnSchema],
     overlooked: Callable[[str], bool],
     tells_absent: bool,
+    as_json: bool,
 ) -> Iterator[Piece]:
     """Yield the rows of JSON lines, in the same pieces on each read."""
     seen: list[str] = []
@@ -72,7 +73,7 @@ def line_pieces(
             batch = _by_arrow(block, [columns[name] for name in seen], overlooked)
             piece = Piece(batch, row, absent=_absent_in(block, batch) if tells_absent else {})
         except (pa.ArrowException, InvalidArgumentError):
-            piece = _by_python(_parsed(block, line), columns, overlooked, seen, row, tells_absent)
+            piece = _by_python(_parsed(block, line), columns, overlooked, seen, row, tells_absent, as_json)
         yield piece
         row += piece.rows
         line += block.count(b"\n")
@@ -83,12 +84,13 @@ def array_pieces(
     columns: Mapping[str, ColumnSchema],
     overlooked: Callable[[str], bool],
     tells_absent: bool,
+    as_json: bool,
 ) -> Iterator[Piece]:
     """Yield the rows of an array, in the same pieces on each read."""
     seen: list[str] = []
     row = 0
     for values in _grouped(_elements(stream)):
-        piece = _by_python([(None, value) for value in values], columns, overlooked, seen, row, tells_absent)
+        piece = _by_python([(None, value) for value in values], columns, overlooked, seen, row, tells_absent, as_json)
         yield piece
         row += piece.rows
 
@@ -183,6 +185,7 @@ def _by_python(
     seen: list[str],
     first_row: int,
     tells_absent: bool,
+    as_json: bool,
 ) -> Piece:
     """Return rows read one by one; add new columns to ``seen``."""
     good: list[tuple[int, int | None, dict[str, Any]]] = []
@@ -202,7 +205,7 @@ def _by_python(
             seen += [name for name in value if name in columns and name not in seen]
             good.append((row, line, value))
     chosen = [columns[name] for name in seen]
-    arrays, wrong = columns_of_values([[value.get(name) for _, _, value in good] for name in seen], chosen)
+    arrays, wrong = columns_of_values([[value.get(name) for _, _, value in good] for name in seen], chosen, as_json)
     for position, why in wrong.items():
         row, line, value = good[position]
         bad.append(BadRow(row, line, why, value))

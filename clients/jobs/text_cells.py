@@ -14,6 +14,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.literal import from_json
 from ...schemas.types import LogicalType
 from ..convert.casting import cast
+from .json_text import json_text
 
 UNSPLIT = " text"
 """In the place of a column: the text of a line that could not be split into cells."""
@@ -69,13 +70,14 @@ def columns_of_text(
 
 
 def columns_of_values(
-    given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema]
+    given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema], as_json: bool
 ) -> tuple[list[pa.Array], dict[int, str]]:
-    """Like ``columns_of_text``, for JSON values."""
+    """Like ``columns_of_text``, for JSON values; with ``as_json``, values that are no text become text in columns of
+    text."""
     made: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for values, column in zip(given, columns, strict=True):
-        cells, why = _one_by_one(values, column, _cell_of_value)
+        cells, why = _one_by_one(values, column, _cell_of_json if as_json else _cell_of_value)
         made.append(cells)
         wrong |= why | wrong
     return made, wrong
@@ -109,6 +111,10 @@ def _cell_of_value(value: Any, kind: LogicalType) -> Any:
     return cell_of_text(value, kind) if isinstance(value, str) else from_json(value, kind)
 
 
+def _cell_of_json(value: Any, kind: LogicalType) -> Any:
+    return _cell_of_value(json_text(value) if kind.is_text else value, kind)
+
+
 def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
     """Cast a column at once; raise if that fails, even if single cells would fit."""
     kind = column.logical
@@ -133,7 +139,7 @@ def _one_by_one(
             cells.append(None if value is None else read(value, kind))
         except InvalidArgumentError:
             cells.append(None)
-            wrong[row] = f"column {column.name!r}: {_shown(value)} is not a valid {kind}"
+            wrong[row] = f"column {column.name!r}: {_shown(value)} is not a valid {kind}{_advice(value, kind)}"
     try:
         return pa.array(cells, target), wrong
     except (pa.ArrowException, OverflowError):  # one is a Python value that Arrow cannot hold
@@ -157,6 +163,10 @@ def without(arrays: Sequence[pa.Array], schema: pa.Schema, rows: Mapping[int, st
         return batch
     bad = pa.array(sorted(rows), pa.int64())
     return batch.filter(pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), bad)))
+
+
+def _advice(value: Any, kind: LogicalType) -> str:
+    return "; as_json (--as-json) keeps it as text of JSON" if isinstance(value, list | dict) and kind.is_text else ""
 
 
 def _shown(value: Any) -> str:
