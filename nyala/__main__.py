@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nyala.clients.cli import cluster, grant, job, perf, pin, spark, table, tablet
+from nyala.clients.cli import cluster, credentials, grant, job, perf, pin, spark, table, tablet
 from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
@@ -28,7 +28,9 @@ def main() -> None:
 @cache
 def _command() -> Any:
     """Return what typer makes of the whole command line: making it takes longer than most commands."""
-    return typer.main.get_command(make_app())
+    command = typer.main.get_command(make_app())
+    credentials.give_to_verbs(command)
+    return command
 
 
 def make_app() -> typer.Typer:
@@ -62,18 +64,15 @@ def nyala_command(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda on: _version(on))
     ] = False,
-    token_file: Annotated[
-        str | None, typer.Option(help="A file with the token for the server; NYALA_TOKEN is the token itself.")
-    ] = None,
-    tls_roots: Annotated[str | None, typer.Option(help="The roots of server certificates, in PEM.")] = None,
-    client_cert: Annotated[str | None, typer.Option(help="The certificate of this client, in PEM.")] = None,
-    client_key: Annotated[str | None, typer.Option(help="The private key of --client-cert.")] = None,
+    token_file: credentials.TokenFile = None,
+    tls_roots: credentials.TlsRoots = None,
+    client_cert: credentials.ClientCert = None,
+    client_key: credentials.ClientKey = None,
+    key_file: credentials.KeyFile = None,
+    key_command: credentials.KeyCommand = None,
 ) -> None:
     """Nyala: a mutable columnar store in the shape of Apache Kudu, served over Arrow Flight."""
-    if token_file:
-        os.environ.pop("NYALA_TOKEN", None)
-    given = {"TOKEN_FILE": token_file, "TLS_ROOTS": tls_roots, "CLIENT_CERT": client_cert, "CLIENT_KEY": client_key}
-    os.environ |= {f"NYALA_{name}": value for name, value in given.items() if value}  # for all connections, and Spark's
+    # The callbacks of the options have done their work.
 
 
 def _version(wanted: bool) -> None:

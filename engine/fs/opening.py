@@ -64,7 +64,8 @@ def opened_to_write(fs: FileSystem, source: KeySource, note: Callable[[StoreErro
 
     Raises as ``check_key``.
     """
-    key = source.read()
+    is_new = not is_encrypted(fs) and not fs.exists(_MANIFEST)
+    key = source.read_for_new() if is_new else source.read()
     found = check_key(fs, key)
     if found is fs or key is None:
         return fs

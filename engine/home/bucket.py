@@ -29,6 +29,7 @@ from ..fs.filesystem import FileLock, FileSystem
 from ..fs.local import LocalFileSystem
 from ..fs.low_water import low_mark
 from ..fs.memory import MemoryFileSystem
+from ..fs.opening import NO_KEY, KeySource
 from ..fs.store_lock import STORE_LOCK
 from ..kernels.private import cache_base, is_private
 from ..manifest import files
@@ -144,9 +145,11 @@ class BucketHome(Home):
         """See Home. Waits until the process that has the store is silent for ``lease_seconds``, or has released it:
         twice as long at most, or as long as that takes for a home ``by`` a standby."""
         options = opening.options
-        if options.key_file or options.key_command or options.key:
+        key = KeySource(options.key_file, options.key_command, options.key)
+        if key != NO_KEY or (key.named() != NO_KEY and not self.has_store()):
             raise InvalidArgumentError(
-                "a store in a bucket cannot be encrypted: leave the key out, and let the bucket encrypt its objects"
+                "a store in a bucket cannot be encrypted: leave the key out, in the environment too, and let the "
+                "bucket encrypt its objects"
             )
         cache, lock = self._locked_cache(options)
         self._cache, self._low_bytes = cache, options.disk_low_bytes

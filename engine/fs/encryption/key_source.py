@@ -40,6 +40,20 @@ class KeySource:
             return self
         return KeySource(environment.get(FILE_VARIABLE) or None, environment.get(COMMAND_VARIABLE) or None)
 
+    def read_for_new(self, environment: Mapping[str, str] = os.environ) -> StoreKey | None:
+        """Return the key of a new store: as ``read``, but a variable that is set and empty does not mean no key.
+
+        Raises:
+            InvalidArgumentError: as ``read``, or there is such a variable, and nothing else names a key.
+        """
+        key = self.read(environment)
+        empty = [name for name in (FILE_VARIABLE, COMMAND_VARIABLE) if name in environment and not environment[name]]
+        if key is None and empty:
+            raise InvalidArgumentError(
+                f"{empty[0]} is set and empty, so a new store would not be encrypted: name its key, or unset it"
+            )
+        return key
+
     def read(self, environment: Mapping[str, str] = os.environ) -> StoreKey | None:
         """Return the key; None if nothing names one.
 

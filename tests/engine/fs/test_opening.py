@@ -209,6 +209,21 @@ def test_where_a_key_comes_from(tmp_path: Path) -> None:
     assert KeySource(key=OTHER).read(named) == OTHER
 
 
+def test_an_empty_variable_does_not_make_a_new_store_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a script names the key by a variable of its own that is not set. Stores that are there say it."""
+    old, new = MemoryFileSystem(), MemoryFileSystem()
+    Store.open(old, StoreOptions(maintenance="off")).close()
+    for name in ("NYALA_KEY_FILE", "NYALA_KEY_COMMAND"):
+        with monkeypatch.context() as named:
+            named.setenv(name, "")
+            with pytest.raises(InvalidArgumentError, match=f"{name} is set and empty"):
+                Store.open(new, StoreOptions(maintenance="off"))
+            assert not new.exists("manifest")
+            Store.open(old, StoreOptions(maintenance="off")).close()
+    Store.open(new, StoreOptions(maintenance="off", key=KEY)).close()
+    assert is_encrypted(new)
+
+
 def test_a_key_that_is_none_is_said_so_and_never_shown(tmp_path: Path) -> None:
     file = write_key(tmp_path / "key", "secret" * 12)
     sources = [KeySource(str(file)), KeySource(str(tmp_path / "none")), KeySource(command="exit 3")]

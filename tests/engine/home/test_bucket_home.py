@@ -438,6 +438,19 @@ def test_what_needs_a_directory_is_refused() -> None:
         BucketHome(Machine().bucket, "a/b", "memory://x")
 
 
+def test_a_new_store_in_a_bucket_is_not_left_plain_where_the_environment_names_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+    with monkeypatch.context() as named:
+        named.setenv("NYALA_KEY_FILE", "/etc/nyala/key")
+        with pytest.raises(InvalidArgumentError, match="cannot be encrypted"):
+            opened(machine)
+    opened(machine).close()
+    monkeypatch.setenv("NYALA_KEY_FILE", "/etc/nyala/key")
+    opened(machine.other()).close()
+
+
 def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NYALA_CACHE_DIR", str(tmp_path / "shared"))
     (tmp_path / "shared").mkdir()
