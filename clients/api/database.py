@@ -56,9 +56,9 @@ class Database:
     ) -> Table:
         """Create a table. With ``data``, also load it in one commit; if that fails, no table is created.
 
-        ``data`` is anything that ``Table.write`` takes. Without a ``schema`` the table gets the columns of the data,
-        those of the key first. An Arrow type that tables do not have becomes the nearest type that holds all of its
-        values, and ``Table.notes`` lists these columns.
+        ``data`` is anything that ``Table.write`` takes, such as the path of a Parquet file. Without a ``schema`` the
+        table gets the columns of the data, those of the key first. An Arrow type that tables do not have becomes the
+        nearest type that holds all of its values, and ``Table.notes`` lists these columns.
 
         ``primary_key`` names the leading column of ``schema``, or a list of them in order. ``partition_by`` divides the
         table into tablets, with ``nyala.partition.hash`` and ``nyala.partition.range`` of key columns; without it the

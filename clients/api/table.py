@@ -162,9 +162,9 @@ class Table:
         """Apply one of the eight operations to every row of ``data``, and return when all is durable.
 
         ``data`` is a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with
-        ``__arrow_c_stream__``, a dict of columns or a list of dicts. Columns are matched by name and cast if no value
-        changes. Large data is split into several commits, each visible at once; they are larger if new rows come in key
-        order. With ``atomic`` all data is one commit, which any failing row rejects.
+        ``__arrow_c_stream__``, a dict of columns, a list of dicts, a ``pyarrow.dataset``, or the path of a Parquet or
+        Arrow file. Columns match by name and are cast if no value changes. Large data is split into several commits;
+        they are larger if new rows come in key order. With ``atomic`` all is one commit, which a failing row rejects.
 
         ``commit="stream"`` also makes all data one commit: readers, and the store after a crash, see all of it or
         nothing. A rejected row does not stop the others. One commit has at most 256 MiB by default.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,14 +15,15 @@ from ...schemas.moment import FIRST_MICROSECOND, LAST_MICROSECOND
 from .batching import in_batches, in_one_batch, in_slices
 from .casting import Caster
 from .key_order import KeyOrder
+from .stored import is_stored, stored_rows
 
 _KNOWN = (
     "a pandas or polars DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, anything with "
-    "__arrow_c_stream__, a dict of columns or a list of dicts"
+    "__arrow_c_stream__, a dict of columns, a list of dicts, a pyarrow.dataset or the path of a Parquet or Arrow file"
 )
 
 
-_DIGITS_MAX = 38
+DIGITS_MAX = 38
 """Digits of the widest decimal that a column holds."""
 
 
@@ -69,6 +69,8 @@ class GivenData(NamedTuple):
     """None if it is not known in advance."""
     misfits: Sequence[str] = ()
     """Descriptions of columns that no Arrow type holds; ``schema`` lacks these columns."""
+    guessed: Collection[str] = ()
+    """Columns whose type is that of the Python values that are there, not one that was chosen for them."""
 
 
 def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
@@ -76,6 +78,7 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
 
     Raises:
         InvalidArgumentError: it is not data, or its columns differ in length.
+        NotFoundError: it is the path of a file that does not exist.
     """
     if isinstance(data, pa.Table):
         return GivenData(data.schema, data.to_batches(), data.num_rows)
@@ -87,6 +90,9 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
         return _read_pandas(data, columns)
     if hasattr(data, "__arrow_c_stream__"):
         return _read_stream(data)
+    if is_stored(data):
+        rows = stored_rows(data)
+        return GivenData(rows.schema, rows, None)
     if hasattr(data, "__arrow_c_array__"):
         return read_data(_batch_of(data), columns)
     if isinstance(data, Mapping):
@@ -98,8 +104,6 @@ def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
 
 def _instead(data: Any) -> str:
     """Return what to do with objects that are often passed by mistake."""
-    if isinstance(data, str | PathLike):
-        return "; to load files, use `nyala load` or nyala.jobs.load"
     return "; pass the result of its collect()" if hasattr(data, "collect") else ""
 
 
@@ -179,7 +183,16 @@ def _read_columns(given: Mapping[str, Any], columns: Mapping[str, ColumnSchema])
     if len(set(lengths.values())) > 1:
         raise InvalidArgumentError(f"the columns differ in length: {lengths}")
     table = pa.table(arrays)
-    return GivenData(table.schema, table.to_batches(), table.num_rows, misfits)
+    guessed = [name for name in arrays if _is_untyped(given[name])]
+    return GivenData(table.schema, table.to_batches(), table.num_rows, misfits, guessed)
+
+
+def _is_untyped(values: Any) -> bool:
+    """Return whether cells are Python's, so that Arrow finds their type."""
+    return (
+        not isinstance(values, pa.Array | pa.ChunkedArray)
+        and str(getattr(values, "dtype", object.__name__)) == "object"
+    )
 
 
 def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | pa.ChunkedArray:
@@ -208,10 +221,10 @@ def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
             return pa.array(values, pa.decimal128(38, 0))
         except pa.ArrowInvalid:
             digits = max(len(str(abs(value))) for value in values if isinstance(value, int))
-            if digits <= _DIGITS_MAX:
+            if digits <= DIGITS_MAX:
                 raise
             raise _TooManyDigitsError(
-                f"has integers of {digits} digits, and a column holds at most {_DIGITS_MAX}: pass them as text"
+                f"has integers of {digits} digits, and a column holds at most {DIGITS_MAX}: pass them as text"
             ) from None
 
 

@@ -13,7 +13,8 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.types import LogicalType, holder, nearest, nearest_word
 from ...schemas.wrapped import bare_type, unwrapped
 from .casting import misfit_of
-from .data import GivenData, check_names, read_data
+from .data import DIGITS_MAX, GivenData, check_names, read_data
+from .stored import is_stored
 
 Options = Mapping[str, ColumnOptions | Mapping[str, Any]]
 
@@ -47,13 +48,14 @@ def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTabl
     """Return the columns of a table for ``data``, those of the key first, and its rows.
 
     Cells in memory are examined if their type alone does not decide: unsigned 64-bit integers that all fit become
-    int64, and nanoseconds must be whole microseconds. A ``type`` in ``options`` is used if the cells can be cast to it.
+    int64, and nanoseconds must be whole microseconds. Python's decimals get all digits that a column can have, since
+    larger ones may come. A ``type`` in ``options`` is used if the cells can be cast to it.
 
     Raises:
         InvalidArgumentError: it is not data, lacks a key column, or has columns that no table holds, all of them named.
     """
     given = read_data(data, {})
-    rows = _rows(given, hasattr(data, "__len__"))
+    rows = _rows(given, hasattr(data, "__len__") and not is_stored(data))
     known = given.schema.names
     check_names(known)
     if not given.misfits and (missing := [name for name in primary_key if name not in known]):
@@ -63,6 +65,7 @@ def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTabl
         )
     names = [name for name in primary_key if name in known] + [name for name in known if name not in primary_key]
     held, lossy = _looked_at(rows) if isinstance(rows, pa.Table) else ({}, [])
+    held |= {name: wide for name in given.guessed if (wide := _widest(given.schema.field(name).type))}
     fields = [given.schema.field(name) for name in names]
     return NewTableData(_new_schema(fields, options, held, [*given.misfits, *lossy]), rows)
 
@@ -127,6 +130,9 @@ def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
         why += ", for whole microseconds only" if bare.unit == "ns" else ""
     elif pa.types.is_uint64(bare):
         why = ", which holds all of its values"
+    elif pa.types.is_decimal(bare) and kind.precision == DIGITS_MAX:
+        narrow = f"{{{field.name!r}: {{'type': 'decimal({bare.precision},{kind.scale})'}}}}"
+        why = f", for larger ones to come; column_options={narrow} makes it narrower"
     yield f"column {field.name!r} is {field.type} and is stored as {kind}{why}"
 
 
@@ -144,6 +150,12 @@ def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
         elif bare == pa.timestamp("ns", getattr(bare, "tz", None)) and any(map(_is_finer, _cells(column))):
             lossy.append(f"column {field.name!r} is {field.type} and has fractions of a microsecond: round it")
     return held, lossy
+
+
+def _widest(kind: pa.DataType) -> LogicalType | None:
+    """Return the widest decimal with the digits after the point of this one; None if it is none, or too wide."""
+    bare = bare_type(kind)
+    return LogicalType.decimal(DIGITS_MAX, max(bare.scale, 0)) if pa.types.is_decimal(bare) and holder(bare) else None
 
 
 def _cells(column: pa.ChunkedArray) -> Iterator[pa.Array]:

@@ -58,7 +58,7 @@ SAID: dict[str, tuple[Callable[[Database, Table], Any], str]] = {
         "the data has more than one column named 'a'",
     ),
     "no columns": (lambda db, t: db.create_table("x", data={}, primary_key=["a"]), "it has none"),
-    "a path as data": (lambda db, t: t.insert("homes.csv"), "to load files, use `nyala load`"),
+    "a path as data": (lambda db, t: t.insert("homes.csv"), "load it with nyala.jobs.load, or with `nyala load"),
     "a frame yet to come": (lambda db, t: t.insert(_Lazy()), "pass the result of its collect()"),
     "too many digits": (
         lambda db, t: db.create_table("x", data={"id": [1], "d": [10**40]}, primary_key=["id"]),

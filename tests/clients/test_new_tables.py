@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors
+from nyala.clients.convert.new_schema import read_new
+from nyala.clients.convert.stored import stored_rows
+from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, StoreError
 
 NOON = dt.datetime(2026, 1, 31, 12)
 PANDAS = pd.DataFrame(
@@ -255,3 +261,112 @@ def test_refused_rows_of_a_new_table_are_told_as_rows_of_the_data(db: Database) 
     with pytest.raises(nyala.RowErrors, match=r"rejected: row 2: ALREADY_PRESENT: a row with the key \(id=1\)"):
         db.create_table("t", data={"id": [1, 2, 1]}, primary_key=["id"])
     assert db.tables() == []
+
+
+TWO = [{"id": 1, "city": "Oslo"}, {"id": 2, "city": "Bergen"}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a Parquet file of each row, and with what an export leaves beside them."""
+    tmp_path = tmp_path / "homes.v1"
+    tmp_path.mkdir()
+    for number, row in enumerate(TWO):
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / f"{number}.parquet")
+    (tmp_path / "_export.json").write_text("{}")
+    return tmp_path
+
+
+STORED = {
+    "the path of a Parquet file": lambda folder: str(folder / "1.parquet"),
+    "a Path": lambda folder: folder / "1.parquet",
+    "a URI": lambda folder: (folder / "1.parquet").as_uri(),
+    "a folder": lambda folder: f"{folder}/",
+    "a dataset": lambda folder: ds.dataset(folder),
+    "a scanner": lambda folder: ds.dataset(folder).scanner(columns=["id"], filter=ds.field("id") > 1),
+    "an Arrow file": lambda folder: str(folder / "_rows.arrow"),
+}
+
+
+@pytest.mark.parametrize("form", STORED.values(), ids=STORED)
+def test_tables_are_made_of_files_and_datasets(db: Database, folder: Path, form: Any) -> None:
+    feather.write_feather(pa.Table.from_pylist(TWO), folder / "_rows.arrow")
+    made = db.create_table("homes", data=form(folder), primary_key=["id"])
+    expected = TWO if form in (STORED["a folder"], STORED["a dataset"], STORED["an Arrow file"]) else TWO[1:]
+    names = made.schema.names
+    assert rows(made) == [{name: row[name] for name in names} for row in expected]
+    assert made.upsert(form(folder)).applied == len(expected)
+
+
+def test_a_file_is_not_read_into_memory_to_make_a_table(
+    db: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_all(_: object) -> pa.Table:
+        raise AssertionError
+
+    class Reader:
+        """A reader that shows who reads all at once."""
+
+        def __init__(self, reader: pa.RecordBatchReader) -> None:
+            self.schema, self.read_all = reader.schema, read_all
+
+    monkeypatch.setattr("nyala.clients.convert.data.stored_rows", lambda data: Reader(stored_rows(data)))
+    given = read_new(str(folder), ["id"], {})
+    assert isinstance(given.rows, Reader)
+
+
+def test_a_file_that_is_none_is_told_with_what_loads_it(db: Database, folder: Path) -> None:
+    (folder / "rows.csv").write_text("id\n1\n")
+    (folder / "bad.parquet").write_text("id")
+    cases = {
+        "none.parquet": "there is no file or folder",
+        "bad.parquet": "cannot be read",
+        "rows.csv": "nyala load TABLE",
+    }
+    for name, why in cases.items():
+        with pytest.raises(StoreError, match=why):
+            db.create_table("homes", data=str(folder / name), primary_key=["id"])
+    with pytest.raises(InvalidArgumentError, match=r"cannot be read: .*bad\.parquet"):
+        db.create_table("homes", data=folder, primary_key=["id"])
+    assert db.tables() == []
+
+
+DECIMALS: dict[str, Any] = {
+    "pandas": lambda cells: pd.DataFrame({"id": [1, 2], "price": cells}),
+    "a dict of lists": lambda cells: {"id": [1, 2], "price": cells},
+    "a list of dicts": lambda cells: [{"id": row, "price": cell} for row, cell in enumerate(cells, 1)],
+    "an array of numpy": lambda cells: {"id": [1, 2], "price": np.array(cells, object)},
+}
+
+
+@pytest.mark.parametrize("form", DECIMALS.values(), ids=DECIMALS)
+def test_a_larger_decimal_than_the_first_rows_have_is_written_later(db: Database, form: Any) -> None:
+    made = db.create_table("homes", data=form([Decimal("5.10"), None]), primary_key=["id"])
+    assert [column["type"] for column in made.describe()["columns"]] == ["int64", "decimal(38,2)"]
+    assert made.notes == [
+        "column 'price' is decimal128(3, 2) and is stored as decimal(38,2), for larger ones to come; "
+        "column_options={'price': {'type': 'decimal(3,2)'}} makes it narrower"
+    ]
+    made.upsert(form([Decimal("1234567.5"), Decimal("-1E+20")]))
+    assert [row["price"] for row in rows(made)] == [Decimal("1234567.50"), Decimal("-1E+20")]
+
+
+def test_the_advice_of_that_note_works_and_a_type_that_was_chosen_stays(db: Database) -> None:
+    frame = DECIMALS["pandas"]([Decimal("5.10"), None])
+    narrow = db.create_table(
+        "narrow", data=frame, primary_key=["id"], column_options={"price": {"type": "decimal(3,2)"}}
+    )
+    typed = pd.array([Decimal("5.10"), None], dtype=pd.ArrowDtype(pa.decimal128(9, 2)))
+    kept = db.create_table("kept", data=frame.assign(price=typed), primary_key=["id"])
+    column = pa.array([Decimal("5.10"), None], pa.decimal128(9, 2))
+    also = db.create_table("also", data={"id": [1, 2], "price": column}, primary_key=["id"])
+    types = [table.describe()["columns"][1]["type"] for table in (narrow, kept, also)]
+    assert types == ["decimal(3,2)", "decimal(9,2)", "decimal(9,2)"]
+    assert not narrow.notes and not kept.notes and not also.notes
+
+
+def test_decimals_with_more_digits_than_a_column_holds_are_refused_as_before(db: Database) -> None:
+    with pytest.raises(InvalidArgumentError, match="at most 38 digits"):
+        db.create_table("homes", data={"id": [1], "price": [Decimal("1" * 40)]}, primary_key=["id"])
+    made = db.create_table("homes", data={"id": [1], "price": [Decimal("1E+3")]}, primary_key=["id"])
+    assert made.describe()["columns"][1]["type"] == "decimal(38,0)"

@@ -203,7 +203,7 @@ def test_two_columns_of_one_name(data: Any) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [5, "text", None, [1, 2], {"id": 1}, {"id": "text"}, pl.LazyFrame({"id": [1]}), pd.Series([1]), pl.Series([1])],
+    [5, None, [1, 2], {"id": 1}, {"id": "text"}, pl.LazyFrame({"id": [1]}), pd.Series([1]), pl.Series([1])],
 )
 def test_what_is_no_data(data: Any) -> None:
     assert refused(data)

@@ -1,0 +1,71 @@
+"""Rows in files and datasets, read as they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...schemas.errors import InvalidArgumentError, NotFoundError
+
+_FORMATS = {"": "parquet", ".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc", ".ipc": "ipc"}
+"""Formats by suffix; without one it is a folder of Parquet files."""
+_BATCH_ROWS = 65_536
+_BATCHES_AHEAD = 4
+
+
+def is_stored(data: Any) -> bool:
+    """Return whether ``data`` is a path, a ``pyarrow.dataset`` or a scanner of one."""
+    return isinstance(data, str | PathLike) or _is_dataset(data) or hasattr(data, "projected_schema")
+
+
+def stored_rows(data: Any) -> pa.RecordBatchReader:
+    """Return the rows of a Parquet or Arrow file, of a folder of Parquet files, of a dataset or of its scanner.
+
+    Raises:
+        NotFoundError: there is no such file or folder.
+        InvalidArgumentError: it is no Parquet or Arrow file.
+    """
+    if isinstance(data, str | PathLike):
+        path = str(fspath(data))
+        rows = stored_rows(_dataset(path))
+        return pa.RecordBatchReader.from_batches(rows.schema, _named(path, rows))
+    if _is_dataset(data):  # few rows ahead: they may be as wide as they like
+        data = data.scanner(batch_size=_BATCH_ROWS, batch_readahead=_BATCHES_AHEAD, fragment_readahead=1)
+    return data.to_reader()
+
+
+def _named(path: str, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from rows
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{path} cannot be read: {str(error).partition(chr(10))[0]}")
+
+
+def _is_dataset(data: Any) -> bool:
+    """Recognise datasets without importing them."""
+    return hasattr(data, "scanner") and hasattr(data, "get_fragments")
+
+
+def _dataset(path: str) -> Any:
+    suffix = "" if Path(path).is_dir() else Path(path).suffix.lower()
+    if suffix not in _FORMATS:
+        raise InvalidArgumentError(
+            f"data can be a Parquet or Arrow file, not {path}: load it with nyala.jobs.load, or with "
+            "`nyala load TABLE FILE --create --key COLUMNS`, which makes the table, too"
+        )
+    import pyarrow.dataset as ds
+
+    try:
+        return ds.dataset(path, format=_FORMATS[suffix])
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file or folder {path}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
