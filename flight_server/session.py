@@ -392,7 +392,7 @@ class _RowWords:
 
 
 def _told(result: WriteResult) -> bytes:
-    is_whole = result.applied == result.rows and not (result.ignored or result.truncated)
+    is_whole = result.applied == result.rows and not (result.ignored or result.truncated or result.replaced)
     if is_whole and result.durability is Durability.FSYNC:
         return b'{"timestamp":%d,"rows":%d,"applied":%d}' % (result.timestamp, result.rows, result.applied)
     return result.model_dump_json(exclude_defaults=True).encode()

@@ -60,6 +60,8 @@ class WriteCommand(Message, frozen=True, extra="forbid"):
     """A row that changed after this moment is not touched, and refused with CONFLICT."""
     stage: Stage | None = None
     """Stage the rows, as a part of a transaction, instead of applying them."""
+    count_replaced: bool = False
+    """Count in the answer how many rows of an upsert replaced another; few rows take longer then."""
 
 
 class RowError(Message, frozen=True):
@@ -80,7 +82,8 @@ class WriteResult(Message, frozen=True):
 
     ``timestamp`` is that of the last commit, even if no row was applied; a scan ``as_of`` it sees the whole write.
     ``errors`` lists the first thousand; ``error_count`` counts all. ``truncated`` counts the cells of applied rows that
-    were cut to the length of their varchar column: see ``ColumnOptions.too_long``.
+    were cut to the length of their varchar column: see ``ColumnOptions.too_long``. ``replaced`` counts the applied rows
+    of an upsert that met a row with their key, there or before them in the data, if ``count_replaced`` asks for it.
     """
 
     timestamp: int
@@ -91,6 +94,7 @@ class WriteResult(Message, frozen=True):
     errors: list[RowError] = Field(default_factory=new_list)
     durability: Durability = Durability.FSYNC
     truncated: int = 0
+    replaced: int = 0
 
     def shifted(self, rows: int) -> "WriteResult":
         """Return this result with error positions counted from ``rows``."""
@@ -111,4 +115,5 @@ def combine(results: list[WriteResult]) -> WriteResult:
         errors=[error for result in results for error in result.errors][:ROW_ERRORS_MAX],
         durability=results[-1].durability,
         truncated=sum(result.truncated for result in results),
+        replaced=sum(result.replaced for result in results),
     )

@@ -235,7 +235,8 @@ def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
         typer.secho(f"{error.place}: {error.code}: {error.message}", fg=typer.colors.RED, err=True)
     if made.error_count > ERRORS_SHOWN:
         typer.secho(f"and {made.error_count - ERRORS_SHOWN:,} more", fg=typer.colors.RED, err=True)
-    parts = f"{made.applied:,} applied, {made.ignored:,} ignored, {made.error_count:,} rejected"
+    replaced = f" ({made.replaced:,} replaced another row)" if made.replaced else ""
+    parts = f"{made.applied:,} applied{replaced}, {made.ignored:,} ignored, {made.error_count:,} rejected"
     if made.rejected:
         parts += f" ({made.rejected:,} written to {rejects})"
     if made.skipped:

@@ -161,7 +161,7 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
             "errors": errors[:ROW_ERRORS_MAX],
             **{
                 part: sum(getattr(each, part) for each in found)
-                for part in ("rows", "applied", "ignored", "error_count", "truncated", "cells_truncated")
+                for part in ("rows", "applied", "ignored", "error_count", "truncated", "cells_truncated", "replaced")
             },
         }
     )

@@ -163,7 +163,8 @@ def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:
 
 def _key(command: WriteCommand, writer: str) -> tuple[Any, ...]:
     """Return the fields that make the text of a command another one; the others have their defaults."""
-    return command.table, command.op, command.atomic, command.durability, command.if_timestamp, writer
+    how = command.op, command.atomic, command.durability, command.if_timestamp, command.count_replaced
+    return command.table, *how, writer
 
 
 def _named(command: WriteCommand, writer: str) -> bytes:

@@ -48,6 +48,9 @@ class LoadResult(BaseModel, frozen=True):
     """The first thousand."""
     rejected: int = 0
     """Refused rows written to the file of rejected rows."""
+    replaced: int | None = None
+    """Applied rows of an upsert that met a row with their key, in the table or before them in the files; None if nobody
+    counted them: of data frames."""
     truncated: int = 0
     """Cells of applied rows that were cut to the length of their varchar column."""
 
@@ -210,6 +213,7 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
     else:
         made.applied, made.ignored = result.applied, result.ignored  # despite errors: on other servers
         made.truncated = result.cells_truncated
+        made.replaced = result.replaced
     return made
 
 
@@ -224,5 +228,6 @@ def _combined(table: str, files: int, parts: Sequence[PartResult], aside: Reject
         error_count=sum(part.error_count for part in parts),
         errors=[error for part in parts for error in part.errors][:ERRORS_MAX],
         rejected=aside.rows if aside else 0,
+        replaced=sum(part.replaced for part in parts),
         truncated=sum(part.truncated for part in parts),
     )

@@ -100,6 +100,8 @@ class PartResult:
     ignored: int = 0
     skipped: int = 0
     """Rows that an earlier run applied or ignored."""
+    replaced: int = 0
+    """Rows of an upsert that replaced another."""
     truncated: int = 0
     """Cells that were cut to the length of their column."""
     error_count: int = 0
@@ -136,7 +138,9 @@ class _Part:
     def _write(self, batch: pa.RecordBatch, number: int) -> None:
         task, done = self._task, self._done
         # A new writer for every NUMBERS batches: the store keeps all their answers while it remembers the writer.
-        command = WriteCommand(table=task.about.name, op=task.op, writer=f"{task.writer}.{number // NUMBERS}")
+        writer = f"{task.writer}.{number // NUMBERS}"
+        counts = task.op.base is Operation.UPSERT
+        command = WriteCommand(table=task.about.name, op=task.op, writer=writer, count_replaced=counts)
         result = task.link.service.write(command, batch, number % NUMBERS)
         if result.timestamp <= task.since:
             done.skipped += result.applied + result.ignored
@@ -144,6 +148,7 @@ class _Part:
             done.applied += result.applied
             done.ignored += result.ignored
             done.truncated += result.truncated
+            done.replaced += result.replaced
         self._refused(batch, result)
         self._sent += batch.num_rows
         self._places.forget(self._sent)

@@ -46,7 +46,7 @@ _RECHECK_SECONDS = 1.0
 """Who is interrupted after a write may tell nobody that it has ended."""
 _NOWHERE = 1 << 63
 """A log position that is never freed."""
-_KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors", "truncated"}
+_KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors", "truncated", "replaced"}
 """The fields of an answer that are logged; the record or the request supplies the others."""
 
 
@@ -408,7 +408,7 @@ def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:
 
 
 def _body(answer: WriteResult) -> bytes:
-    others = answer.ignored or answer.error_count or answer.errors or answer.truncated
+    others = answer.ignored or answer.error_count or answer.errors or answer.truncated or answer.replaced
     if answer.rows == answer.applied and not others:
         return b'{"rows":%d,"applied":%d}' % (answer.rows, answer.applied)
     return answer.model_dump_json(include=_KEPT_PARTS, exclude_defaults=True).encode()

@@ -35,6 +35,7 @@ class CommittedTransaction(Message, frozen=True, extra="forbid"):
     ignored: int = 0
     truncated: int = 0
     cells_truncated: int = 0
+    replaced: int = 0
 
     @property
     def result(self) -> TransactionResult:

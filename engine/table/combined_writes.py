@@ -41,6 +41,7 @@ def may_combine(command: WriteCommand, rows: int, size: int) -> bool:
         and not command.atomic
         and command.if_timestamp is None
         and command.commit is CommitMode.BATCH
+        and not command.count_replaced
         and size <= _BYTES_MAX
     )
 

@@ -30,6 +30,8 @@ class PendingWrite:
     durability: Durability
     tablets: tuple[Tablet, ...]
     """The tablets that the batch touched."""
+    stored: int | None = None
+    """How many of its keys are new; None if nobody asked."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable and visible.
@@ -44,7 +46,16 @@ class PendingWrite:
 
     def said(self, timestamp: int = 0) -> WriteResult:
         """Return the answer, without a wait."""
-        return answer(self.batch, self.schema, self.checked, self.status, timestamp, self.durability, self.rejected)
+        return answer(
+            self.batch,
+            self.schema,
+            self.checked,
+            self.status,
+            timestamp,
+            self.durability,
+            self.rejected,
+            self.stored,
+        )
 
     def committed(self, commit: Commit | None) -> PendingWrite:
         """Return the write with its commit; None if nothing was logged."""

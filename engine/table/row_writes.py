@@ -120,7 +120,7 @@ class RowWrites:
     def _begin_rows(
         self, table: Table, command: WriteCommand, plan: RowsPlan, columns: list[Vector] | None, ticket: Ticket | None
     ) -> PendingRows | None:
-        if columns is None or command.if_timestamp is not None:
+        if columns is None or command.if_timestamp is not None or command.count_replaced:
             return None
         planned = plan.planned(columns, self._limits)
         if planned is None or not self._has_room(plan.plan, planned.size_bytes, planned.row_count):
@@ -156,7 +156,8 @@ class RowWrites:
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
     ) -> RowWrite | None:
         """Return a row that may be written by its plan, with room in memory; None if the general way has to judge."""
-        planned = None if command.if_timestamp is not None else plan.planned(row, self._limits)
+        asks_more = command.if_timestamp is not None or command.count_replaced
+        planned = None if asks_more else plan.planned(row, self._limits)
         if planned is None or not self._has_room(plan, planned.size_bytes, 1):
             return None
         return RowWrite(table, plan, planned, ticket)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -170,12 +170,13 @@ def _applied(
         for each in routed.parts
     ]
     status = status_of(routed, decided)
+    stored = _stored(command, routed, decided, ready)
     rejected = command.atomic and has_errors(checked, status)
     commit = None
     if ticket or ((ready or any(each.changes_rows for each in decided)) and not rejected):
         changes = [] if rejected else changes_of(routed, decided)
         attached = [] if rejected else attached
-        said = answer(batch, version.schema, checked, status, 0, durability, rejected) if ticket else None
+        said = answer(batch, version.schema, checked, status, 0, durability, rejected, stored) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
         attachments = [one.attachment for one in attached]
         with (
@@ -192,7 +193,17 @@ def _applied(
             if ticket and said:
                 ticket.keep(said, commit.lsn, commit.timestamp)
     tablets = tuple(each.tablet for each in routed.parts)
-    return PendingWrite(version.schema, batch, checked, status, rejected, commit, log, durability, tablets)
+    return PendingWrite(version.schema, batch, checked, status, rejected, commit, log, durability, tablets, stored)
+
+
+def _stored(
+    command: WriteCommand, routed: RoutedBatch, decided: Sequence[Outcome], ready: Collection[int]
+) -> int | None:
+    """Return how many keys of a batch are new, if its command asks for it; tablets in ``ready`` have only such."""
+    if not command.count_replaced or command.op.base is not Operation.UPSERT:
+        return None
+    parts = zip(routed.parts, decided, strict=True)
+    return sum(len(each.keys) if each.tablet.tablet_id in ready else len(found.stores) for each, found in parts)
 
 
 def status_of(routed: RoutedBatch, decided: list[Outcome]) -> np.ndarray:

@@ -30,9 +30,10 @@ def answer(
     timestamp: int,
     durability: Durability,
     rejected: bool,
+    stored: int | None = None,
 ) -> WriteResult:
     """Return the answer to ``batch``. ``status`` has one code per accepted row; ``rejected``: the batch is atomic and
-    was rejected as a whole, so nothing applied."""
+    was rejected as a whole, so nothing applied; ``stored``: how many keys are new, if replaced rows are counted."""
     truncated = 0 if rejected else cut_cells(checked.cuts, status)
     if checked.refusals.by_row is None and not status.any():
         return WriteResult(
@@ -41,20 +42,23 @@ def answer(
             applied=len(status),
             durability=durability,
             truncated=truncated,
+            replaced=0 if stored is None else len(status) - stored,
         )
     failed = np.flatnonzero(status < outcome.IGNORED)
     positions = failed if checked.positions is None else checked.positions[failed]
     refused = np.empty(0, np.int64) if checked.refusals.by_row is None else np.flatnonzero(checked.refusals.by_row)
     errors = _refusal_errors(checked, refused) + _state_errors(schema, checked, positions, failed, status)
+    applied = 0 if rejected else int(np.count_nonzero(status == outcome.APPLIED))
     return WriteResult(
         timestamp=timestamp,
         rows=batch.num_rows,
-        applied=0 if rejected else int(np.count_nonzero(status == outcome.APPLIED)),
+        applied=applied,
         ignored=0 if rejected else int(np.count_nonzero(status == outcome.IGNORED)),
         error_count=len(refused) + len(failed),
         errors=sorted(errors, key=lambda error: error.row)[:ROW_ERRORS_MAX],
         durability=durability,
         truncated=truncated,
+        replaced=0 if stored is None or rejected else applied - stored,
     )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.operation import Operation
 from ...schemas.timestamp import parse_moment
 from ...schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.write import Durability, WriteCommand
@@ -25,6 +26,7 @@ from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
 from ..options import StoreOptions
+from ..record.change import ChangeKind
 from ..table.direct_load import DirectLoad
 from ..table.quota import within
 from ..table.table import Table
@@ -53,6 +55,8 @@ class _Outcome:
     ignored: int = 0
     truncated: int = 0
     cells_truncated: int = 0
+    replaced: int = 0
+    """Applied upserts that met a row with their key, where a tablet gets nothing else."""
 
 
 class Transactions:
@@ -222,6 +226,7 @@ class Transactions:
             ignored=decided.ignored,
             truncated=decided.truncated,
             cells_truncated=decided.cells_truncated,
+            replaced=decided.replaced,
         )
         version = None
         if asked.app_id is not None and asked.app_version is not None:
@@ -298,6 +303,8 @@ def _decide(plan: Plan, unchanged_since: int | None) -> _Outcome:
 def _decide_tablet(
     plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome, unchanged_since: int | None
 ) -> None:
+    applied, changes = decided.applied, len(decided.changes)
+
     def count(piece: TabletPart, status: np.ndarray) -> None:
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
@@ -318,6 +325,9 @@ def _decide_tablet(
             count(piece, status)
         decided.changes += net.changes()
         revived = net.revived()
+    if all(piece.operation.base is Operation.UPSERT for piece in (*each.single, *each.repeated)):
+        new = (each.change for each in decided.changes[changes:] if each.change.kind is ChangeKind.STORE)
+        decided.replaced += decided.applied - applied - sum(change.rows.num_rows for change in new)
     if work.truncated:
         gone = list(deletes(each.tablet, revived))
         decided.changes += gone
