@@ -216,7 +216,7 @@ def nearest(kind: pa.DataType) -> str:
     if is_.is_decimal(bare) and (digits := _digits(bare))[0] > 38:
         return f"decimal(38,{min(digits[1], 38)}), if its values fit"
     if is_.is_time(bare) or is_.is_duration(bare):
-        return "int64"
+        return "int32" if is_.is_time32(bare) else "int64"  # Arrow casts to the integer of the same size only
     if is_.is_nested(bare):
         return "string (as JSON)"
     word = str(holder(bare) or "string")

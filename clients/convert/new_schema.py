@@ -148,7 +148,10 @@ def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
             if largest <= _INT64_MAX:
                 held[field.name] = LogicalType("int64")
         elif bare == pa.timestamp("ns", getattr(bare, "tz", None)) and any(map(_is_finer, _cells(column))):
-            lossy.append(f"column {field.name!r} is {field.type} and has fractions of a microsecond: round it")
+            lossy.append(
+                f"column {field.name!r} is {field.type} and has fractions of a microsecond: round it, as pandas does "
+                "by dt.round('us')"
+            )
     return held, lossy
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,42 @@ def test_what_no_table_holds_is_refused_in_one_message(db: Database) -> None:
     schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string())), ("took", pa.duration("s"))])
     with pytest.raises(InvalidArgumentError, match=r"'tags'.*'took'"):
         db.create_table("homes", schema, ["id"])
+
+
+def text_of(cells: pa.Array) -> list[str]:
+    return [json.dumps(cell) for cell in cells.to_pylist()]
+
+
+def cast_to(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    return lambda cells: cells.cast(kind)
+
+
+CONVERTED: dict[str, tuple[pa.Array, str, Any]] = {
+    "lists": (pa.array([["a"], []]), "string (as JSON) would", text_of),
+    "objects": (pa.array([{"a": 1}]), "string (as JSON) would", text_of),
+    "seconds of a day": (pa.array([dt.time(1)], pa.time32("s")), "int32 would", cast_to(pa.int32())),
+    "times": (pa.array([dt.time(1)], pa.time64("us")), "int64 would", cast_to(pa.int64())),
+    "durations": (pa.array([1], pa.duration("ns")), "int64 would", cast_to(pa.int64())),
+    "months": (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "string would", lambda cells: [str(cells[0])]),
+    "wide decimals": (
+        pa.array([Decimal(1)], pa.decimal256(50, 2)), "decimal(38,2) if", cast_to(pa.decimal128(38, 2))
+    ),
+    "nothing": (pa.nulls(1), "{'type': 'string'}", cast_to(pa.string())),
+    "fractions": (
+        pa.array([1_001], pa.timestamp("ns")), "dt.round('us')", lambda cells: cells.to_pandas().dt.round("us")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cells", "advice", "convert"), CONVERTED.values(), ids=CONVERTED)
+def test_the_advice_about_what_a_table_cannot_hold_works(
+    db: Database, cells: pa.Array, advice: str, convert: Any
+) -> None:
+    keys = list(range(len(cells)))
+    with pytest.raises(InvalidArgumentError) as refused:
+        db.create_table("homes", data=pa.table({"id": keys, "x": cells}), primary_key=["id"])
+    assert advice in refused.value.message
+    assert db.create_table("homes", data={"id": keys, "x": convert(cells)}, primary_key=["id"]).count() == len(keys)
 
 
 def test_columns_of_polars_that_arrow_does_not_know_are_named_too(db: Database) -> None:
