@@ -199,7 +199,7 @@ def test_steps_are_one_change_that_sees_itself(table: Table) -> None:
     ("wrong", "why"),
     [
         (lambda a: a.add_column("v", "int8"), "column 'v' already exists"),
-        (lambda a: a.add_column("_x", "int8"), "reserved for the store"),
+        (lambda a: a.add_column("_op", "int8"), "the change feed has columns of this name"),
         (lambda a: a.add_column("x", "int8", nullable=False), "give it a read_default"),
         (lambda a: a.add_column("x", "int8", read_default=128), "is not a valid int8"),
         (lambda a: a.add_column("x", "varchar(2)", read_default="abc"), "more than 2 characters"),
