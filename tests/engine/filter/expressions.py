@@ -175,7 +175,7 @@ def texts(depth: int = DEPTH) -> Terms:
             st.integers(-2, 3),
         ),
         _built("CAST({0} AS TEXT)", st.deferred(lambda: integers(depth - 1))),
-        _built("CAST({0} AS TEXT)", st.deferred(lambda: dates(depth - 1))),
+        _built("CAST({0} AS TEXT)", st.deferred(lambda: stored_dates(depth - 1))),
         _built(
             f"CASE WHEN {year} THEN CAST({{0}} AS TEXT) END",
             st.deferred(lambda: timestamps(depth - 1)),
@@ -279,9 +279,9 @@ def long_chains() -> Terms:
     )
 
 
-def stored_dates() -> Terms:
-    """Columns have the years 1 to 9999."""
-    return _built("CASE WHEN {0} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {0} END", dates())
+def stored_dates(depth: int = DEPTH) -> Terms:
+    """Columns have the years 1 to 9999; DuckDB writes those before as years "(BC)"."""
+    return _built("CASE WHEN {0} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {0} END", dates(depth))
 
 
 VALUES = {
