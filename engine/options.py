@@ -32,9 +32,11 @@ BUDGET_SHARES = {
     "transaction_bytes": 8,
     "scan_lease_memory_bytes": 16,
     "scan_buffer_bytes": 16,
+    "reads_bytes": 2,
 }
 """Each option's fraction of a budget, as a divisor. An eighth stays free for running flushes and compactions;
-``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``."""
+``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``; ``reads_bytes`` comes
+on top."""
 _NEVER_ABOVE_DEFAULT = frozenset(
     {
         "flush_bytes",
@@ -44,6 +46,7 @@ _NEVER_ABOVE_DEFAULT = frozenset(
         "transaction_bytes",
         "scan_lease_memory_bytes",
         "scan_buffer_bytes",
+        "reads_bytes",
     }
 )
 
@@ -123,6 +126,9 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """Threads that write the rowsets of large transactions, beside the one that reads the staged rows."""
     scan_batch_bytes: PositiveInt = 8 * MIB
     """About how many bytes of cells a scan decodes at once; up to four times as many where a filter keeps all rows."""
+    reads_bytes: PositiveInt = 1536 * MIB
+    """The most memory of all rows to sort, of all groups, and of what scans read ahead, in half of which scans do not
+    read ahead any more. A user has no more than stays free for others."""
     scan_buffer_bytes: NonNegativeInt = 1024 * MIB
     """The most memory of results that were dropped to keep for the next scans, until a minute has passed without scans.
     All stores of a process share it: the last one opened sets it."""
@@ -238,6 +244,7 @@ class StoreOptionsDict(TypedDict, total=False):
     scan_threads: int
     load_threads: int
     scan_batch_bytes: int
+    reads_bytes: int
     scan_buffer_bytes: int
     scan_lease_seconds: float
     scan_leases_count: int

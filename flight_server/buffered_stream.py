@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ..schemas.batches import in_one
+from ..schemas.budget import BudgetShare
 from ..schemas.errors import InvalidArgumentError
 from .config import ServerConfig
-from .limits import BudgetShare
 
 
 class BufferedStream:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
+from ..schemas.budget import BudgetShare
 from ..schemas.errors import UnavailableError
 from ..schemas.request import Request, serving
 from ..schemas.verb import Kind
 from .config import ServerConfig
-from .limits import STREAMS, Admission, BudgetShare, Slot
+from .limits import STREAMS, Admission, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call
 from .peers import peer_of
 from .recent_requests import RecentRequest, RecentRequests

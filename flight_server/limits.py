@@ -13,11 +13,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 
+from ..schemas.budget import Budget
 from ..schemas.errors import UnavailableError
-from ..schemas.share import is_over_share
 from ..schemas.verb import Kind
 from .config import ServerConfig
 from .peers import Peer
@@ -62,77 +61,6 @@ class Slot:
 
     def __del__(self) -> None:
         self.release()
-
-
-class Budget:
-    """Bytes shared by all streams, taken in portions."""
-
-    def __init__(self, what: str, bytes_max: int) -> None:
-        self._what = what
-        self._bytes_max = bytes_max
-        self._taken: Counter[str] = Counter()
-        """By user."""
-        self._changed = threading.Condition()
-
-    def take(self, size: int, wait_seconds: float = 0, user: str = "") -> None:
-        """Take ``size`` more bytes, waiting until they are free. One portion may always be taken, however large, and
-        the first one of a user whatever is left to others.
-
-        Raises:
-            UnavailableError: they did not become free in time.
-        """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._has(size, user), wait_seconds):
-                taken = self._taken.total()
-                whose = f", {self._taken[user]:,} of them by the user {user!r}" if user else ""
-                raise UnavailableError(
-                    f"{self._what} use {taken:,} of {self._bytes_max:,} bytes{whose}; try again in {RETRY_SECONDS:g} s",
-                    RETRY_SECONDS,
-                )
-            self._taken[user] += size
-
-    def _has(self, size: int, user: str) -> bool:
-        before, own = self._taken.total(), self._taken[user]
-        if not before:
-            return True
-        if before + size > self._bytes_max:
-            return False
-        return not (user and own and is_over_share(self._bytes_max, before + size, own + size))
-
-    def give_back(self, size: int, user: str = "") -> None:
-        """Return bytes to the budget."""
-        with self._changed:
-            self._taken[user] -= size
-            if not self._taken[user]:
-                del self._taken[user]
-            self._changed.notify_all()
-
-
-class BudgetShare:
-    """One stream's share of a budget. For one thread."""
-
-    def __init__(self, budget: Budget, wait_seconds: float = 0, user: str = "") -> None:
-        self._budget = budget
-        self._wait_seconds = wait_seconds
-        self._user = user
-        self._taken = 0
-
-    def take(self, size: int) -> None:
-        """Take ``size`` more bytes. Raises UnavailableError if too few are left."""
-        self._budget.take(size, self._wait_seconds, self._user)
-        self._taken += size
-
-    def give_back(self) -> None:
-        """Return all bytes."""
-        taken, self._taken = self._taken, 0
-        if taken:
-            self._budget.give_back(taken, self._user)
-
-    def __enter__(self) -> BudgetShare:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.give_back()
 
 
 class Admission:

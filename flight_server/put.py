@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import pyarrow.flight as fl
 
+from ..schemas.budget import BudgetShare
 from ..schemas.command import BatchMetadata, CommitMessage, PutResult, read_json, write_command
 from ..schemas.errors import InvalidArgumentError
 from ..schemas.service import StoreService
@@ -26,7 +27,6 @@ from .calls import Call, Calls
 from .client_gone import send_answer
 from .config import ServerConfig
 from .get import sized
-from .limits import BudgetShare
 from .received_batch import ReceivedBatch, Remark, messages, received
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from ..schemas.budget import BudgetShare
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from .calls import Call
 from .config import ServerConfig
 from .get import sized
-from .limits import BudgetShare
 from .message_size import BrokenMessageError, decoded_bytes
 from .native.message_hook import inspecting
 

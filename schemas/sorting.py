@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from . import compute as pc
+from .budget import Budget, BudgetShare
 from .errors import InvalidArgumentError
 from .order import OrderTerm
+from .request import owner
 from .scan import ScanSpec
 from .service import ScanStream
 
@@ -16,6 +18,8 @@ SORT_BYTES_MAX = 256 * 1024 * 1024
 """Maximum bytes of the rows to sort, or with a limit of the rows within it: they are held in memory."""
 _ROWS_AT_ONCE = 65_536
 _WAITING_BYTES = 32 * 1024 * 1024
+BUDGET_WAIT_SECONDS = 2.0
+"""How long a scan waits for memory that others have."""
 
 
 def unsorted(spec: ScanSpec, key: Sequence[str]) -> ScanSpec:
@@ -44,63 +48,101 @@ def _columns(spec: ScanSpec, key: Sequence[str]) -> list[str] | None:
     return list(dict.fromkeys(wanted))
 
 
-def sorted_stream(spec: ScanSpec, key: Sequence[str], scan: Callable[[ScanSpec], ScanStream]) -> ScanStream:
+def sorted_stream(
+    spec: ScanSpec, key: Sequence[str], scan: Callable[[ScanSpec], ScanStream], memory: Budget
+) -> ScanStream:
     """Return the rows of ``scan`` in the order, and within the limits, of a scan with ``order_by``.
 
     Rows with equal values come in the order of the primary key ``key``. With a limit, only the rows within it are held
-    in memory, else all rows.
+    in memory, else all rows, until the stream ends or is closed. What that takes comes out of ``memory``.
 
     Raises:
         InvalidArgumentError: raised by the stream, if the rows to hold are too many bytes.
+        UnavailableError: raised by the stream, if others hold too much.
     """
     found = scan(unsorted(spec, key))
     if is_key_order(spec, key):
         return found
     names = found.schema.names if spec.columns is None else spec.columns
     schema = pa.schema([found.schema.field(name) for name in names])
-    rows = _sorted(found.batches, spec, key, found.schema)
+    rows = _sorted(found.batches, spec, key, found.schema, BudgetShare(memory, BUDGET_WAIT_SECONDS, owner().user))
     ordered = (batch.select(names) for batch in rows)
     return ScanStream(schema, found.snapshot, ordered, counts=found.counts, source=found.source)
 
 
 def _sorted(
-    batches: Iterable[pa.RecordBatch], spec: ScanSpec, key: Sequence[str], schema: pa.Schema
+    batches: Iterable[pa.RecordBatch], spec: ScanSpec, key: Sequence[str], schema: pa.Schema, held: BudgetShare
 ) -> Iterator[pa.RecordBatch]:
     terms = [*(spec.order_by or ()), *(OrderTerm(column=name) for name in key)]
-    first = spec.offset
-    last = None if spec.limit is None else first + spec.limit
-    kept = schema.empty_table()
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = waiting_rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        waiting_bytes, waiting_rows = waiting_bytes + batch.nbytes, waiting_rows + batch.num_rows
-        if last is not None and waiting_bytes > max(_WAITING_BYTES, kept.nbytes):
-            kept = _in_order(pa.concat_tables([kept, pa.Table.from_batches(waiting)]), terms).slice(0, last)
-            kept, waiting, waiting_bytes = kept.combine_chunks(), [], 0
-        if kept.nbytes > SORT_BYTES_MAX or (last is None and waiting_bytes > SORT_BYTES_MAX):
-            raise InvalidArgumentError(
-                f"the rows to sort have more than {SORT_BYTES_MAX:,} bytes: give a limit, fewer columns or a "
-                "where; ordered=True gives primary-key order for any number of rows"
-            )
-    whole = _in_order(pa.concat_tables([kept, pa.Table.from_batches(waiting, schema)]), terms)
-    whole = whole.slice(first) if last is None else whole.slice(first, max(last - first, 0))
-    yield from whole.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    last = None if spec.limit is None else spec.offset + spec.limit
+    parts: list[pa.RecordBatch] = []
+    kept_bytes = new_bytes = 0
+    with held:
+        for batch in batches:
+            _take(held, batch.nbytes)
+            parts.append(batch)
+            new_bytes += batch.nbytes
+            if last is not None and new_bytes > max(min(_WAITING_BYTES, held.most // 8), kept_bytes):
+                _take(held, new_bytes)
+                columns = _in_one(parts, schema)
+                parts = [_taken(columns, _order(columns, terms).slice(0, last), schema)]
+                del columns
+                kept_bytes, new_bytes = parts[0].nbytes, 0
+                held.keep(kept_bytes)
+            if kept_bytes > SORT_BYTES_MAX or (last is None and new_bytes > SORT_BYTES_MAX):
+                raise _too_much(SORT_BYTES_MAX)
+        _take(held, kept_bytes + new_bytes)  # while they are put in one piece and in order
+        columns = _in_one(parts, schema)
+        order = _order(columns, terms)
+        held.keep(sum(column.nbytes for column in columns.values()) + order.nbytes)
+        order = order.slice(spec.offset) if last is None else order.slice(spec.offset, max(last - spec.offset, 0))
+        for first in range(0, len(order), _ROWS_AT_ONCE):
+            yield _taken(columns, order.slice(first, _ROWS_AT_ONCE), schema)
 
 
-def _in_order(rows: pa.Table, terms: Sequence[OrderTerm]) -> pa.Table:
-    """Sort rows. NaN is next to the NULLs; Arrow puts both last in either direction."""
-    columns: list[tuple[str, pa.ChunkedArray, str]] = []
+def _take(held: BudgetShare, size: int) -> None:
+    """Take memory. Raises InvalidArgumentError: so much is never there; UnavailableError: others have it."""
+    if held.taken and not held.fits(size):
+        raise _too_much(held.most)
+    held.take(size)
+
+
+def _too_much(most: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the rows to sort take more than {most:,} bytes: give a limit, fewer columns or a where; ordered=True gives "
+        "primary-key order for any number of rows"
+    )
+
+
+def _in_one(parts: list[pa.RecordBatch], schema: pa.Schema) -> dict[str, pa.Array]:
+    """Return the columns of all parts, each in one piece, and forget the parts. At no time is more than one column
+    there twice."""
+    whole = pa.Table.from_batches(parts, schema)
+    parts.clear()
+    columns: dict[str, pa.Array] = {}
+    for name in schema.names:
+        columns[name] = whole[name].combine_chunks()
+        whole = whole.drop_columns([name])
+    return columns
+
+
+def _order(columns: Mapping[str, pa.Array], terms: Sequence[OrderTerm]) -> pa.Array:
+    """Return the places of the rows in their order. NaN is next to the NULLs; Arrow puts both last in either
+    direction."""
+    keys: list[tuple[str, pa.Array, str]] = []
     for number, term in enumerate(terms):
-        cells = rows[term.column]
+        cells = columns[term.column]
         if term.nulls == "first" and cells.null_count:
-            columns.append((f"{number} known", pc.is_valid(cells), "ascending"))
+            keys.append((f"{number} known", pc.is_valid(cells), "ascending"))
         if term.nulls == "first" and pa.types.is_floating(cells.type):
-            columns.append((f"{number} number", pc.invert(pc.is_nan(cells)), "ascending"))
-        columns.append((str(number), cells, "descending" if term.descending else "ascending"))
-    keys = pa.table({name: cells for name, cells, _ in columns})
-    order = pc.sort_indices(keys, sort_keys=[(name, way) for name, _, way in columns])
-    return rows.take(order)
+            keys.append((f"{number} number", pc.invert(pc.is_nan(cells)), "ascending"))
+        keys.append((str(number), cells, "descending" if term.descending else "ascending"))
+    table = pa.table({name: cells for name, cells, _ in keys})
+    return pc.sort_indices(table, sort_keys=[(name, way) for name, _, way in keys])
+
+
+def _taken(columns: Mapping[str, pa.Array], places: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([columns[name].take(places) for name in schema.names], schema=schema)
 
 
 def skipped(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:

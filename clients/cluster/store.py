@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...schemas.alter import Alteration
 from ...schemas.batches import begun
+from ...schemas.budget import Budget
 from ...schemas.description import (
     ColumnStats,
     DroppedTable,
@@ -46,6 +47,8 @@ from .writing import PlacedWrite, numbered_by
 
 Answer = TypeVar("Answer")
 
+_SORTS_BYTES = 1536 << 20
+"""The most memory of all rows to sort."""
 _ATTEMPTS = 8
 """Of a scan, when tablets move during it."""
 
@@ -58,6 +61,7 @@ class PlacedStore(Verbs):
         self.servers = servers
         self.public = public
         self._cache = TabletLocationsCache(servers)
+        self._memory = Budget("rows to sort", _SORTS_BYTES)
 
     def perform(self, verb: Verb, *_: Any, **__: Any) -> Any:
         """Not supported. Raises InvalidArgumentError."""
@@ -245,7 +249,7 @@ class PlacedStore(Verbs):
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. One snapshot of all servers."""
         if spec.checked().order_by:
-            return sorted_stream(spec, self._key(spec.table), lambda inner: self._presorted(spec, inner))
+            return sorted_stream(spec, self._key(spec.table), lambda inner: self._presorted(spec, inner), self._memory)
         if spec.offset:
             first = None if spec.limit is None else spec.limit + spec.offset
             found = self.scan(spec.model_copy(update={"offset": 0, "limit": first}))

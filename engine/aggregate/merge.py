@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.aggregate import AggregateFunction
+from ...schemas.budget import BudgetShare
 from ...schemas.errors import InvalidArgumentError
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import INT128_DTYPE, PhysicalType
@@ -16,7 +17,8 @@ from .states import State, StateKind
 
 _MERGE_ROWS = 1 << 18
 """The most groups of partial answers to keep before a merge."""
-
+_WAITING_SHARE = 8
+"""A merge is due when partial answers have this part of the memory that they may have, as a divisor."""
 
 _HALF = (1 << 32) - 1
 
@@ -24,29 +26,40 @@ _HALF = (1 << 32) - 1
 class Merger:
     """Combines partial answers. Memory depends on the number of groups, which is limited."""
 
-    def __init__(self, plan: AggregatePlan, bytes_max: int, may_repeat: bool = False) -> None:
-        """``may_repeat``: a group may be in several batches of the answer, for others to combine."""
+    def __init__(self, plan: AggregatePlan, bytes_max: int, memory: BudgetShare, may_repeat: bool = False) -> None:
+        """``memory`` is taken until its owner gives it back. ``may_repeat``: a group may be in several batches of the
+        answer, for others to combine."""
         self._plan = plan
+        self._held = memory
+        self._held_before = memory.taken
         self._bytes_max = bytes_max
         self._may_repeat = may_repeat
         self._merged: pa.Table | None = None
+        self._merged_bytes = 0
         self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
 
     def add(self, partial: pa.Table) -> pa.RecordBatch | None:
         """Add a partial answer; return a batch of the answer if groups may repeat and are too many to keep.
 
         Raises:
             InvalidArgumentError: there are more groups than memory allows.
+            UnavailableError: others hold too much.
         """
+        size = partial.get_total_buffer_size()
+        self._take(size)
         self._waiting.append(_carried(partial, self._plan))
         self._waiting_rows += partial.num_rows
-        if self._waiting_rows > max(_MERGE_ROWS, self._merged.num_rows if self._merged else 0):
-            rows = self._waiting_rows + (self._merged.num_rows if self._merged else 0)
+        self._waiting_bytes += size
+        merged_rows = self._merged.num_rows if self._merged else 0
+        is_due = self._waiting_bytes > max(self._held.most // _WAITING_SHARE, self._merged_bytes)
+        if is_due or self._waiting_rows > max(_MERGE_ROWS, merged_rows):
+            rows = self._waiting_rows + merged_rows
             merged = self._merge()
-            gains_little = 2 * merged.num_rows > rows  # nearly each row is a group
-            if self._may_repeat and (gains_little or merged.nbytes > self._bytes_max):
-                self._merged = None
+            gains_little = is_due or 2 * merged.num_rows > rows  # nearly each row is a group
+            if self._may_repeat and (gains_little or self._merged_bytes > self._bytes_max):
+                self._merged, self._merged_bytes = None, 0
+                self._held.keep(self._held_before)
                 return self._answer(merged)
         return None
 
@@ -66,8 +79,9 @@ class Merger:
 
     def _merge(self) -> pa.Table:
         plan = self._plan
+        self._take(self._merged_bytes + self._waiting_bytes)  # while they are grouped
         whole = pa.concat_tables([*([self._merged] if self._merged else []), *self._waiting])
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         functions = [
             (name, how) for state in plan.states for name, how in zip(plan.part_names(state), _hows(state), strict=True)
         ]
@@ -79,12 +93,26 @@ class Merger:
             cells = [pc.call_function(how, [whole[name]]) for name, how in functions]
             merged = pa.Table.from_arrays([pa.repeat(cell, 1) for cell in cells], names=plan.names)
         self._merged = merged = _carried(merged, plan)
-        if merged.nbytes > self._bytes_max and not self._may_repeat:
-            raise InvalidArgumentError(
-                f"the aggregate has {merged.num_rows:,} groups so far, which use {merged.nbytes:,} "
-                f"bytes of the {self._bytes_max:,} allowed (limits.aggregate_bytes); group by fewer columns, or scan"
-            )
+        self._merged_bytes = merged.nbytes
+        self._held.keep(self._held_before + self._merged_bytes)
+        if self._merged_bytes > self._bytes_max and not self._may_repeat:
+            raise _too_many(merged.num_rows, self._merged_bytes, self._bytes_max, "limits.aggregate_bytes")
         return merged
+
+    def _take(self, size: int) -> None:
+        """Take memory. Raises InvalidArgumentError: so much is never there; UnavailableError: others have it."""
+        if not self._held.taken or self._held.fits(size):
+            self._held.take(size)
+        elif not self._may_repeat:  # else the groups are about to go
+            rows = self._waiting_rows + (self._merged.num_rows if self._merged else 0)
+            raise _too_many(rows, self._held.taken + size, self._held.most, "reads_bytes")
+
+
+def _too_many(groups: int, size: int, most: int, limit: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the aggregate has {groups:,} groups so far, which use {size:,} bytes of the {most:,} allowed ({limit}); "
+        "group by fewer columns, or scan"
+    )
 
 
 def _carried(partial: pa.Table, plan: AggregatePlan) -> pa.Table:

@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.batches import begun
+from ...schemas.budget import Budget, BudgetShare
 from ...schemas.description import ScanPlan, ScanSplit, TableDescription
-from ...schemas.prune_count import PruneCount
+from ...schemas.request import owner
 from ...schemas.scan import ScanSpec
 from ...schemas.service import Marked, ScanStream, Undecided
-from ...schemas.sorting import sorted_stream, unsorted
+from ...schemas.sorting import BUDGET_WAIT_SECONDS, sorted_stream, unsorted
 from ...schemas.table import TableSchema
 from ..filter.compiled import FilterCache
 from ..manifest.damage import DamageRegistry
@@ -57,6 +58,7 @@ class Reads:
         self._pool = pool
         self._options = options
         self._is_far = is_far
+        self._memory = Budget("rows to sort, groups and scans", options.reads_bytes)
         self.counts = RunningCounts()
         """What all scans have read and skipped, but for those of rows by their keys."""
         self._filters = FilterCache(options.limits)
@@ -67,7 +69,7 @@ class Reads:
         if (point := self._points.scan(spec, self._table)) is not None:
             return point
         if spec.checked().order_by:
-            return sorted_stream(spec, self._key(spec), self.scan)
+            return sorted_stream(spec, self._key(spec), self.scan, self._memory)
         if (planned := self._planned.of(spec)) and (stream := self._planned_stream(spec, planned)):
             return stream
         while True:
@@ -106,20 +108,27 @@ class Reads:
         tablets: list[Tablet],
         versions: list[Version],
     ) -> ScanStream:
-        ahead, limits = self._pool.ahead, self._options.limits
-        found = scanning.run(spec, version, request, tablets, versions, self._pool, ahead, limits)
-        marked = self._noticed(self._planned.reading(spec, found), request.counts, tablets, versions)
+        memory = BudgetShare(self._memory, BUDGET_WAIT_SECONDS, owner().user)
+        marked = self._noticed(spec, version, request, tablets, versions, memory)
         has_marks = spec.marks and not request.aggregate
         batches = scanning.unmarked(marked)
         shown, source = marked if has_marks else None, (table.table_id, version.schema)
         return ScanStream(request.schema, request.snapshot, batches, shown, counts=request.counts, source=source)
 
     def _noticed(
-        self, items: Iterator[Marked], count: PruneCount, tablets: list[Tablet], versions: list[Version]
+        self,
+        spec: ScanSpec,
+        version: TableVersion,
+        request: ScanRequest,
+        tablets: list[Tablet],
+        versions: list[Version],
+        memory: BudgetShare,
     ) -> Iterator[Marked]:
+        ahead, limits, count = self._pool.ahead, self._options.limits, request.counts
         try:
-            with self._damage.noticing(), self.counts.counting(count):
-                yield from items
+            with memory, self._damage.noticing(), self.counts.counting(count):
+                found = scanning.run(spec, version, request, tablets, versions, self._pool, ahead, limits, memory)
+                yield from self._planned.reading(spec, found)
         finally:
             _count_rows(count.rows_in_chunks, tablets, versions)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...schemas.budget import BudgetShare
 from ...schemas.column import ColumnSchema
 from ...schemas.description import ScanSplit
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, WrongServerError
@@ -234,16 +235,19 @@ def run(
     pool: Executor,
     ahead: int,
     limits: Limits,
+    memory: BudgetShare,
 ) -> Iterator[Marked]:
     """Return the batches of a scan of tablets in these versions, which come from ``pinned``; with ``marks`` if the scan
-    asks for them and does not aggregate."""
+    asks for them and does not aggregate. It takes of ``memory``, and gives nothing back."""
     if request.aggregate:
         read = [] if _is_empty(spec, request) else versions
-        merger = Merger(request.aggregate, limits.aggregate_bytes, may_repeat=spec.partial)
+        merger = Merger(request.aggregate, limits.aggregate_bytes, memory, may_repeat=spec.partial)
         return _aggregated(read, request, request.aggregate, pool, ahead, merger)
     if _is_empty(spec, request):
         return iter(())
     reach = 0 if spec.limit is not None else ahead
+    while reach and not memory.take_spare(reach * request.chunk_bytes):  # they are kept for who does not take them
+        reach //= 2
     if spec.ordered:
         marked = (
             item

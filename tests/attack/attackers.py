@@ -191,7 +191,33 @@ def repeated_keys(url: str) -> None:
     forever(url, 8, attack)
 
 
+def sorts(url: str) -> None:
+    """Eight at once that sort all rows, or make a group of each, and take nothing of the answer for a second."""
+    sort = {"order_by": [{"column": "price", "descending": True}]}
+    group = {"aggregate": {"most": ["city", "max"]}, "group_by": ["id"]}
+
+    def attack(client: fl.FlightClient, number: int) -> None:
+        stream = client.do_get(fl.Ticket(json.dumps({"table": "homes", **(group if number % 2 else sort)}).encode()))
+        stream.read_chunk()
+        time.sleep(1)
+        stream.cancel()
+
+    forever(url, 8, attack)
+
+
 ATTACKS: dict[str, Attack] = {
     each.__name__: each
-    for each in (bombs, giants, filters, expressions, plans, idle_readers, idle_writers, staging, leases, repeated_keys)
+    for each in (
+        bombs,
+        giants,
+        filters,
+        expressions,
+        plans,
+        idle_readers,
+        idle_writers,
+        staging,
+        leases,
+        repeated_keys,
+        sorts,
+    )
 }

@@ -16,7 +16,7 @@ from serve_fake import SlowStore
 from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.limits import Admission, Budget, BudgetShare
+from nyala.flight_server.limits import Admission
 from nyala.flight_server.location import bound_location, check_location
 from nyala.flight_server.peers import Peer, peer_of
 from nyala.schemas.description import ScanPlan
@@ -422,25 +422,3 @@ def test_a_server_without_users_has_no_share_for_them() -> None:
     assert len(slots) == 2
     for slot in slots:
         slot.release()
-
-
-def test_a_user_leaves_bytes_to_another() -> None:
-    budget = Budget("staged streams", 100)
-    greedy, modest = (BudgetShare(budget, user=user) for user in ("greedy", "modest"))
-    greedy.take(25)
-    greedy.take(25)
-    with pytest.raises(UnavailableError, match="use 50 of 100 bytes, 50 of them by the user 'greedy'"):
-        greedy.take(1)
-    modest.take(40)  # the first portion, whatever is left
-    with pytest.raises(UnavailableError):
-        modest.take(1)
-    greedy.give_back()
-    modest.take(5)
-    nobody = BudgetShare(budget)
-    nobody.take(30)
-    nobody.take(25)
-    for share in (modest, nobody):
-        share.give_back()
-    greedy.take(101)  # one portion may always be taken
-    greedy.give_back()
-    assert not budget._taken

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 import pyarrow as pa
 from pydantic import ValidationError
 
+from ....schemas.budget import Budget, BudgetShare
 from ....schemas.description import ScanPlan
 from ....schemas.direct import PinnedIn, PinnedTable
 from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
@@ -84,7 +85,8 @@ class PinnedReader:
         version, limits = self._table.version, self._pinned.limits
         wanted = scanning.wanted_tablets(spec, self._table, version, request)
         versions = scanning.pinned(spec, wanted.tablets, self._table, request)
-        marked = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits)
+        memory = BudgetShare(Budget("groups and scans", _DEFAULTS.reads_bytes))
+        marked = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits, memory)
         return ScanStream(request.schema, request.snapshot, self._read(scanning.unmarked(marked)))
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
