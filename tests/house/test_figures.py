@@ -1,0 +1,25 @@
+"""No figure of the house rises: neither loose files, nor circles, nor packages that say nothing."""
+
+from __future__ import annotations
+
+import json
+
+from tests.house.figures import RECORD, circles, figures, risen
+
+
+def test_no_figure_of_the_house_rises() -> None:
+    """One that fell is recorded anew: ``python tests/house/figures.py --record``."""
+    assert list(risen(figures(), json.loads(RECORD.read_text()))) == []
+
+
+def test_a_figure_that_rose_is_named() -> None:
+    assert list(risen({"circles": 2, "files": 1}, {"circles": 1, "files": 4})) == ["circles: 2, and 1 is recorded"]
+    assert list(risen({"a new one": 1}, {})) == ["a new one: 1, and 0 is recorded"]
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a", "f"}}
+    assert sorted(map(sorted, circles(graph))) == [["a", "b", "c"], ["d", "e"]]
+    chain = {str(number): {str(number + 1)} for number in range(5_000)}
+    assert len(circles({**chain, "5000": {"0"}})[0]) == 5_001, "as long as one likes"
