@@ -48,6 +48,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks[item.path])
 
 
+@pytest.fixture(autouse=True)
+def credentials_of_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the token or key that a command line, run in this process, left in the environment."""
+    for name in ("TOKEN", "TOKEN_FILE", "TLS_ROOTS", "CLIENT_CERT", "CLIENT_KEY", "KEY_FILE", "KEY_COMMAND"):
+        monkeypatch.setenv(f"NYALA_{name}", "")
+        monkeypatch.delenv(f"NYALA_{name}")
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
     """The URI of a place in a server that plays S3."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -54,7 +55,7 @@ def test_changes_end_at_a_limit_or_never(run: Run, url: str, monkeypatch: pytest
             if len(waits) % 2:
                 table.insert({"id": [10 + len(waits)]})
 
-        monkeypatch.setattr(scan_module.time, "sleep", wait)
+        monkeypatch.setattr(scan_module, "time", SimpleNamespace(sleep=wait))  # of this thread's loop, not of others
         done = run(*asked, "--follow")
     cells = [line.split("\t") for line in done.lines]
     assert [cell[2] for cell in cells] == ["id", "1", "2", "3", "11", "13"]

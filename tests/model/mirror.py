@@ -195,7 +195,7 @@ class Steps:
                 ("drop_column", ("nothing",), {}),
                 ("add_column", (key, "int8"), {}),
                 ("add_column", ("must", "int8"), {"nullable": False}),
-                ("rename_column", (key, "_own"), {}),
+                ("rename_column", (key, "_op"), {}),
                 ("widen_column", (key, "int64"), {}),
                 ("set_option", ("maintenance", "sometimes"), {}),
                 ("set_encoding", (key, "no"), {}),
