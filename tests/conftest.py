@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,12 +49,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks[item.path])
 
 
+CREDENTIALS = [
+    f"NYALA_{name}"
+    for name in ("TOKEN", "TOKEN_FILE", "TLS_ROOTS", "CLIENT_CERT", "CLIENT_KEY", "KEY_FILE", "KEY_COMMAND")
+]
+
+
 @pytest.fixture(autouse=True)
-def credentials_of_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the token or key that a command line, run in this process, left in the environment."""
-    for name in ("TOKEN", "TOKEN_FILE", "TLS_ROOTS", "CLIENT_CERT", "CLIENT_KEY", "KEY_FILE", "KEY_COMMAND"):
-        monkeypatch.setenv(f"NYALA_{name}", "")
-        monkeypatch.delenv(f"NYALA_{name}")
+def credentials_of_a_test() -> Iterator[None]:
+    """Forget the token or key that a command line, run in this process, leaves in the environment.
+
+    Not by ``monkeypatch``: then all patches of a test would outlast its other fixtures.
+    """
+    before = {name: os.environ[name] for name in CREDENTIALS if name in os.environ}
+    yield
+    for name in CREDENTIALS:
+        os.environ.pop(name, None)
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_requests, "ROWS", 30_000)
 
 
+@pytest.mark.night
 def test_every_case_has_a_figure(tmp_path: Path) -> None:
     found = bucket.BucketBench(3_000, 1, tmp_path / "work", QUIET, with_openings=False).run()
     cases = Suite("bucket", {}, found.all).cases()

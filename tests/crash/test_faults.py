@@ -11,6 +11,7 @@ from nyala.schemas.errors import StorageFullError
 from tests.crash.faults import RULES, fail_each_call, run_with
 from tests.crash.images import Checks, check_image, contents
 from tests.crash.workloads import WORKLOADS, Run, read, row
+from tests.dose import dose
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.model.subjects import crashed
 
@@ -35,7 +36,7 @@ def steps(run: Run) -> None:
 @pytest.mark.parametrize("kind", RULES)
 def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    fail_each_call(kind, steps)
+    fail_each_call(kind, steps, every=dose(3, 1))
 
 
 @pytest.mark.parametrize("kind", ["EIO", "EIO from then on", "ENOSPC", "short writes"])

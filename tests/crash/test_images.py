@@ -14,8 +14,9 @@ from nyala.schemas.table import TableDefinition
 from nyala.schemas.write import WriteCommand
 from tests.crash.images import LostError, campaign, check_image, clone, contents, run_until
 from tests.crash.workloads import SCHEMA, WORKLOADS, open_store, row, write
+from tests.dose import dose
 
-IMAGES = 4
+IMAGES = dose(2, 6)
 """Of each call; `campaign.py` makes more."""
 
 

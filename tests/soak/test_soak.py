@@ -14,6 +14,7 @@ from tests.soak.soak import soak
 from tests.soak.verdict import Limit, trend
 
 
+@pytest.mark.night
 def test_a_server_stays_as_it_is() -> None:
     outcome = soak(seconds=40, clients=16, seed=0)
     assert outcome.is_good, "\n".join(outcome.lines())

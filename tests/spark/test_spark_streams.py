@@ -111,7 +111,10 @@ def test_complete_mode(spark: SparkSession, db: Database, uri: str, homes: Table
     assert {row["v"]: row["n"] for row in sums.scan().to_arrow().to_pylist()} == {7: 2, 8: 2}
 
 
-@pytest.fixture(params=["nyala", "nyala_plain"], ids=["with the shim", "without it"])
+WAYS = ["nyala", pytest.param("nyala_plain", marks=pytest.mark.night)]
+
+
+@pytest.fixture(params=WAYS, ids=["with the shim", "without it"])
 def form(request: pytest.FixtureRequest, shim: Path | None, plain: object) -> str:
     """Both sources, under the names that they have in one session."""
     if request.param == "nyala" and shim is None:

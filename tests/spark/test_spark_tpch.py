@@ -116,7 +116,7 @@ def test_a_merge_leaves_the_rows_that_duckdb_has(spark: SparkSession, stores: St
     assert stores.duck.execute(f"SELECT count(*) FROM {name}").fetchall() != before
 
 
-@pytest.mark.parametrize("source", ["load", "plain"])
+@pytest.mark.parametrize("source", ["load", pytest.param("plain", marks=pytest.mark.night)])
 def test_answers_after_the_merges(
     spark: SparkSession, stores: Stores, request: pytest.FixtureRequest, source: str
 ) -> None:

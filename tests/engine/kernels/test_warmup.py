@@ -77,7 +77,7 @@ def expected(library: Path) -> str:
     return run(ROUND_TRIPS + "import sys; assert 'numba' not in sys.modules")
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize("name", [pytest.param("plain x86-64", marks=pytest.mark.night), *[*ENVIRONMENTS][1:]])
 def test_every_processor_writes_the_same_bytes(name, expected):
     if name.startswith("AVX2") and not any(level.name == "x86-64-v3" for level in usable_levels()):
         pytest.skip("this processor cannot run AVX2")
