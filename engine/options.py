@@ -15,11 +15,11 @@ from pydantic import (
     model_validator,
 )
 
-from ..schemas.limits import Limits
+from ..schemas.limits.limits import Limits
 from ..schemas.message import Message
-from ..schemas.placement import Placement, ServerIdentity
-from ..schemas.store_key import StoreKey
-from ..schemas.write import Durability
+from ..schemas.rows.write import Durability
+from ..schemas.store.placement import Placement, ServerIdentity
+from ..schemas.store.store_key import StoreKey
 
 MIB = 1 << 20
 BUDGET_SHARES = {

@@ -12,13 +12,13 @@ from typing import Any, Concatenate
 
 import pyarrow as pa
 
-from ..schemas.alter import Alteration
-from ..schemas.description import Health, TableDescription, TableStats, TabletMap
 from ..schemas.errors import InvalidArgumentError, NotFoundError, StoreError
-from ..schemas.moving import MoveProgress
-from ..schemas.placement import Placement
-from ..schemas.table import TableDefinition
-from ..schemas.write import WriteCommand, WriteResult
+from ..schemas.rows.write import WriteCommand, WriteResult
+from ..schemas.store.description import Health, TableDescription, TableStats, TabletMap
+from ..schemas.store.moving import MoveProgress
+from ..schemas.store.placement import Placement
+from ..schemas.table.alter import Alteration
+from ..schemas.table.table import TableDefinition
 from .catalog.grants import Grants
 from .checkpoint.checkpoints import Checkpoints
 from .commit.commit_log import CommitLog

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow.flight as fl
 
-from ..schemas.description import Health
 from ..schemas.errors import InvalidArgumentError, UnavailableError
-from ..schemas.server_verbs import ACTIONS, SERVER_VERBS, ServerVerbs
-from ..schemas.service import StoreService
-from ..schemas.verb import Kind, Verb
-from ..schemas.verbs import VERBS
-from ..schemas.write import WriteResult
+from ..schemas.protocol.server_verbs import ACTIONS, SERVER_VERBS, ServerVerbs
+from ..schemas.protocol.service import StoreService
+from ..schemas.protocol.verb import Kind, Verb
+from ..schemas.protocol.verbs import VERBS
+from ..schemas.rows.write import WriteResult
+from ..schemas.store.description import Health
 from .calls import Call, Calls
 from .errors import Guarded, Translator
 from .get import sized

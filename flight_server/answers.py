@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import pyarrow.flight as fl
 
-from ..schemas.command import PutResult
 from ..schemas.errors import StoreError
-from ..schemas.service import PendingResult
-from ..schemas.write import RowError, WriteResult, combine
+from ..schemas.protocol.command import PutResult
+from ..schemas.protocol.service import PendingResult
+from ..schemas.rows.write import RowError, WriteResult, combine
 from .client_gone import ClientGoneError, send_answer
 
 

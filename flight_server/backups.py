@@ -15,10 +15,10 @@ from ..clients.jobs.tablet_backup import backups_of_table, write_tablet
 from ..engine.options import StoreOptions
 from ..engine.repair import Range
 from ..engine.store import Store
-from ..schemas.description import TableDescription
-from ..schemas.scan import ScanSpec
-from ..schemas.store_key import StoreKey
-from ..schemas.write import Durability
+from ..schemas.rows.scan import ScanSpec
+from ..schemas.rows.write import Durability
+from ..schemas.store.description import TableDescription
+from ..schemas.store.store_key import StoreKey
 
 _KEYS_AT_ONCE = 8_192
 

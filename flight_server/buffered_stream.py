@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ..schemas.batches import in_one
-from ..schemas.budget import BudgetShare
 from ..schemas.errors import InvalidArgumentError
+from ..schemas.limits.budget import BudgetShare
+from ..schemas.rows.batches import in_one
 from .config import ServerConfig
 
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.flight as fl
 
-from ..schemas.budget import BudgetShare
 from ..schemas.errors import UnavailableError
-from ..schemas.request import Request, serving
-from ..schemas.verb import Kind
+from ..schemas.limits.budget import BudgetShare
+from ..schemas.protocol.request import Request, serving
+from ..schemas.protocol.verb import Kind
 from .config import ServerConfig
 from .limits import STREAMS, Admission, Slot
 from .native.call import UNAUTHENTICATED, UNAVAILABLE, end_call

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..schemas.collector import collector_paused
 from ..schemas.errors import InvalidArgumentError, UnavailableError
-from ..schemas.placement import ServerIdentity
+from ..schemas.gc_pause import collector_paused
+from ..schemas.store.placement import ServerIdentity
 from . import serve_options
 from .location import DEFAULT_LOCATION
 from .opening import open_warm
 
 if TYPE_CHECKING:
     from ..clients.flight.credentials import Credentials
-    from ..schemas.service import StoreService
+    from ..schemas.protocol.service import StoreService
     from .failover.name_server import NameServer
     from .http.port import HttpPort
     from .security.security import Security

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from ..schemas.limits import Limits
+from ..schemas.limits.limits import Limits
 from ..schemas.message import Message
 
 MIB = 1 << 20

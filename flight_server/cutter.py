@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from ..schemas.batches import in_one
+from ..schemas.rows.batches import in_one
 from .config import ServerConfig
 
 

@@ -41,7 +41,7 @@ from ..schemas.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from ..schemas.server_verbs import ACTIONS
+from ..schemas.protocol.server_verbs import ACTIONS
 from .client_gone import ClientGoneError
 from .request_log import request_id_of
 

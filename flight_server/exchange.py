@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic_core import from_json
 
-from ..schemas.batches import no_rows
-from ..schemas.command import RowCount, TableName, read_json
 from ..schemas.errors import InvalidArgumentError, UnavailableError
-from ..schemas.service import StoreService
-from ..schemas.session import SessionCommand
-from ..schemas.verb import Kind
+from ..schemas.protocol.command import RowCount, TableName, read_json
+from ..schemas.protocol.service import StoreService
+from ..schemas.protocol.session import SessionCommand
+from ..schemas.protocol.verb import Kind
+from ..schemas.rows.batches import no_rows
 from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from ..schemas.errors import StoreError
-from ..schemas.maintenance import PAUSE_SECONDS_MAX, PauseMaintenance
-from ..schemas.service import MaintenanceKind, StoreService
+from ..schemas.protocol.service import MaintenanceKind, StoreService
+from ..schemas.store.maintenance import PAUSE_SECONDS_MAX, PauseMaintenance
 
 HAND_OVER_SECONDS = 1.0
 """How long calls may run on once a store is to go to another process: clients repeat those that are ended."""

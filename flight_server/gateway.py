@@ -20,8 +20,6 @@ from ..clients.cluster.store import PlacedStore
 from ..clients.flight.credentials import Credentials
 from ..clients.flight.deadline import answered_within
 from ..clients.flight.store import FlightStore
-from ..schemas.alter import Alteration
-from ..schemas.description import ScanPlan, TableDescription, TabletMap
 from ..schemas.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -30,7 +28,12 @@ from ..schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
-from ..schemas.moving import (
+from ..schemas.protocol.service import GrantKeeper, KeyReader, RowReader, RowWriter, ScanStream, StoreService
+from ..schemas.protocol.verb import Verb
+from ..schemas.protocol.verbs import Verbs
+from ..schemas.rows.scan import ScanSpec
+from ..schemas.store.description import ScanPlan, TableDescription, TabletMap
+from ..schemas.store.moving import (
     HandedOver,
     MoveFetch,
     MoveFile,
@@ -42,12 +45,9 @@ from ..schemas.moving import (
     MoveState,
     MoveStatus,
 )
-from ..schemas.placement import ServerIdentity
-from ..schemas.scan import ScanSpec
-from ..schemas.service import GrantKeeper, KeyReader, RowReader, RowWriter, ScanStream, StoreService
-from ..schemas.verb import Verb
-from ..schemas.verbs import Verbs
-from ..schemas.whereabouts import Whereabouts
+from ..schemas.store.placement import ServerIdentity
+from ..schemas.store.whereabouts import Whereabouts
+from ..schemas.table.alter import Alteration
 
 _WHERE_SECONDS = 2.0
 

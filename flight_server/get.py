@@ -9,11 +9,11 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.command import read_json
 from ..schemas.errors import InvalidArgumentError
-from ..schemas.scan import ScanSpec
-from ..schemas.service import ScanStream, StoreService
-from ..schemas.verb import Kind
+from ..schemas.protocol.command import read_json
+from ..schemas.protocol.service import ScanStream, StoreService
+from ..schemas.protocol.verb import Kind
+from ..schemas.rows.scan import ScanSpec
 from .calls import Call, Calls
 from .config import MIB, ServerConfig
 from .cutter import cut

@@ -7,11 +7,11 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.command import InfoMetadata, table_of
-from ..schemas.description import ScanPlan, ScanSplit
 from ..schemas.errors import InvalidArgumentError, NotFoundError, PermissionDeniedError
-from ..schemas.scan import ScanSpec
-from ..schemas.service import StoreService
+from ..schemas.protocol.command import InfoMetadata, table_of
+from ..schemas.protocol.service import StoreService
+from ..schemas.rows.scan import ScanSpec
+from ..schemas.store.description import ScanPlan, ScanSplit
 from .config import ServerConfig
 from .get import scan_spec
 from .security.guarded_store import GuardedStore

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..schemas.errors import UnavailableError
-from ..schemas.server_verbs import ServerVerbs
-from ..schemas.service import StoreService
+from ..schemas.protocol.server_verbs import ServerVerbs
+from ..schemas.protocol.service import StoreService
 from .config import ServerConfig
 from .flushing import HAND_OVER_SECONDS, flush_within, rest_within
 from .location import bound_location, reachable

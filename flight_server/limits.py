@@ -15,9 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..schemas.budget import Budget
 from ..schemas.errors import UnavailableError
-from ..schemas.verb import Kind
+from ..schemas.limits.budget import Budget
+from ..schemas.protocol.verb import Kind
 from .config import ServerConfig
 from .peers import Peer
 from .waiting import RETRY_SECONDS, Returns, WaitingCall, WaitingCalls

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import count
 
-from ..schemas.request import identify
+from ..schemas.protocol.request import identify
 
 
 class JsonLines(logging.Formatter):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ..schemas.command import ScanMark
-from ..schemas.service import Marked
+from ..schemas.protocol.command import ScanMark
+from ..schemas.protocol.service import Marked
 from .config import ServerConfig
 from .cutter import cut
 

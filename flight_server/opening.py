@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..schemas.collector import collector_paused
+from ..schemas.gc_pause import collector_paused
 
 if TYPE_CHECKING:
     from ..clients.flight.credentials import Credentials
     from ..engine.fs.encryption.key_source import KeySource
     from ..engine.home.home import Home
-    from ..schemas.placement import ServerIdentity
-    from ..schemas.service import StoreService
+    from ..schemas.protocol.service import StoreService
+    from ..schemas.store.placement import ServerIdentity
 
 _SILENT_SECONDS = 3.0
 _COMPILING_SECONDS = 1.0

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 from ..schemas.errors import InvalidArgumentError
-from ..schemas.server_verbs import ServerVerbs
-from ..schemas.verb import Verb
-from ..schemas.whereabouts import Holder, Whereabouts
+from ..schemas.protocol.server_verbs import ServerVerbs
+from ..schemas.protocol.verb import Verb
+from ..schemas.store.whereabouts import Holder, Whereabouts
 
 
 class OwnStore(ServerVerbs):

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..schemas.metrics import MetricFamily, counter, gauge, one
+from ..schemas.store.metrics import MetricFamily, counter, gauge, one
 
 _SELF = Path("/proc/self")
 _STARTED = 21

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 import pyarrow.flight as fl
 
-from ..schemas.budget import BudgetShare
-from ..schemas.command import BatchMetadata, CommitMessage, PutResult, read_json, write_command
 from ..schemas.errors import InvalidArgumentError
-from ..schemas.service import StoreService
-from ..schemas.transaction import StagedBatch
-from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
+from ..schemas.limits.budget import BudgetShare
+from ..schemas.protocol.command import BatchMetadata, CommitMessage, PutResult, read_json, write_command
+from ..schemas.protocol.service import StoreService
+from ..schemas.rows.transaction import StagedBatch
+from ..schemas.rows.write import CommitMode, Durability, WriteCommand, WriteResult
 from .answers import Answers, Begun
 from .buffered_stream import BufferedStream
 from .calls import Call, Calls

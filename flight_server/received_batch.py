@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.budget import BudgetShare
 from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ..schemas.limits.budget import BudgetShare
 from .calls import Call
 from .config import ServerConfig
 from .get import sized

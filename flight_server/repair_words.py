@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from ..engine.repair import LogRepair, RepairReport, RowsetRepair
-from ..schemas.timestamp import datetime_of
+from ..schemas.cells.timestamp import datetime_of
 
 TITLES = ("table", "tablet", "rowset", "action", "rows kept", "from backup", "rows lost", "what is lost")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from ..clients.convert.few_rows import few_rows
 from ..schemas.errors import InvalidArgumentError
-from ..schemas.service import UNDECIDED, PendingResult, RowWriter, StoreService
-from ..schemas.session import SessionDetails, cells_from_json
-from ..schemas.write import WriteCommand, WriteResult
+from ..schemas.protocol.service import UNDECIDED, PendingResult, RowWriter, StoreService
+from ..schemas.protocol.session import SessionDetails, cells_from_json
+from ..schemas.rows.write import WriteCommand, WriteResult
 
 
 class RowWrite:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..schemas.errors import StoreError
-from ..schemas.prune_count import PruneCount
-from ..schemas.scan import ScanSpec
+from ..schemas.rows.prune_count import PruneCount
+from ..schemas.rows.scan import ScanSpec
 from .security.needs import tested
 
 _TEXT_MAX = 4096

@@ -11,10 +11,10 @@ import pyarrow.flight as fl
 
 from ..clients.flight import transport
 from ..schemas.errors import PermissionDeniedError, StoreError, UnavailableError
-from ..schemas.metrics import Metrics
-from ..schemas.server_verbs import ServerVerbs
-from ..schemas.service import GrantKeeper, StoreService
-from ..schemas.verb import Kind
+from ..schemas.protocol.server_verbs import ServerVerbs
+from ..schemas.protocol.service import GrantKeeper, StoreService
+from ..schemas.protocol.verb import Kind
+from ..schemas.store.metrics import Metrics
 from . import actions, exchange, get, info, put
 from .calls import Calls
 from .config import ServerConfig

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from ..schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
-from ..schemas.locations import locations_of
-from ..schemas.server_verbs import ServerVerbs
-from ..schemas.whereabouts import Holder, Whereabouts
+from ..schemas.protocol.server_verbs import ServerVerbs
+from ..schemas.store.locations import locations_of
+from ..schemas.store.whereabouts import Holder, Whereabouts
 from .commands import Json
 
 app = typer.Typer(no_args_is_help=True, help="See which servers have the stores of a bucket, and hand stores over.")

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..schemas.metrics import Histogram, MetricFamily, Metrics, counter, each_of, gauge, histogram, merged, one
-from ..schemas.service import StoreService
+from ..schemas.protocol.service import StoreService
+from ..schemas.store.metrics import Histogram, MetricFamily, Metrics, counter, each_of, gauge, histogram, merged, one
 from .process_metrics import process_families
 
 if TYPE_CHECKING:

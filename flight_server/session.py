@@ -20,17 +20,17 @@ from pydantic_core import ValidationError, to_json
 
 from ..clients.convert.cells import python_cell
 from ..clients.convert.keys import key_of
-from ..schemas.command import read_json
-from ..schemas.description import TableDescription
+from ..schemas.cells.literal import from_json
 from ..schemas.errors import InvalidArgumentError, UnavailableError
-from ..schemas.literal import from_json
-from ..schemas.metrics import Histogram
-from ..schemas.request import Request, serving
-from ..schemas.scan import ScanSpec
-from ..schemas.service import UNDECIDED, PendingResult, RowReader, RowRelay, StoreService, Undecided
-from ..schemas.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
-from ..schemas.verb import Kind
-from ..schemas.write import CommitMode, Durability, WriteCommand, WriteResult
+from ..schemas.protocol.command import read_json
+from ..schemas.protocol.request import Request, serving
+from ..schemas.protocol.service import UNDECIDED, PendingResult, RowReader, RowRelay, StoreService, Undecided
+from ..schemas.protocol.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
+from ..schemas.protocol.verb import Kind
+from ..schemas.rows.scan import ScanSpec
+from ..schemas.rows.write import CommitMode, Durability, WriteCommand, WriteResult
+from ..schemas.store.description import TableDescription
+from ..schemas.store.metrics import Histogram
 from .calls import Call, Calls
 from .errors import Translator, told
 from .message_size import BrokenMessageError, decoded_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..schemas.session import SessionDetails, SessionRequest
+from ..schemas.protocol.session import SessionDetails, SessionRequest
 from .request_log import code_of
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pydantic_core import to_jsonable_python
 
 from ..engine.options import StoreOptions
 from ..schemas.errors import InvalidArgumentError, NotFoundError
-from ..schemas.limits import Limits
+from ..schemas.limits.limits import Limits
 from ..schemas.message import Message
 from .config import ServerConfig, listed
 

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.request import Request, identify, serving
-from ..schemas.scan import ScanSpec
-from ..schemas.service import ScanStream, StoreService
+from ..schemas.protocol.request import Request, identify, serving
+from ..schemas.protocol.service import ScanStream, StoreService
+from ..schemas.rows.scan import ScanSpec
 from .calls import Call
 from .turns import SHORT_SECONDS
 

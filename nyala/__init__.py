@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from nyala.clients.offload.direct_scan import DirectScan as DirectScan
     from nyala.clients.offload.direct_scan import DirectSplit as DirectSplit
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
-    from nyala.schemas.checkpoint import Checkpoint as Checkpoint
-    from nyala.schemas.column import ColumnOptions as ColumnOptions
-    from nyala.schemas.compaction import CompactionSummary as CompactionSummary
-    from nyala.schemas.description import DamagedFile as DamagedFile
-    from nyala.schemas.description import DroppedTable as DroppedTable
-    from nyala.schemas.description import Health as Health
-    from nyala.schemas.description import TabletPlace as TabletPlace
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
     from nyala.schemas.errors import CorruptionError as CorruptionError
@@ -51,29 +44,36 @@ if TYPE_CHECKING:
     from nyala.schemas.errors import UnavailableError as UnavailableError
     from nyala.schemas.errors import UnreadableFileError as UnreadableFileError
     from nyala.schemas.errors import WrongServerError as WrongServerError
-    from nyala.schemas.grants import Grant as Grant
-    from nyala.schemas.grants import Privilege as Privilege
-    from nyala.schemas.limits import Limits as Limits
-    from nyala.schemas.metrics import Metrics as Metrics
-    from nyala.schemas.operation import Operation as Operation
-    from nyala.schemas.order import OrderTerm as OrderTerm
-    from nyala.schemas.partition import HashLevel as HashLevel
-    from nyala.schemas.partition import RangeBound as RangeBound
-    from nyala.schemas.partition import RangeLevel as RangeLevel
-    from nyala.schemas.partition import hash as hash
-    from nyala.schemas.partition import range as range
-    from nyala.schemas.partition_schema import TabletPartition as TabletPartition
-    from nyala.schemas.pins import KeptPin as KeptPin
-    from nyala.schemas.placement import Placement as Placement
-    from nyala.schemas.table import TableDefinition as TableDefinition
-    from nyala.schemas.table import TableOptionsDict as TableOptionsDict
-    from nyala.schemas.transaction import StagedRowError as StagedRowError
-    from nyala.schemas.transaction import StageResult as StageResult
-    from nyala.schemas.transaction import TransactionResult as TransactionResult
-    from nyala.schemas.write import CommitMode as CommitMode
-    from nyala.schemas.write import Durability as Durability
-    from nyala.schemas.write import RowError as RowError
-    from nyala.schemas.write import WriteResult as WriteResult
+    from nyala.schemas.limits.limits import Limits as Limits
+    from nyala.schemas.rows.order import OrderTerm as OrderTerm
+    from nyala.schemas.rows.transaction import StagedRowError as StagedRowError
+    from nyala.schemas.rows.transaction import StageResult as StageResult
+    from nyala.schemas.rows.transaction import TransactionResult as TransactionResult
+    from nyala.schemas.rows.write import CommitMode as CommitMode
+    from nyala.schemas.rows.write import Durability as Durability
+    from nyala.schemas.rows.write import RowError as RowError
+    from nyala.schemas.rows.write import WriteResult as WriteResult
+    from nyala.schemas.store.checkpoint import Checkpoint as Checkpoint
+    from nyala.schemas.store.compaction import CompactionSummary as CompactionSummary
+    from nyala.schemas.store.description import DamagedFile as DamagedFile
+    from nyala.schemas.store.description import DroppedTable as DroppedTable
+    from nyala.schemas.store.description import Health as Health
+    from nyala.schemas.store.description import TabletPlace as TabletPlace
+    from nyala.schemas.store.grants import Grant as Grant
+    from nyala.schemas.store.grants import Privilege as Privilege
+    from nyala.schemas.store.metrics import Metrics as Metrics
+    from nyala.schemas.store.pins import KeptPin as KeptPin
+    from nyala.schemas.store.placement import Placement as Placement
+    from nyala.schemas.table.column import ColumnOptions as ColumnOptions
+    from nyala.schemas.table.operation import Operation as Operation
+    from nyala.schemas.table.partition import HashLevel as HashLevel
+    from nyala.schemas.table.partition import RangeBound as RangeBound
+    from nyala.schemas.table.partition import RangeLevel as RangeLevel
+    from nyala.schemas.table.partition import hash as hash
+    from nyala.schemas.table.partition import range as range
+    from nyala.schemas.table.partition_schema import TabletPartition as TabletPartition
+    from nyala.schemas.table.table import TableDefinition as TableDefinition
+    from nyala.schemas.table.table import TableOptionsDict as TableOptionsDict
 
 _LAZY = {
     ".clients.api.alter": "TableAlteration",
@@ -85,25 +85,25 @@ _LAZY = {
     ".clients.api.transaction": "Transaction",
     ".clients.offload.direct_scan": "DirectScan DirectSplit",
     ".engine.options": "StoreOptionsDict",
-    ".schemas.checkpoint": "Checkpoint",
-    ".schemas.column": "ColumnOptions",
-    ".schemas.compaction": "CompactionSummary",
-    ".schemas.description": "DamagedFile DroppedTable Health TabletPlace",
+    ".schemas.store.checkpoint": "Checkpoint",
+    ".schemas.table.column": "ColumnOptions",
+    ".schemas.store.compaction": "CompactionSummary",
+    ".schemas.store.description": "DamagedFile DroppedTable Health TabletPlace",
     ".schemas.errors": "AlreadyPresentError ConflictError CorruptionError InternalError InvalidArgumentError "
     "NotFoundError PermissionDeniedError RowErrors SnapshotTooOldError StorageFullError StoreError "
     "UnauthenticatedError UnavailableError UnreadableFileError WrongServerError",
-    ".schemas.grants": "Grant Privilege",
-    ".schemas.limits": "Limits",
-    ".schemas.metrics": "Metrics",
-    ".schemas.operation": "Operation",
-    ".schemas.order": "OrderTerm",
-    ".schemas.partition": "HashLevel RangeBound RangeLevel hash range",
-    ".schemas.partition_schema": "TabletPartition",
-    ".schemas.pins": "KeptPin",
-    ".schemas.placement": "Placement",
-    ".schemas.table": "TableDefinition TableOptionsDict",
-    ".schemas.transaction": "StageResult StagedRowError TransactionResult",
-    ".schemas.write": "CommitMode Durability RowError WriteResult",
+    ".schemas.store.grants": "Grant Privilege",
+    ".schemas.limits.limits": "Limits",
+    ".schemas.store.metrics": "Metrics",
+    ".schemas.table.operation": "Operation",
+    ".schemas.rows.order": "OrderTerm",
+    ".schemas.table.partition": "HashLevel RangeBound RangeLevel hash range",
+    ".schemas.table.partition_schema": "TabletPartition",
+    ".schemas.store.pins": "KeptPin",
+    ".schemas.store.placement": "Placement",
+    ".schemas.table.table": "TableDefinition TableOptionsDict",
+    ".schemas.rows.transaction": "StageResult StagedRowError TransactionResult",
+    ".schemas.rows.write": "CommitMode Durability RowError WriteResult",
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names.split()}
 
@@ -127,7 +127,7 @@ def open(
         CorruptionError: its files are damaged.
         InvalidArgumentError: an option is unknown or invalid.
     """
-    from nyala.schemas.collector import collector_paused
+    from nyala.schemas.gc_pause import collector_paused
 
     with collector_paused():
         from pathlib import Path
@@ -135,8 +135,8 @@ def open(
         from pydantic import ValidationError
 
         from nyala.clients.api.database import Database
-        from nyala.schemas.command import explain
         from nyala.schemas.errors import InvalidArgumentError, NotFoundError
+        from nyala.schemas.protocol.command import explain
 
         try:
             from nyala.engine.fs.local import LocalFileSystem

@@ -26,7 +26,7 @@ from nyala.clients.jobs.restore_job import RestoreResult, restore
 from nyala.clients.jobs.restore_pin_job import RestorePinResult, restore_pin
 from nyala.clients.jobs.verification import KeyDifference, TableChecksum, TabletChecksum, Verification
 from nyala.clients.jobs.verify_job import checksum, verify
-from nyala.schemas.checkpoint import StoreCopied
+from nyala.schemas.store.checkpoint import StoreCopied
 
 __all__ = [
     "ApplyResult",

@@ -3,6 +3,6 @@
 db.create_table("flights", schema, ["carrier", "flight"], partition_by=[nyala.partition.hash("carrier", buckets=4)])
 """
 
-from nyala.schemas.partition import HashLevel, RangeBound, RangeLevel, hash, range
+from nyala.schemas.table.partition import HashLevel, RangeBound, RangeLevel, hash, range
 
 __all__ = ["HashLevel", "RangeBound", "RangeLevel", "hash", "range"]

@@ -1,1 +1,5 @@
-"""Words and bytes that client and server share: no I/O, no compiled code."""
+"""Words and bytes that every part of Nyala shares: definitions, requests, answers and errors.
+
+The rooms, from the top: `protocol`, `store`, `rows`, `table`, `cells`, `limits`; each may use the rooms after it.
+Loose files serve all rooms. Nothing here computes over rows, opens a file or speaks to a network.
+"""

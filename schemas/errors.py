@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .write import WriteResult
+    from .rows.write import WriteResult
 
 
 class StoreError(Exception):

@@ -17,9 +17,9 @@ from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.keys import KeyVector, hash_keys
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.schemas.operation import Operation
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 
 INDEX, SEARCH = "key index", "Bloom filters and search"
 KEY_INDEX_BYTES = {INDEX: 1 << 34, SEARCH: 0}

@@ -25,8 +25,8 @@ from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.engine.vectors.vector import FixedVector, Vector, as_bytes
-from nyala.schemas.encoding import encodings_for
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.encoding import encodings_for
+from nyala.schemas.cells.types import LogicalType
 
 SHARES = (0.01, 0.1)
 WIDTHS = (8, 50)

@@ -18,7 +18,7 @@ import nyala
 from nyala.clients.flight.scan_parts import ScanPart
 from nyala.clients.flight.store import FlightStore
 from nyala.clients.offload.direct_scan import DirectSplit
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 PROCESSES = 2
 

@@ -8,14 +8,14 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import ValidationError
 
-from ...schemas import alter
-from ...schemas.column import TooLong
-from ...schemas.command import explain
-from ...schemas.description import TableDescription
+from ...schemas.cells.literal import to_json
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import to_json
-from ...schemas.partition import HashLevel, range_bound
-from ...schemas.types import LogicalType
+from ...schemas.protocol.command import explain
+from ...schemas.store.description import TableDescription
+from ...schemas.table import alter
+from ...schemas.table.column import TooLong
+from ...schemas.table.partition import HashLevel, range_bound
 
 
 class TableAlteration:

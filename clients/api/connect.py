@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
-from ...schemas.placement import Placement
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.placement import Placement
 from ..flight.credentials import TLS, ClientCert, Credentials, Token
 from ..flight.holder_client import Noted
 from ..flight.server_wait import RefusedError

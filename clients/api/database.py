@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 from pydantic import ValidationError
 
-from ...schemas.checkpoint import Checkpoint, MakeCheckpoint
-from ...schemas.column import ColumnOptions
-from ...schemas.command import built, explain
-from ...schemas.description import DroppedTable, Health
+from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
-from ...schemas.grants import Grant, GrantChange
-from ...schemas.metrics import Metrics
-from ...schemas.moving import MoveProgress
-from ...schemas.names import Names, listed
-from ...schemas.partition import HashLevel, RangeLevel
-from ...schemas.pins import CreatePin, KeptPin
-from ...schemas.service import StoreService
-from ...schemas.table import TableDefinition, TableOptions, TableOptionsDict
-from ...schemas.timestamp import Moment, read_moment
-from ...schemas.write import RowError
+from ...schemas.protocol.command import built, explain
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.write import RowError
+from ...schemas.store.checkpoint import Checkpoint, MakeCheckpoint
+from ...schemas.store.description import DroppedTable, Health
+from ...schemas.store.grants import Grant, GrantChange
+from ...schemas.store.metrics import Metrics
+from ...schemas.store.moving import MoveProgress
+from ...schemas.store.pins import CreatePin, KeptPin
+from ...schemas.table.column import ColumnOptions
+from ...schemas.table.names import Names, listed
+from ...schemas.table.partition import HashLevel, RangeLevel
+from ...schemas.table.table import TableDefinition, TableOptions, TableOptionsDict
 from ..convert.new_schema import NewSchema, Options, read_new, schema_for
 from ..convert.where import Where
 from .loading import dropped_unless_loaded, made_to_load

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.scan import ScanSpec
+from ...schemas.rows.scan import ScanSpec
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 

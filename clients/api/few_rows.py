@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.service import UNDECIDED, RowsWriter, RowWriter, StoreService
-from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.protocol.service import UNDECIDED, RowsWriter, RowWriter, StoreService
+from ...schemas.rows.write import WriteCommand, WriteResult
+from ...schemas.table.column import ColumnSchema
 from ..convert.few_rows import few_as_they_are, few_rows
 
 _LISTS = frozenset({list, tuple})

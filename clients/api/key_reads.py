@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.description import TableDescription
-from ...schemas.service import UNDECIDED, RowReader, StoreService
+from ...schemas.protocol.service import UNDECIDED, RowReader, StoreService
+from ...schemas.store.description import TableDescription
 from ..convert.cells import python_cell
 from ..convert.keys import key_of, key_values, keys_of
 

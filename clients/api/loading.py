@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...schemas.description import TableDescription
 from ...schemas.errors import NotFoundError, StoreError, UnavailableError
-from ...schemas.service import StoreService
-from ...schemas.table import TableDefinition
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import TableDescription
+from ...schemas.table.table import TableDefinition
 
 _ATTEMPTS = 3
 """How often to drop a table if the answer gets lost."""

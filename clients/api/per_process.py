@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from ...schemas.placement import Placement
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.placement import Placement
 from ..flight.credentials import Credentials
 from ..flight.store import FlightStore
 from .connect import connection_to, store_at_placement, store_of

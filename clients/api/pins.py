@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ...schemas.errors import InvalidArgumentError, PermissionDeniedError
-from ...schemas.pins import KeptPin
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.pins import KeptPin
 
 
 def pin_id_of(store: StoreService, pin: str | KeptPin) -> str:

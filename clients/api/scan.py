@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...schemas.aggregate import measures_json
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.names import Names, listed
-from ...schemas.scan import ScanSpec
-from ...schemas.service import StoreService
-from ...schemas.timestamp import parse_moment
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.aggregate import measures_json
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.table.names import Names, listed
 from .explanation import Explanation, analyzed
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ import decimal
 import math
 from typing import Any
 
-from ...schemas.command import built
+from ...schemas.cells.literal import plain_value, to_json
 from ...schemas.errors import InvalidArgumentError, RowErrors
-from ...schemas.literal import plain_value, to_json
-from ...schemas.service import StoreService
-from ...schemas.statement import Statement, StatementKind
-from ...schemas.write import Durability, WriteResult
+from ...schemas.protocol.command import built
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.statement import Statement, StatementKind
+from ...schemas.rows.write import Durability, WriteResult
 from .write_options import StatementHow, checked_writer, word
 
 _EXACT_DIGITS = 38

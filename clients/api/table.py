@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 
-from ...schemas.alter import Alteration
-from ...schemas.changes import ChangeSpec
-from ...schemas.command import built
-from ...schemas.compaction import CompactionSummary
-from ...schemas.description import TableDescription, TabletPlace
+from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
-from ...schemas.names import Names
-from ...schemas.operation import Operation
-from ...schemas.order import OrderTerm, order_terms
-from ...schemas.scan import ScanSpec
-from ...schemas.service import RowReader, StoreService
-from ...schemas.statement import StatementKind
-from ...schemas.timestamp import Moment, read_moment
-from ...schemas.write import CommitMode, Durability, WriteCommand, WriteResult, combine
+from ...schemas.protocol.command import built
+from ...schemas.protocol.service import RowReader, StoreService
+from ...schemas.rows.changes import ChangeSpec
+from ...schemas.rows.order import OrderTerm, order_terms
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import StatementKind
+from ...schemas.rows.write import CommitMode, Durability, WriteCommand, WriteResult, combine
+from ...schemas.store.compaction import CompactionSummary
+from ...schemas.store.description import TableDescription, TabletPlace
+from ...schemas.table.alter import Alteration
+from ...schemas.table.names import Names
+from ...schemas.table.operation import Operation
 from ..convert.data import WriteData
 from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered

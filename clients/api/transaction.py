@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...schemas.command import explain
-from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
-from ...schemas.operation import Operation
-from ...schemas.service import StoreService
-from ...schemas.transaction import StagedBatch, StagedRowError, StageResult, TransactionCommit, TransactionResult
-from ...schemas.write import Stage, WriteCommand
+from ...schemas.protocol.command import explain
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.transaction import StagedBatch, StagedRowError, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.write import Stage, WriteCommand
+from ...schemas.store.description import TableDescription
+from ...schemas.table.operation import Operation
 from ..convert.data import WriteData
 from .table import Table
 

@@ -6,11 +6,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
-from ...schemas.command import built
+from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
-from ...schemas.timestamp import Moment, read_moment
-from ...schemas.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand
+from ...schemas.protocol.command import built
+from ...schemas.rows.write import WRITER_LENGTH_MAX, CommitMode, Durability, WriteCommand
+from ...schemas.table.operation import Operation
 
 OnError = Literal["raise", "return"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...schemas.metrics import Metrics, extremes, quantile
+from ...schemas.store.metrics import Metrics, extremes, quantile
 
 _TABLES = 10
 """How many of the largest tables are shown."""

@@ -13,7 +13,7 @@ from .options import CsvRows, JsonRows, WhereText, moment, pair
 from .target import Data, Name, StoreName, Target, Url, database, takes_target
 
 if TYPE_CHECKING:
-    from ...schemas.write import WriteResult
+    from ...schemas.rows.write import WriteResult
 
 Sets = Annotated[
     list[str] | None,

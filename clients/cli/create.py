@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...schemas.column import ColumnDefinition
-from ...schemas.command import built
+from ...schemas.cells.types import LogicalType, holder, nearest_word
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.table import TableDefinition, TableOptions
-from ...schemas.types import LogicalType, holder, nearest_word
+from ...schemas.protocol.command import built
+from ...schemas.table.column import ColumnDefinition
+from ...schemas.table.table import TableDefinition, TableOptions
 from ..executors.progress import counted
 from .options import AsJson, names, pair
 from .target import Name, Target, takes_target
@@ -203,7 +203,7 @@ def default_of(column: str, text: str, kind: str) -> Any:
 
 def value_of(text: str, kind: str) -> Any:
     """Return the JSON of the value that a text means in a column of this type."""
-    from ...schemas.literal import to_json
+    from ...schemas.cells.literal import to_json
     from ..jobs.text_cells import cell_of_text
 
     return to_json(cell_of_text(text, LogicalType.parse(kind)))

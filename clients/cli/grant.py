@@ -10,7 +10,7 @@ from .complete import one_of, tables
 from .target import Target, takes_target
 
 if TYPE_CHECKING:
-    from ...schemas.grants import Grant
+    from ...schemas.store.grants import Grant
 
 app = typer.Typer(no_args_is_help=True, help="Grant and revoke privileges on tables and columns, and list them.")
 

@@ -26,8 +26,8 @@ from .run import FINDINGS
 from .target import Name, takes_target
 
 if TYPE_CHECKING:
-    from ...schemas.column import ColumnDefinition
-    from ...schemas.table import TableDefinition
+    from ...schemas.table.column import ColumnDefinition
+    from ...schemas.table.table import TableDefinition
     from ..api.database import Database
     from ..jobs.file_format import ReadOptions
     from ..jobs.input_files import InputFile

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ...schemas.cells.timestamp import read_moment
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.timestamp import read_moment
 
 Runs = Annotated[str, typer.Option("--executor", envvar="NYALA_EXECUTOR", help="local (threads) or spark.")]
 Workers = Annotated[

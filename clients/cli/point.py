@@ -20,7 +20,7 @@ def get(target: Target, name: Name, key: Key) -> None:
 
     nyala get flights -- AA -12
     """
-    from ...schemas.literal import to_json
+    from ...schemas.cells.literal import to_json
     from .output import print_table
 
     with target.database() as db:
@@ -34,8 +34,8 @@ def get(target: Target, name: Name, key: Key) -> None:
 
 def _cells(words: list[str], about: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a key given as words. Raises InvalidArgumentError: they do not fit its columns."""
-    from ...schemas.literal import from_json
-    from ...schemas.types import LogicalType
+    from ...schemas.cells.literal import from_json
+    from ...schemas.cells.types import LogicalType
 
     types = {column["name"]: LogicalType.parse(column["type"]) for column in about["columns"]}
     names = about["primary_key"]

@@ -1,7 +1,7 @@
 """Rows as text, a column at a time: JSON lines and tab-separated lines, in pieces of bounded size.
 
 Arrow's kernels turn cells into text, so that a million rows take about a second. Values that JSON has no form for are
-written as in `schemas/literal.py`: ISO text for dates and timestamps, digits in quotes for decimals, ``{"base64":
+written as in `schemas/cells/literal.py`: ISO text for dates and timestamps, digits in quotes for decimals, ``{"base64":
 ...}`` for bytes, ``{"float": "nan"}``.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.moment import DAY_MICROSECONDS, FIRST_MICROSECOND, LAST_MICROSECOND
+from ...schemas.cells.moment import DAY_MICROSECONDS, FIRST_MICROSECOND, LAST_MICROSECOND
 
 PIECE_ROWS = 32_768
 """Rows converted to text at a time."""

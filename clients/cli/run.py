@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 import typer
 from pydantic import ValidationError
 
-from ...schemas.command import explain
 from ...schemas.errors import (
     AlreadyPresentError,
     ConflictError,
@@ -27,6 +26,7 @@ from ...schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
+from ...schemas.protocol.command import explain
 
 FINDINGS = 1
 """The command worked and found something: refused rows, different tables, damaged bytes."""

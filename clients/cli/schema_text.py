@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from ...schemas.column import ColumnDefinition, TooLong
+from ...schemas.cells.literal import to_json
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import to_json
-from ...schemas.types import LogicalType
+from ...schemas.table.column import ColumnDefinition, TooLong
 from ..jobs.text_cells import cell_of_text
 
 _TOKEN = re.compile(

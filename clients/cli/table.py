@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...schemas.cells.timestamp import UNITS
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.service import MaintenanceKind
-from ...schemas.timestamp import UNITS
+from ...schemas.protocol.service import MaintenanceKind
 from ..executors.progress import counted
 from .aggregate import aggregate
 from .alter import alter
@@ -22,7 +22,7 @@ from .scan import changes, scan
 from .target import Name, Target, takes_target
 
 if TYPE_CHECKING:
-    from ...schemas.description import DroppedTable
+    from ...schemas.store.description import DroppedTable
 
 
 @takes_target()

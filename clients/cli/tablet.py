@@ -9,7 +9,7 @@ import typer
 from .target import Name, Target, Url, database, takes_target
 
 if TYPE_CHECKING:
-    from ...schemas.partition_schema import TabletPartition
+    from ...schemas.table.partition_schema import TabletPartition
 
 app = typer.Typer(no_args_is_help=True, help="List the tablets of a table and move them between servers.")
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...schemas.description import Health
 from ...schemas.errors import UnavailableError
+from ...schemas.store.description import Health
 from .target import Json, Url, database
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ...schemas.metrics import Metrics
+    from ...schemas.store.metrics import Metrics
     from ..api.database import Database
     from .activity import Section
 

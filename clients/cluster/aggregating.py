@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.aggregate import AggregateFunction
+from ...schemas.rows.aggregate import AggregateFunction
 
 Measures = Mapping[str, tuple[str, str]]
 _SUM, _COUNT = "_sum of ", "_count of "

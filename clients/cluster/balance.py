@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from ...schemas.description import TableStats, TabletStats
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
-from ...schemas.partition_schema import TabletPartition, sum_of
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import TableStats, TabletStats
+from ...schemas.table.partition_schema import TabletPartition, sum_of
 from . import moving
 from .balance_report import MEASURES, BalancePlan, TabletLoad
 from .servers import Servers

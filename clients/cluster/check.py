@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...schemas.errors import ConflictError, StoreError, UnavailableError
-from ...schemas.partition_schema import TabletPartition
-from ...schemas.placement import Placement
+from ...schemas.store.placement import Placement
+from ...schemas.table.partition_schema import TabletPartition
 from .check_processes import of_processes, process_states
 from .check_report import ClusterReport, Fault, FaultKind, MoveState, ServerState, TableState
 from .definitions import half_altered, same

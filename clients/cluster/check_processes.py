@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...schemas.errors import StoreError
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.store.whereabouts import Whereabouts
 from .check_report import Fault, FaultKind, ProcessState
 
 BEHIND_SECONDS = 10.0

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...schemas.alter import AddRangePartition, Alteration, RenameTable
-from ...schemas.description import TableDescription, TableStore, TabletMap
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
-from ...schemas.partition_schema import sum_of
-from ...schemas.service import StoreService
-from ...schemas.table import AUTO_INCREMENTING, TableDefinition
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import TableDescription, TableStore, TabletMap
+from ...schemas.table.alter import AddRangePartition, Alteration, RenameTable
+from ...schemas.table.partition_schema import sum_of
+from ...schemas.table.table import AUTO_INCREMENTING, TableDefinition
 from .servers import Servers
 
 Described = TableDescription | StoreError

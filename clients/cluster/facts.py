@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ...schemas.description import Health, TableDescription, TableStats, TabletMap
+from ...schemas.cells.timestamp import microseconds_of
 from ...schemas.errors import NotFoundError, PermissionDeniedError, StoreError, UnauthenticatedError
-from ...schemas.metrics import Metrics
-from ...schemas.moving import Moves
-from ...schemas.placement import Placement
-from ...schemas.service import StoreService
-from ...schemas.timestamp import microseconds_of
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import Health, TableDescription, TableStats, TabletMap
+from ...schemas.store.metrics import Metrics
+from ...schemas.store.moving import Moves
+from ...schemas.store.placement import Placement
+from ...schemas.store.whereabouts import Whereabouts
 from ..flight.deadline import answered_within
 from ..flight.store import FlightStore
 from .servers import Servers

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
-from ...schemas.literal import from_json
-from ...schemas.wrapped import unwrapped
+from ...schemas.cells.literal import from_json
+from ...schemas.cells.wrapped import unwrapped
+from ...schemas.table.column import ColumnSchema
 from ..convert.casting import cast
 
 _ANY: dict[str, Any] = {"binary": {"base64": ""}}

@@ -11,9 +11,9 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from ...schemas.column import ColumnSchema
-from ...schemas.literal import from_json
-from ...schemas.partition_schema import HashSchema, PartitionSchema
+from ...schemas.cells.literal import from_json
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition_schema import HashSchema, PartitionSchema
 from . import hashing
 from .router import NOWHERE, SPARK_SEED
 

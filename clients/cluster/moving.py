@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
-from ...schemas.moving import (
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.moving import (
     HandedOver,
     MoveBegin,
     MoveFetch,
@@ -32,7 +33,6 @@ from ...schemas.moving import (
     MoveState,
     MoveStatus,
 )
-from ...schemas.service import StoreService
 from .servers import Servers
 
 _ROUNDS = 12

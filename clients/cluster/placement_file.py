@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...schemas.command import explain
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from ...schemas.placement import Placement
+from ...schemas.protocol.command import explain
+from ...schemas.store.placement import Placement
 
 
 def read_placement(path: str | Path) -> Placement:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from ...schemas.description import ScanPlan
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError, UnavailableError
-from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import parse_moment
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanPlan
 from .definitions import half_altered
 from .servers import Servers
 from .tablet_locations import incomplete

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.batches import in_one, no_rows
 from ...schemas.errors import ConflictError, UnavailableError, WrongServerError
+from ...schemas.rows.batches import in_one, no_rows
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 

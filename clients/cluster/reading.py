@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import NotFoundError, WrongServerError
-from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.protocol.service import ScanStream
+from ...schemas.rows.scan import ScanSpec
 from .planning import ServersPlan
 from .servers import Servers
 

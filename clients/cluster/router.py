@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
-from ...schemas.literal import from_json
-from ...schemas.partition_schema import HashSchema, PartitionSchema
+from ...schemas.cells.literal import from_json
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition_schema import HashSchema, PartitionSchema
 from .hashing import mix_bytes, mix_ints, mix_longs
 from .key_cells import any_value, big_endian, integers, stored_cells
 

@@ -9,9 +9,9 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
-from ...schemas.locations import joined
-from ...schemas.placement import Placement
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.locations import joined
+from ...schemas.store.placement import Placement
 from ..flight.credentials import Credentials
 from ..flight.deadline import seconds_left
 from ..flight.server_wait import ServerWait

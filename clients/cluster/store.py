@@ -10,10 +10,18 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ...schemas.alter import Alteration
-from ...schemas.batches import begun
-from ...schemas.budget import Budget
-from ...schemas.description import (
+from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
+from ...schemas.limits.budget import Budget
+from ...schemas.protocol.service import UNDECIDED, PendingResult, RowReader, RowWriter, ScanStream, Undecided
+from ...schemas.protocol.sorting import skipped, sorted_stream
+from ...schemas.protocol.verb import Verb
+from ...schemas.protocol.verbs import Verbs
+from ...schemas.rows.batches import begun
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import Statement
+from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.store.description import (
     ColumnStats,
     DroppedTable,
     Health,
@@ -23,21 +31,13 @@ from ...schemas.description import (
     TabletMap,
     TabletPlace,
 )
-from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
-from ...schemas.grants import Grant, GrantChange
-from ...schemas.maintenance import MaintenanceState, PauseMaintenance
-from ...schemas.metrics import Metrics, joined
-from ...schemas.moving import MoveProgress
-from ...schemas.placement import Placement
-from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, PendingResult, RowReader, RowWriter, ScanStream, Undecided
-from ...schemas.sorting import skipped, sorted_stream
-from ...schemas.statement import Statement
-from ...schemas.table import TableDefinition
-from ...schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
-from ...schemas.verb import Verb
-from ...schemas.verbs import Verbs
-from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.store.grants import Grant, GrantChange
+from ...schemas.store.maintenance import MaintenanceState, PauseMaintenance
+from ...schemas.store.metrics import Metrics, joined
+from ...schemas.store.moving import MoveProgress
+from ...schemas.store.placement import Placement
+from ...schemas.table.alter import Alteration
+from ...schemas.table.table import TableDefinition
 from ..flight.store import Answered, FlightStore
 from . import aggregating, definitions, moving, point_reads, reading, transactions
 from .planning import ServersPlan, now, planned

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.description import TableDescription, TabletMap
+from ...schemas.cells.moment import python_cell
 from ...schemas.errors import UnavailableError
-from ...schemas.moment import python_cell
-from ...schemas.partition_schema import TabletPartition, sum_of
+from ...schemas.store.description import TableDescription, TabletMap
+from ...schemas.table.partition_schema import TabletPartition, sum_of
 from .definitions import shared
 from .key_router import KeyRouter
 from .router import NOWHERE, TabletRouter

@@ -13,9 +13,9 @@ from hashlib import blake2b
 import pyarrow as pa
 
 from ...schemas.errors import StoreError
-from ...schemas.statement import Statement
-from ...schemas.transaction import ServerRows, StagedBatch, StageResult, TransactionCommit, TransactionResult
-from ...schemas.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
+from ...schemas.rows.statement import Statement
+from ...schemas.rows.transaction import ServerRows, StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult, combine
 from ..flight.staging_put import named
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError, WrongServerError
-from ...schemas.write import ROW_ERRORS_MAX, WRITER_LENGTH_MAX, WriteCommand, WriteResult, combine
+from ...schemas.rows.write import ROW_ERRORS_MAX, WRITER_LENGTH_MAX, WriteCommand, WriteResult, combine
 from .servers import Servers
 from .tablet_locations import TabletLocationsCache
 

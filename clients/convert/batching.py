@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from ...schemas.batches import in_one
+from ...schemas.rows.batches import in_one
 from .key_order import KeyOrder
 
 COMMIT_ROWS = 65_536

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ...schemas.casts import FITTING, is_castable, kind_of
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.casts import FITTING, is_castable, kind_of
+from ...schemas.cells.types import LogicalType
+from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.nearest import perhaps
-from ...schemas.types import LogicalType
-from ...schemas.wrapped import bare_type, unwrapped
+from ...schemas.table.column import ColumnSchema
 
 _CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date")}
 """Casts (column, data) that the store could make but that are made here: they only change the layout of cells."""

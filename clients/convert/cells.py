@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.moment import python_cell
+from ...schemas.cells.moment import python_cell
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

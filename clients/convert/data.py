@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.moment import FIRST_MICROSECOND, LAST_MICROSECOND
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.moment import FIRST_MICROSECOND, LAST_MICROSECOND
+from ...schemas.table.column import ColumnSchema
 from .batching import in_batches, in_one_batch, in_slices
 from .casting import Caster
 from .key_order import KeyOrder

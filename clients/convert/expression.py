@@ -22,9 +22,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...schemas.cells.literal import literal_json
+from ...schemas.cells.moment import date_of, moment_of, moment_text
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import literal_json
-from ...schemas.moment import date_of, moment_of, moment_text
 
 Tree = dict[str, Any]
 _COMPARISONS = {

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.moment import is_beyond
+from ...schemas.cells.moment import is_beyond
+from ...schemas.table.column import ColumnSchema
 
 ROWS_MAX = 64
 _BYTES_MAX = 1 << 20

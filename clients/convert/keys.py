@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
+from ...schemas.cells.literal import from_json
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import from_json
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
 from .data import WriteData
 
 _SCALARS = {int, str, bytes}

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnOptions
+from ...schemas.cells.types import LogicalType, holder, nearest, nearest_word
+from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.types import LogicalType, holder, nearest, nearest_word
-from ...schemas.wrapped import bare_type, unwrapped
+from ...schemas.table.column import ColumnOptions
 from .casting import misfit_of
 from .data import DIGITS_MAX, GivenData, check_names, read_data
 from .stored import is_stored

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...schemas.cells.literal import to_json
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import to_json
-from ...schemas.predicate import from_tuples
+from ...schemas.rows.predicate import from_tuples
 from .expression import tree_of
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from typing import Any, NoReturn, TypeGuard, cast
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.description import Health
 from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError
-from ...schemas.server_verbs import ACTIONS
-from ...schemas.verb import Verb
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.protocol.server_verbs import ACTIONS
+from ...schemas.protocol.verb import Verb
+from ...schemas.store.description import Health
+from ...schemas.store.whereabouts import Whereabouts
 from . import heartbeat
 from .deadline import seconds_left
 from .errors import as_store_errors

@@ -16,8 +16,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ...schemas.errors import StoreError, UnavailableError
-from ...schemas.service import UNDECIDED, Undecided
-from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.protocol.service import UNDECIDED, Undecided
+from ...schemas.rows.write import WriteCommand, WriteResult
 from .put_stream import PutStream
 from .server_wait import ServerWait
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.command import RowCount, TableName
 from ...schemas.errors import StoreError
+from ...schemas.protocol.command import RowCount, TableName
 from .errors import as_store_errors
 from .holder_client import Client, HolderClient
 from .idle_streams import IdleStreams

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
-from ...schemas.command import BatchMetadata, CommitMessage
 from ...schemas.errors import UnavailableError, error_of
-from ...schemas.transaction import StagedBatch, StageResult
-from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.protocol.command import BatchMetadata, CommitMessage
+from ...schemas.rows.transaction import StagedBatch, StageResult
+from ...schemas.rows.write import WriteCommand, WriteResult
 from .errors import as_store_errors
 
 WINDOW = 16

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...schemas.errors import StoreError, UnavailableError
-from ...schemas.scan import ScanSpec
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.whereabouts import Whereabouts
 from .errors import as_store_errors
 from .holder_client import Client, HolderClient
 

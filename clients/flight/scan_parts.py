@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.command import InfoMetadata
+from ...schemas.protocol.command import InfoMetadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...schemas.command import ScanMark
 from ...schemas.errors import UnavailableError
-from ...schemas.scan import ScanSpec
+from ...schemas.protocol.command import ScanMark
+from ...schemas.rows.scan import ScanSpec
 from .errors import as_store_errors
 from .server_wait import ServerWait
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.service import StoreService
-from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.write import WriteCommand, WriteResult
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
 from ..convert.data import WriteData, read_data
 
 _NO_COLUMN = "_sent_again"

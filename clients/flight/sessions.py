@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from ...schemas.errors import InternalError, InvalidArgumentError, UnauthenticatedError, UnavailableError
-from ...schemas.session import traced
+from ...schemas.protocol.session import traced
 from .errors import as_store_errors, store_error
 from .holder_client import Client, HolderClient
 from .idle_streams import IdleStreams

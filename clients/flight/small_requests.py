@@ -11,13 +11,13 @@ import pyarrow as pa
 from pydantic_core import from_json
 from pydantic_core import to_json as json_of
 
-from ...schemas.description import TableDescription
+from ...schemas.cells.literal import to_json
 from ...schemas.errors import InvalidArgumentError, UnavailableError
-from ...schemas.literal import to_json
-from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, ScanStream, Undecided
-from ...schemas.session import RowCells, answer_of, cells_to_json, request
-from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.protocol.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.protocol.session import RowCells, answer_of, cells_to_json, request
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.write import WriteCommand, WriteResult
+from ...schemas.store.description import TableDescription
 from .errors import told_error
 from .sessions import Sessions
 

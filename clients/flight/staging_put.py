@@ -14,8 +14,8 @@ from itertools import chain
 import pyarrow as pa
 
 from ...schemas.errors import StoreError, UnavailableError
-from ...schemas.transaction import StagedBatch, StageResult
-from ...schemas.write import TRANSACTION_LENGTH_MAX, WriteCommand
+from ...schemas.rows.transaction import StagedBatch, StageResult
+from ...schemas.rows.write import TRANSACTION_LENGTH_MAX, WriteCommand
 from .put_stream import PutStream
 from .server_wait import ServerWait
 

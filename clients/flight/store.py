@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic import BaseModel
 
-from ...schemas.batches import begun, no_rows
-from ...schemas.description import Health, TableDescription
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
-from ...schemas.locations import joined, locations_of
-from ...schemas.moving import MoveProgress
-from ...schemas.scan import ScanSpec
-from ...schemas.server_verbs import ServerVerbs
-from ...schemas.service import UNDECIDED, ScanStream, Undecided
-from ...schemas.statement import Statement
-from ...schemas.timestamp import parse_moment
-from ...schemas.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
-from ...schemas.verb import Verb
-from ...schemas.verbs import Verbs
-from ...schemas.whereabouts import Whereabouts
-from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.protocol.server_verbs import ServerVerbs
+from ...schemas.protocol.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.protocol.verb import Verb
+from ...schemas.protocol.verbs import Verbs
+from ...schemas.rows.batches import begun, no_rows
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import Statement
+from ...schemas.rows.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.store.description import Health, TableDescription
+from ...schemas.store.locations import joined, locations_of
+from ...schemas.store.moving import MoveProgress
+from ...schemas.store.whereabouts import Whereabouts
 from .credentials import Credentials
 from .deadline import seconds_left
 from .errors import as_store_errors

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from ...schemas.errors import InvalidArgumentError, RowErrors
-from ...schemas.transaction import TransactionResult
+from ...schemas.rows.transaction import TransactionResult
 from ..executors.progress import JobProgress, Show
 from .file_format import ReadOptions
 from .folder import Place

@@ -8,12 +8,12 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import BaseModel
 
-from ...schemas.changes import ChangeSpec, feed_schema
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import Moment
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError, SnapshotTooOldError
-from ...schemas.scan import ScanSpec
-from ...schemas.service import StoreService
-from ...schemas.timestamp import Moment
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.changes import ChangeSpec, feed_schema
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import TableDescription
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, model_validator
 
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import datetime_of
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
-from ...schemas.timestamp import datetime_of
+from ...schemas.store.description import TableDescription
 from .folder import Folder, Place
 from .owner import check_owner, is_same_table
 from .parts import DataFile

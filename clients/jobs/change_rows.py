@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.batches import in_one
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
+from ...schemas.cells.types import nearest_word
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
-from ...schemas.types import nearest_word
+from ...schemas.rows.batches import in_one
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.operation import Operation
 from ..convert.row_shapes import key_codes, shapes_of
 from .input_files import InputFile
 from .text_cells import Piece

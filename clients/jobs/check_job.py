@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from ...schemas.cells.timestamp import Moment
 from ...schemas.errors import InvalidArgumentError, StoreError
-from ...schemas.timestamp import Moment
 from ..cluster.check import judged
 from ..cluster.check_report import ClusterReport, Fault, FaultKind
 from ..cluster.facts import told_by

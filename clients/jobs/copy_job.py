@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import Moment
 from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOldError
-from ...schemas.partition_schema import sum_of
-from ...schemas.scan import ScanSpec
-from ...schemas.service import StoreService
-from ...schemas.timestamp import Moment
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import TableDescription
+from ...schemas.table.partition_schema import sum_of
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks
 from .definition import Levels

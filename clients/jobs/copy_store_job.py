@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schemas.checkpoint import StoreCopied
+from ...schemas.store.checkpoint import StoreCopied
 from ..executors.progress import Show
 from .link import Store, StoreLink
 

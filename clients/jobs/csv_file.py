@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from .file_format import ReadOptions
 from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, without
 

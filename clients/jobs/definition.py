@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...schemas.alter import Alteration, DropRangePartition
-from ...schemas.column import ColumnDefinition
-from ...schemas.description import TableDescription
-from ...schemas.partition import HashLevel, RangeLevel
-from ...schemas.service import StoreService
-from ...schemas.table import AUTO_INCREMENTING, TableDefinition
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import TableDescription
+from ...schemas.table.alter import Alteration, DropRangePartition
+from ...schemas.table.column import ColumnDefinition
+from ...schemas.table.partition import HashLevel, RangeLevel
+from ...schemas.table.table import AUTO_INCREMENTING, TableDefinition
 
 Levels = Sequence[HashLevel | RangeLevel | Mapping[str, Any]]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
-from ...schemas.literal import to_json
-from ...schemas.scan import ScanSpec
+from ...schemas.cells.literal import to_json
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.table.column import ColumnSchema
 from ..convert.cells import python_cell
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks

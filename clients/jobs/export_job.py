@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import AlreadyPresentError
-from ...schemas.names import Names, listed
-from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import Moment, read_moment
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.table.names import Names, listed
 from ..convert.where import Where, where_json
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import pyarrow.fs as pafs
 from pydantic import BaseModel, ValidationError
 
-from ...schemas.command import explain
 from ...schemas.errors import AlreadyPresentError, CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.protocol.command import explain
 from ...schemas.uri import line_without, shown_uri
 
 Model = TypeVar("Model", bound=BaseModel)

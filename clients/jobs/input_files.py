@@ -11,8 +11,8 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.table.column import ColumnSchema
 from .file_format import ReadOptions, format_of, is_note
 from .folder import Folder, Place
 from .json_text import schema_of_text, with_json_text

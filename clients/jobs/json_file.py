@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.table.column import ColumnSchema
 from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, columns_of_values, without
 
 _BLOCK = 4 * 1024 * 1024

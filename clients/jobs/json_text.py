@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.literal import to_json
+from ...schemas.cells.literal import to_json
 
 
 def json_text(value: Any) -> str:

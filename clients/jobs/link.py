@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.locations import joined
-from ...schemas.placement import Placement
-from ...schemas.service import ScanStream, StoreService
+from ...schemas.protocol.service import ScanStream, StoreService
+from ...schemas.store.locations import joined
+from ...schemas.store.placement import Placement
 from ..api.database import Database
 from ..api.per_process import all_servers_at
 from ..flight.credentials import Credentials

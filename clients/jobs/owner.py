@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from ...schemas.description import TableDescription, TableStore
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.store.description import TableDescription, TableStore
 from .folder import Folder
 
 OWNER = "store.json"

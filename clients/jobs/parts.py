@@ -16,8 +16,8 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, NonNegativeInt
 
 from ...schemas import compute as pc
-from ...schemas.changes import BEFORE, OPS
 from ...schemas.errors import ConflictError, CorruptionError
+from ...schemas.rows.changes import BEFORE, OPS
 from ..convert.zoned import zoned
 from .folder import Folder
 from .link import StoreLink

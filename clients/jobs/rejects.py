@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ...schemas.cells.literal import to_json
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import to_json
 from .file_format import NOTES
 from .text_cells import UNSPLIT
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from ...schemas import compute as pc
-from ...schemas.changes import feed_schema
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import AlreadyPresentError, CorruptionError, RowErrors
-from ...schemas.operation import Operation
-from ...schemas.timestamp import Moment, read_moment
+from ...schemas.rows.changes import feed_schema
+from ...schemas.store.description import TableDescription
+from ...schemas.table.operation import Operation
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks

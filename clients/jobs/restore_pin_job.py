@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from ...schemas.description import TableDescription
 from ...schemas.errors import AlreadyPresentError
-from ...schemas.pins import KeptPin, OpenedPin, OpenPin
+from ...schemas.store.description import TableDescription
+from ...schemas.store.pins import KeptPin, OpenedPin, OpenPin
 from ..api.pins import pin_id_of
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.progress import Show, run_tasks

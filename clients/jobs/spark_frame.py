@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
+from ...schemas.store.description import TableDescription
+from ...schemas.table.operation import Operation
 from .link import StoreLink
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel, field_serializer
 
-from ...schemas.description import ScanSplit, TabletMap
+from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError
-from ...schemas.partition_schema import PartitionSchema, TabletPartition
-from ...schemas.scan import ScanSpec
-from ...schemas.service import StoreService
-from ...schemas.timestamp import Moment, read_moment
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanSplit, TabletMap
+from ...schemas.table.partition_schema import PartitionSchema, TabletPartition
 
 SPLIT_BYTES = 64 * 1024 * 1024
 """Table data of one part: about a second of work, and a file of some ten megabytes."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...schemas.description import TableDescription
 from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ...schemas.store.description import TableDescription
 from ..api.database import Database
 from .chain import Backup, TableBackups, key_columns
 from .definition import create_like

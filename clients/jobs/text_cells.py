@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.literal import from_json
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.literal import from_json
-from ...schemas.types import LogicalType
+from ...schemas.table.column import ColumnSchema
 from ..convert.casting import cast
 from .json_text import json_text
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 
 from pydantic import BaseModel, ValidationError
 
-from ...schemas.alter import Alteration, RenameTable, SetComment, Step
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import microseconds_of
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
-from ...schemas.service import StoreService
-from ...schemas.timestamp import microseconds_of
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import TableDescription
+from ...schemas.table.alter import Alteration, RenameTable, SetComment, Step
 from .definition import Levels, create_like
 from .lease import LEASE_SECONDS, Heartbeat, Holder, held_by, lost
 

@@ -6,11 +6,11 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import Moment
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import Moment
-from ...schemas.types import LogicalType
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import TableDescription
 from ..executors.choice import ExecutorChoice, executor_of
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks

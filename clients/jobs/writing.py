@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
+from ...schemas.cells.literal import from_json
 from ...schemas.errors import RowErrors
-from ...schemas.literal import from_json
-from ...schemas.operation import Operation
-from ...schemas.service import StoreService
-from ...schemas.write import WriteCommand, WriteResult, combine
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.write import WriteCommand, WriteResult, combine
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.operation import Operation
 from ..convert.casting import cast
 from ..convert.data import WriteData
 

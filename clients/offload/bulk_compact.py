@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engine.offload.merge.run import merge_task
-from ...schemas.bucket_place import BucketPlace
-from ...schemas.compaction import (
+from ...schemas.errors import ConflictError, StoreError
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.bucket_place import BucketPlace
+from ...schemas.store.compaction import (
     CompactionBegin,
     CompactionCommit,
     CompactionDone,
@@ -24,11 +26,9 @@ from ...schemas.compaction import (
     CompactionTask,
     MergedTask,
 )
-from ...schemas.errors import ConflictError, StoreError
-from ...schemas.service import StoreService
 from ..executors.choice import executor_of
 from ..executors.progress import Show, run_tasks
-from ..offload.bulk_import import Directory, shared_place, store_files_at
+from .bulk_import import Directory, shared_place, store_files_at
 
 
 @dataclass(frozen=True)

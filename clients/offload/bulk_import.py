@@ -31,11 +31,11 @@ from ...engine.fs.tree import remove_tree
 from ...engine.offload.bulk.build import build_tablet, number_files
 from ...engine.offload.bulk.runs import ScratchRun, write_runs
 from ...engine.offload.bulk.target import Target
-from ...schemas.bucket_place import BucketPlace
-from ...schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
-from ...schemas.service import StoreService
-from ...schemas.write import WriteResult
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.write import WriteResult
+from ...schemas.store.bucket_place import BucketPlace
+from ...schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from ..convert.data import WriteData
 from ..executors.choice import executor_of
 from ..executors.executor import results

@@ -19,14 +19,14 @@ from ...engine.bucket.opening import bucket_of
 from ...engine.fs.filesystem import FileSystem
 from ...engine.offload.direct.reader import PinnedReader, files_in_bucket
 from ...engine.scan.pool import ScanPool
-from ...schemas.direct import PinnedTable, PinSnapshot
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
-from ...schemas.names import Names, listed
-from ...schemas.pins import OpenPin
-from ...schemas.scan import ScanSpec
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.direct import PinnedTable, PinSnapshot
+from ...schemas.store.pins import OpenPin
+from ...schemas.table.names import Names, listed
 from ..convert.where import Where, where_json
-from ..offload.bulk_import import Directory, file_system, ran
+from .bulk_import import Directory, file_system, ran
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from ...engine.checkpoint.bucket_copy import BucketCopy, SameService
 from ...engine.fs.local import LocalFileSystem
 from ...engine.home.bucket import BucketHome
 from ...engine.home.opening import home_at
-from ...schemas.checkpoint import StoreCopied
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
-from ...schemas.pins import CreatePin, KeptPin, OpenPin
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.checkpoint import StoreCopied
+from ...schemas.store.pins import CreatePin, KeptPin, OpenPin
 from ..executors.executor import LocalExecutor
 from ..executors.progress import Show, run_tasks
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.operation import Operation
 from ..convert.casting import Caster
 from .options import StreamWriteOptions, WriteOptions
 from .statement import UNNUMBERED

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
+from ...schemas.table.operation import Operation
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
 from .server import ServerKeywords, ServerOptions, server_of

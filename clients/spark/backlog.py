@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ...schemas.changes import ChangeSpec
-from ...schemas.scan import ScanSpec
+from ...schemas.rows.changes import ChangeSpec
+from ...schemas.rows.scan import ScanSpec
 from .server import ServerOptions
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ...schemas.aggregate import aggregate_schema
-from ...schemas.changes import BEFORE, ChangeSpec, is_of_feed
-from ...schemas.description import TableDescription
-from ...schemas.scan import ScanSpec
+from ...schemas.rows.aggregate import aggregate_schema
+from ...schemas.rows.changes import BEFORE, ChangeSpec, is_of_feed
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import TableDescription
 from ..flight.scan_parts import ScanPart
 from .options import BatchReadOptions, StreamReadOptions, is_of_stream, parse
 from .part_batches import batches_of

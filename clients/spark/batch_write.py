@@ -14,11 +14,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...schemas.description import TableDescription
 from ...schemas.errors import InvalidArgumentError, RowErrors
-from ...schemas.operation import Operation
-from ...schemas.transaction import StagedBatch, TransactionCommit
-from ...schemas.write import Stage, WriteCommand
+from ...schemas.rows.transaction import StagedBatch, TransactionCommit
+from ...schemas.rows.write import Stage, WriteCommand
+from ...schemas.store.description import TableDescription
+from ...schemas.table.operation import Operation
 from ..convert.batching import in_batches, in_slices
 from ..executors.progress import counted
 from .alignment import Alignment

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from ...schemas.alter import AddColumn, Alteration, Step, WidenColumn
-from ...schemas.altered import is_wider
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import ConflictError
-from ...schemas.service import StoreService
-from ...schemas.types import LogicalType
+from ...schemas.protocol.service import StoreService
+from ...schemas.store.description import TableDescription
+from ...schemas.table.alter import AddColumn, Alteration, Step, WidenColumn
+from ...schemas.table.altered import is_wider
+from ...schemas.table.column import ColumnSchema
 from .types import arrow_type
 
 _TRIES = 5

@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
 from pydantic.alias_generators import to_camel
 
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
-from ...schemas.timestamp import parse_moment
+from ...schemas.table.operation import Operation
 from .server import ServerKeywords, ServerOptions
 
 SPLIT_BYTES = 64 << 20

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError, WrongServerError
-from ...schemas.locations import joined
-from ...schemas.scan import ScanSpec
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.locations import joined
 from ..flight.scan_parts import ScanPart
 from .server import ServerOptions
 

@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
-from ...schemas.literal import from_json
-from ...schemas.moment import microseconds_of
+from ...schemas.cells.literal import from_json
+from ...schemas.cells.moment import microseconds_of
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
 from .types import spark_type
 
 

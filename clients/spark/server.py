@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
 from ..api.per_process import all_servers_at, server_at
 from ..flight.credentials import Credentials, TokenFile
 from ..flight.store import FlightStore

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 from pyspark.sql.types import StructField, StructType
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
+from ...schemas.cells.literal import from_json
+from ...schemas.cells.moment import microseconds_of
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, RowErrors
-from ...schemas.literal import from_json
-from ...schemas.moment import microseconds_of
-from ...schemas.operation import Operation
-from ...schemas.table import AUTO_INCREMENTING
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import AUTO_INCREMENTING
 from .options import BatchReadOptions, Place, StreamWriteOptions, WriteOptions
 from .types import spark_type
 

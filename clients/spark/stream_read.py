@@ -27,10 +27,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ...schemas.changes import BEFORE, OPS, ChangeSpec
+from ...schemas.cells.timestamp import last_of, microseconds_of
 from ...schemas.errors import SnapshotTooOldError, StoreError
-from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import last_of, microseconds_of
+from ...schemas.rows.changes import BEFORE, OPS, ChangeSpec
+from ...schemas.rows.scan import ScanSpec
 from ..flight.scan_parts import ScanPart
 from ..flight.store import FlightStore
 from .backlog import Backlog

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import types as spark
 
-from ...schemas.changes import BEFORE
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.types import LogicalType
+from ...schemas.rows.changes import BEFORE
+from ...schemas.table.column import ColumnSchema
 from .zone import session_zone, walls
 
 _UTC, _NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")

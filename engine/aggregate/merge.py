@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.aggregate import AggregateFunction
-from ...schemas.budget import BudgetShare
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.limits.budget import BudgetShare
+from ...schemas.rows.aggregate import AggregateFunction
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import INT128_DTYPE, PhysicalType
 from ..vectors.vector import FixedVector

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...schemas.aggregate import ALL_ROWS, AggregateFunction, aggregate_schema
-from ...schemas.column import ColumnSchema
-from ...schemas.table import TableSchema
+from ...schemas.rows.aggregate import ALL_ROWS, AggregateFunction, aggregate_schema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from .states import State, StateKind
 
 ROWS = State(StateKind.ROWS)

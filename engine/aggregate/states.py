@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..kernels import aggregate as kernels
 from ..vectors.arrow import to_arrow
 from ..vectors.memory import address_of, address_or_0

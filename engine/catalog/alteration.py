@@ -25,8 +25,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from ...schemas.altered import TableState
-from ...schemas.table import TableSchema
+from ...schemas.table.altered import TableState
+from ...schemas.table.table import TableSchema
 from ..manifest.environment import Environment
 from ..manifest.manifest import Manifest, TableEntry, TabletEntry
 from ..rowset.memrowset import MemRowSet

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ...schemas.alter import Alteration
-from ...schemas.altered import TableState, altered
-from ...schemas.description import DroppedTable
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
-from ...schemas.grants import no_table
-from ...schemas.limits import Limits
-from ...schemas.names import check_table_name
-from ...schemas.partition_schema import PartitionSchema, TabletPartition
-from ...schemas.table import TableDefinition, TableOptions, TableSchema
+from ...schemas.limits.limits import Limits
+from ...schemas.store.description import DroppedTable
+from ...schemas.store.grants import no_table
+from ...schemas.table.alter import Alteration
+from ...schemas.table.altered import TableState, altered
+from ...schemas.table.names import check_table_name
+from ...schemas.table.partition_schema import PartitionSchema, TabletPartition
+from ...schemas.table.table import TableDefinition, TableOptions, TableSchema
 from ..maintenance.op import MaintenanceOp
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry, TabletEntry

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.grants import (
+from ...schemas.store.grants import (
     ALL_TABLES,
     GRANT_BYTES_MAX,
     GRANTS_MAX,
@@ -16,7 +16,7 @@ from ...schemas.grants import (
     GrantChange,
     Privilege,
 )
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
 from ..table.table import Table
 from .catalog import Catalog

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..compaction.switch_over import append_changes
 from ..delta.run import DeltaRun
 from ..partition.router import Router

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ...schemas.altered import TableState
 from ...schemas.errors import UnavailableError
-from ...schemas.partition_schema import RangeSplit
+from ...schemas.table.altered import TableState
+from ...schemas.table.partition_schema import RangeSplit
 from ..manifest.environment import Environment
 from ..manifest.manifest import TableEntry
 from ..table.table import Table

@@ -19,10 +19,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...schemas.altered import TableState
 from ...schemas.errors import CorruptionError
-from ...schemas.partition_schema import PartitionSchema, RangeSplit, TabletPartition
-from ...schemas.table import TableSchema
+from ...schemas.table.altered import TableState
+from ...schemas.table.partition_schema import PartitionSchema, RangeSplit, TabletPartition
+from ...schemas.table.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
 from ..compaction.flush import flush_memrowset
 from ..compaction.merge import compact

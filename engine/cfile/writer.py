@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ...schemas.encoding import AUTO
+from ...schemas.cells.encoding import AUTO
 from ...schemas.errors import InvalidArgumentError
 from ..codecs.checksum import crc32
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS, Codec

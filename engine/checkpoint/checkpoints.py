@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ...schemas.checkpoint import Checkpoint, MakeCheckpoint
 from ...schemas.errors import CorruptionError, InvalidArgumentError, UnavailableError
+from ...schemas.store.checkpoint import Checkpoint, MakeCheckpoint
 from ..commit.commit_log import CommitLog
 from ..fs.copy import NO_LINK, copy_file
 from ..fs.failures import named

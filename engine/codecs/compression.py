@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from ...schemas.encoding import COMPRESSIONS
+from ...schemas.cells.encoding import COMPRESSIONS
 from ..kernels.lz4 import decompress_block
 from ..vectors.memory import address_of, allocate
 from .codec import CorruptPageError, require

@@ -1,6 +1,6 @@
-"""The codecs by number and by name. Which encodings fit a logical type is in `nyala.schemas.encoding`."""
+"""The codecs by number and by name. Which encodings fit a logical type is in `nyala.schemas.cells.encoding`."""
 
-from ...schemas.encoding import plain_name
+from ...schemas.cells.encoding import plain_name
 from .bitshuffle import BitshuffleCodec
 from .codec import Codec
 from .dictionary import DictionaryCodec

@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from ...schemas.errors import InternalError
-from ...schemas.write import Durability
+from ...schemas.rows.write import Durability
 from ..manifest.read_only_latch import ReadOnlyLatch
 from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...schemas.description import MemoryStats
 from ...schemas.errors import UnavailableError
+from ...schemas.store.description import MemoryStats
 from ..fs.filesystem import FileSystem
 from ..fs.low_water import LowWater
 from ..options import StoreOptions

@@ -5,8 +5,8 @@ answers of each writer are in memory. Before a part of the log with some of them
 are logged again, as one note at the end of the log. So the log alone restores them after a restart. The log from a
 writer's ``logged_from`` on has all its answers.
 
-A server that knows its users gives each names of its own (``schemas/writer_name``). Answers from before that, without a
-user, are found by their number, too.
+A server that knows its users gives each names of its own (``schemas/rows/writer_name``). Answers from before that,
+without a user, are found by their number, too.
 
 Three constants bound what is kept. A number below a writer's kept answers is rejected. A writer that was forgotten,
 because many others have written since, counts as new.
@@ -28,9 +28,9 @@ from pydantic import ValidationError
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError
 from ...schemas.message import Message
-from ...schemas.moving import MovedAnswers
-from ...schemas.write import SEQ_MAX, Durability, WriteResult
-from ...schemas.writer_name import shown, unowned, user_of
+from ...schemas.rows.write import SEQ_MAX, Durability, WriteResult
+from ...schemas.rows.writer_name import shown, unowned, user_of
+from ...schemas.store.moving import MovedAnswers
 from ..record.log_note import Note, NoteKind
 from ..record.parts import Parts
 from .logged_answers import AnswersOfWriter, LoggedAnswers, runs_of_kind

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...schemas.errors import StorageFullError, UnavailableError
-from ...schemas.request import Owner, owner
-from ...schemas.share import is_over_share
+from ...schemas.limits.share import is_over_share
+from ...schemas.protocol.request import Owner, owner
 from ..fs.filesystem import FileSystem
 from ..options import StoreOptions
 

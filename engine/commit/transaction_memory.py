@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from ...schemas.errors import CorruptionError
 from ...schemas.message import Message, new_list
-from ...schemas.transaction import TransactionResult
+from ...schemas.rows.transaction import TransactionResult
 from ..record.log_note import Note, NoteKind
 
 TRANSACTIONS_KEPT = 4096

@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.file import DeltaFile, DeltaFileWriter

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert

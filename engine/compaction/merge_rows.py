@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert, merge_runs

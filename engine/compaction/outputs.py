@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..delta.file import DeltaFileWriter

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..delta import LIVE
 from ..delta.run import DeltaRun, merge_runs
 from ..rowset.absent import absent_cells

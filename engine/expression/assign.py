@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.types import LogicalType
 from . import moments
 from .comparing import compared
 from .numbers import Value, as_kind, holds_somewhere, is_number, rounded, word

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.types import LogicalType
+from ...schemas.limits.limits import Limits
 from .operand import WordReader
 from .tree import (
     Among,

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.types import LogicalType
 from .literal import Cell, expected, shown
 from .moments import halves_of_days
 from .narrowing import CellComparison, listed_cells, narrowed

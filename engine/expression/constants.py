@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...schemas.cells.exact import DIGITS_MAX
+from ...schemas.cells.moment import DAY_MICROSECONDS
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.exact import DIGITS_MAX
-from ...schemas.moment import DAY_MICROSECONDS
 from .literal import moment, shown
 
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.request import check
-from ...schemas.types import LogicalType
+from ...schemas.protocol.request import check
 from .assign import convert
 from .comparing import cells_listed, compared, compared_with, listed
 from .constants import value_of

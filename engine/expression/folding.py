@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.request import check
+from ...schemas.protocol.request import check
 from .tree import (
     Among,
     Arithmetic,

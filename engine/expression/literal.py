@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from ...schemas.exact import exact_decimal
-from ...schemas.moment import DAY_MICROSECONDS, microseconds_of, parse_moment_text
-from ...schemas.types import LogicalType
+from ...schemas.cells.exact import exact_decimal
+from ...schemas.cells.moment import DAY_MICROSECONDS, microseconds_of, parse_moment_text
+from ...schemas.cells.types import LogicalType
 
 Cell = int | float | bytes
 """A cell as a Python value of its physical type: a bool is 0 or 1, a decimal its unscaled integer."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.moment import DAY_MICROSECONDS
+from ...schemas.cells.moment import DAY_MICROSECONDS
 from .numbers import Value
 
 _SECOND_MICROSECONDS = 1_000_000

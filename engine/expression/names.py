@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.nearest import perhaps
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from .tree import ColumnName, Expr, walk
 
 

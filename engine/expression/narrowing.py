@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...schemas.request import check
-from ...schemas.types import LogicalType
+from ...schemas.cells.types import LogicalType
+from ...schemas.protocol.request import check
 from .literal import Cell, Place, bounds, place
 from .tree import ComparisonOp
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.exact import DIGITS_MAX, power_of_ten
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.exact import DIGITS_MAX, power_of_ten
 from .sizes import bytes_of, check_size
 
 Value: TypeAlias = pa.Array | pa.Scalar

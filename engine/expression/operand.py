@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn
 
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.types import LogicalType
 from .tree import ColumnName, Constant
 from .words import Kind, Word, error_at
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.request import check
+from ...schemas.limits.limits import Limits
+from ...schemas.protocol.request import check
 from .brackets import ARITHMETIC, Bracket, Operator, Rank
 from .brackets import Kind as BracketKind
 from .building import Builder, Part

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.request import check
+from ...schemas.protocol.request import check
 from .literal import shown
 
 ESCAPE = "\\"

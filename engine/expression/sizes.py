@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
+from ...schemas.limits.limits import Limits
 
 BYTES_MAX = 4 * 1024 * 1024
 """Of all values that are kept at once while some rows are evaluated."""

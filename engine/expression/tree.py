@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ...schemas.types import LogicalType
+from ...schemas.cells.types import LogicalType
 
 ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 FLIPPED: dict[ComparisonOp, ComparisonOp] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from ...schemas.cells.literal import to_json
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.literal import to_json
-from ...schemas.request import check
+from ...schemas.limits.limits import Limits
+from ...schemas.protocol.request import check
 from .tokenizer import NUMBER, tokens_of
 
 LONG_LIST = 64

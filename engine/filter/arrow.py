@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.request import check
+from ...schemas.protocol.request import check
 from ..expression.literal import Cell
 from ..expression.narrowing import LITERALS_AT_ONCE
 from ..vectors.arrow import from_arrow, to_arrow

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.request import check
-from ...schemas.table import TableSchema
-from ...schemas.types import LogicalType
+from ...schemas.protocol.request import check
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..expression import tree
 from ..expression.folding import folded
 from ..expression.literal import expected, shown

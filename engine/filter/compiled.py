@@ -8,8 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from ...schemas.limits import Limits
-from ...schemas.table import TableSchema
+from ...schemas.limits.limits import Limits
+from ...schemas.table.table import TableSchema
 from ..expression.folding import uses_now
 from ..expression.tree import Expr, Not, conjuncts_of
 from ..vectors.keys import KeyEncoder, KeyVector

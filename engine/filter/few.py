@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..expression.literal import Cell
 from ..vectors.keys import KeyEncoder, KeyVector
 from .bound import And, BoundFilter, Compare, Node, OneOf

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..expression.literal import Cell
 from ..vectors.arrow import from_arrow
 from ..vectors.keys import KeyEncoder, KeyVector

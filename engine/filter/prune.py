@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..cfile.zone_map import NumberBounds, PageZones, ZoneMap
 from ..expression.literal import Cell
 from ..vectors.keys import KeyEncoder

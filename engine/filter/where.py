@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ...schemas import predicate as wire
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.predicate import parse_tree
+from ...schemas.limits.limits import Limits
+from ...schemas.rows import predicate as wire
+from ...schemas.rows.predicate import parse_tree
 from ..expression import tree
 from ..expression.building import DEPTH_MAX
 from ..expression.parse import parse_filter

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnreadableFileError
-from ...schemas.store_key import StoreKey
+from ...schemas.store.store_key import StoreKey
 from .encryption.key_source import NO_KEY, KeySource
 from .encryption.names import COPY_PATH, KEYS_MAGIC, MAGIC, PATH
 from .failures import is_of_the_file

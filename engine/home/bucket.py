@@ -17,9 +17,9 @@ from copy import copy
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from ...schemas.bucket_place import BucketPlace
 from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError, UnavailableError
-from ...schemas.whereabouts import Holder, Whereabouts
+from ...schemas.store.bucket_place import BucketPlace
+from ...schemas.store.whereabouts import Holder, Whereabouts
 from ..bucket import Bucket, hurried
 from ..bucket.at_once import asking
 from ..bucket.files import BucketFileSystem, check_room

@@ -15,8 +15,8 @@ from uuid import UUID
 from ..fs.filesystem import FileSystem
 
 if TYPE_CHECKING:
-    from ...schemas.bucket_place import BucketPlace
     from ...schemas.errors import StoreError
+    from ...schemas.store.bucket_place import BucketPlace
     from ..manifest.manifest import ManifestFile
     from ..mvcc.clock import Clock
     from ..mvcc.mvcc import MvccManager

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from ...schemas.bucket_place import BucketPlace
 from ...schemas.errors import CorruptionError, StoreError
+from ...schemas.store.bucket_place import BucketPlace
 from ..bucket import Bucket
 from ..bucket.at_once import at_once
 from ..manifest import files

@@ -3,7 +3,7 @@ its own; the bucket copies, and no bytes come here."""
 
 from __future__ import annotations
 
-from ...schemas.moving import MoveObjects
+from ...schemas.store.moving import MoveObjects
 from ..bucket.files import BucketFileSystem
 
 

@@ -3,12 +3,12 @@
 A hint: the holder overwrites it after it opened the store. Nobody believes it, since a process that was replaced may
 write late. Whoever reads it asks the server that it names.
 
-A document as in ``fs/document``: magic ``NYALAWHR``, version 1, and JSON as in ``schemas/whereabouts``.
+A document as in ``fs/document``: magic ``NYALAWHR``, version 1, and JSON as in ``schemas/store/whereabouts``.
 """
 
 from __future__ import annotations
 
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.store.whereabouts import Whereabouts
 from ..bucket import Bucket
 from ..fs.document import pack, parsed
 

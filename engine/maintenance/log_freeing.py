@@ -14,8 +14,8 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from ...schemas.service import MaintenanceKind
-from ...schemas.write import Durability
+from ...schemas.protocol.service import MaintenanceKind
+from ...schemas.rows.write import Durability
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory

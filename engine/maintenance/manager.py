@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...schemas.errors import StoreError
-from ...schemas.maintenance import DoneWork, DueWork, FailingWork, MaintenanceState, PauseMaintenance
-from ...schemas.service import MaintenanceKind
+from ...schemas.protocol.service import MaintenanceKind
+from ...schemas.store.maintenance import DoneWork, DueWork, FailingWork, MaintenanceState, PauseMaintenance
 from ..mvcc.clock import elapsed_seconds
 from .op import URGENT_SCORE, MaintenanceOp, about, kind_of
 from .rests import Rests

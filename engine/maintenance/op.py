@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...schemas.errors import InvalidArgumentError, StoreError
-from ...schemas.service import MaintenanceKind
+from ...schemas.protocol.service import MaintenanceKind
 
 URGENT_SCORE = 1e6
 """Of work that frees memory while writers wait for it: above all other work, and no pause holds it up."""

@@ -15,7 +15,7 @@ from ...schemas.errors import (
     UnreadableFileError,
     sentence_of,
 )
-from ...schemas.maintenance import FailingWork
+from ...schemas.store.maintenance import FailingWork
 from .op import MaintenanceOp, about
 
 log = logging.getLogger("nyala.maintenance")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ...schemas.errors import StorageFullError, UnavailableError
-from ...schemas.service import MaintenanceKind
+from ...schemas.protocol.service import MaintenanceKind
 from ..compaction.file_transaction import commit_together
 from ..compaction.flush import FlushReport, UncommittedFlush, prepare_flush
 from ..compaction.flush_deltas import prepare_deltas

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...schemas.errors import ConflictError, StorageFullError, UnavailableError, sentence_of
-from ...schemas.service import MaintenanceKind
-from ...schemas.table import TableSchema
+from ...schemas.protocol.service import MaintenanceKind
+from ...schemas.table.table import TableSchema
 from ..compaction.dead_rows import long_dead
 from ..compaction.delta_compaction import major, mergeable, minor
 from ..compaction.flush import FlushReport, flush_memrowset

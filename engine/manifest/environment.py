@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...schemas.placement import ServerIdentity
+from ...schemas.store.placement import ServerIdentity
 from ..cfile.cache import PageCache
 from ..fs.filesystem import FileSystem
 from ..mvcc.mvcc import MvccManager

@@ -1,7 +1,7 @@
 """The names of a tablet's files. Directories and files are numbers: no user's name reaches the disk."""
 
-from ...schemas.column import ColumnSchema
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..vectors.physical import PhysicalType, physical_of

@@ -18,10 +18,10 @@ from typing import Any
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
-from ...schemas.grants import Grantee, Privilege
 from ...schemas.message import Message, new_dict
-from ...schemas.partition_schema import PartitionSchema, TabletPartition
-from ...schemas.table import TableOptions, TableSchema
+from ...schemas.store.grants import Grantee, Privilege
+from ...schemas.table.partition_schema import PartitionSchema, TabletPartition
+from ...schemas.table.table import TableOptions, TableSchema
 from ..fs.document import HEADER, pack, parsed, read
 from ..fs.failures import is_full
 from ..fs.filesystem import FileSystem

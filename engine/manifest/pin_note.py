@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pydantic import NonNegativeInt
 
-from ...schemas.direct import PinnedTable
 from ...schemas.message import Message
-from ...schemas.table import TableOptions
+from ...schemas.store.direct import PinnedTable
+from ...schemas.table.table import TableOptions
 from ..fs.document import pack, parsed, read, write
 from ..fs.filesystem import FileSystem, join
 from ..fs.tree import remove_tree

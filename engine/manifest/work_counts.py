@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from ...schemas.metrics import LONG_SECONDS, Histogram
-from ...schemas.service import MaintenanceKind
+from ...schemas.protocol.service import MaintenanceKind
+from ...schemas.store.metrics import LONG_SECONDS, Histogram
 from ..mvcc.clock import elapsed_seconds
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
 
-from ...schemas.description import Health, TabletStats
-from ...schemas.metrics import MetricFamily, Metrics, Sample, counter, each_of, gauge, histogram, one
-from ...schemas.table import TableOptions
+from ...schemas.store.description import Health, TabletStats
+from ...schemas.store.metrics import MetricFamily, Metrics, Sample, counter, each_of, gauge, histogram, one
+from ...schemas.table.table import TableOptions
 from ..catalog.catalog import Catalog
 from ..commit.memory_gate import MemoryGate
 from ..manifest.environment import Environment

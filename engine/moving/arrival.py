@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...schemas.errors import ConflictError, NotFoundError, UnavailableError
-from ...schemas.moving import MoveFile, MoveRound
+from ...schemas.store.moving import MoveFile, MoveRound
 from ..manifest import files
 from ..manifest.rowset_entry import RowsetEntry
 

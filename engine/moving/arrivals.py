@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from ...schemas.errors import AlreadyPresentError, ConflictError, CorruptionError, InvalidArgumentError, NotFoundError
-from ...schemas.moving import HandedOver, MoveFile, MoveLacking, MoveRound
-from ...schemas.request import NOBODY
-from ...schemas.write import Durability
+from ...schemas.protocol.request import NOBODY
+from ...schemas.rows.write import Durability
+from ...schemas.store.moving import HandedOver, MoveFile, MoveLacking, MoveRound
 from ..cfile.reader import CFileReader
 from ..cfile.renumber import write_renumbered
 from ..codecs.checksum import crc32

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
-from ...schemas.moving import (
+from ...schemas.store.moving import (
     HandedOver,
     MoveBegin,
     MoveFile,
@@ -25,7 +25,7 @@ from ...schemas.moving import (
     MoveState,
     MoveStatus,
 )
-from ...schemas.partition_schema import TabletPartition, sum_of
+from ...schemas.table.partition_schema import TabletPartition, sum_of
 from ..cfile.reader import CFileReader
 from ..codecs.checksum import crc32_of
 from ..commit.numbered_writes import NumberedWrites

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
-from ...schemas.moving import (
+from ...schemas.store.moving import (
     HandedOver,
     MoveBegin,
     MoveFetch,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from ...schemas.errors import NotFoundError
-from ...schemas.request import NOBODY, Owner, owner
+from ...schemas.protocol.request import NOBODY, Owner, owner
 from ..commit.room import Room
 from ..fs.failures import named
 from ..maintenance.op import MaintenanceOp, TabletOp

@@ -13,8 +13,8 @@ from struct import Struct
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.partition_schema import HashSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition_schema import HashSchema
 from ..kernels import xxhash64 as kernels
 from ..vectors.memory import address_of, allocate
 from ..vectors.physical import PhysicalType, physical_of

@@ -14,9 +14,9 @@ from math import prod
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
-from ...schemas.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
+from ...schemas.table.table import TableSchema
 from ..cfile.zone_map import ZoneMap
 from ..expression.literal import Cell, bounds
 from ..filter.arrow import constants_of

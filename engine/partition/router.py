@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.literal import from_json
-from ...schemas.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
-from ...schemas.table import TableSchema
+from ...schemas.cells.literal import from_json
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
+from ...schemas.table.table import TableSchema
 from ..expression.literal import place
 from ..kernels import bounds as kernels
 from ..vectors.arrow import from_arrow

@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from ...schemas.errors import CorruptionError, NotFoundError, StoreError
-from ...schemas.limits import Limits
-from ...schemas.partition_schema import UNPARTITIONED
-from ...schemas.table import TableSchema
+from ...schemas.limits.limits import Limits
+from ...schemas.table.partition_schema import UNPARTITIONED
+from ...schemas.table.table import TableSchema
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader

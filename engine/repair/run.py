@@ -27,9 +27,9 @@ from itertools import chain
 
 import numpy as np
 
-from ...schemas.description import TableDescription
 from ...schemas.errors import CorruptionError, NotFoundError, StoreError, UnreadableFileError
-from ...schemas.partition_schema import UNPARTITIONED
+from ...schemas.store.description import TableDescription
+from ...schemas.table.partition_schema import UNPARTITIONED
 from ..cfile.cache import PageCache
 from ..cfile.reader import CFileReader
 from ..fs.failures import is_of_the_file, named

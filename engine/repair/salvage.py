@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.moment import python_cell
 from ...schemas.errors import CorruptionError, UnreadableFileError
-from ...schemas.moment import python_cell
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..cfile.format import StreamKey
 from ..delta import LIVE
 from ..rowset.absent import absent_cells

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
-from ...schemas.table import TableSchema
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow, to_arrow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..manifest.manifest import Manifest, TableEntry, TabletEntry
 from ..manifest.rowset_entry import RowsetEntry
 from ..table.table import Table

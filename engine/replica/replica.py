@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ...schemas.description import ScanPlan, TableDescription, TableStats, TabletMap
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import CorruptionError, UnavailableError
-from ...schemas.grants import Grant, no_table
-from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
-from ...schemas.table import TableSchema
-from ...schemas.timestamp import parse_moment
+from ...schemas.protocol.service import ScanStream
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanPlan, TableDescription, TableStats, TabletMap
+from ...schemas.store.grants import Grant, no_table
+from ...schemas.table.table import TableSchema
 from ..bucket.files import BucketFileSystem
 from ..catalog.grants import listed_grants
 from ..cfile.cache import PageCache

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.literal import from_json
+from ...schemas.cells.literal import from_json
+from ...schemas.table.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap, zone_map_of
 from ..vectors.arrow import from_arrow
 from ..vectors.physical import PhysicalType, physical_of

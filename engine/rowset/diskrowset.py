@@ -7,8 +7,8 @@ from copy import copy
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
+from ...schemas.table.column import ColumnSchema
 from ..aggregate.slot_pool import SlotPool
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey

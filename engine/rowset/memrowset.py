@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..cfile.zone_map import ZoneMap
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..kernels import morsel as kernels
 from ..vectors.memory import Scratch
 from ..vectors.vector import Vector

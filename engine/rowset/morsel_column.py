@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..cfile.page import Page
 from ..cfile.page_kind import part_of
 from ..cfile.stream import StreamReader

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..aggregate.slot_pool import SlotPool
 from ..aggregate.slots import Key, NoSlotsError, has_slots
 from ..cfile.zone_map import ZoneMap

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.raw_cell import RawCell, raw_cell
 from .absent import absent_cells

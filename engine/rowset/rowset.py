@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..aggregate.slot_pool import SlotPool
 from ..cfile.zone_map import ZoneMap
 from ..delta import LIVE

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.column import ColumnSchema
 from ...schemas.errors import CorruptionError
-from ...schemas.table import TableSchema
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.table import TableSchema
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..delta import LIVE

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.changes import OPS
-from ...schemas.column import ColumnSchema
+from ...schemas.rows.changes import OPS
+from ...schemas.table.column import ColumnSchema
 from ..delta.history import Moments
 from ..filter.evaluate import select
 from ..rowset.rowset import RowSet

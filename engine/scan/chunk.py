@@ -9,9 +9,9 @@ from itertools import islice, pairwise
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.changes import feed_schema
-from ...schemas.column import ColumnSchema
-from ...schemas.prune_count import PruneCount
+from ...schemas.rows.changes import feed_schema
+from ...schemas.rows.prune_count import PruneCount
+from ...schemas.table.column import ColumnSchema
 from ..aggregate.plan import AggregatePlan
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..expression.tree import Expr

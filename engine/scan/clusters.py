@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 
-from ...schemas.service import Marked
+from ...schemas.protocol.service import Marked
 from ..codecs.codec import BLOCK_ROWS
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.rowset import RowSet

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.changes import OPS, ChangeSpec
-from ...schemas.commits import COMMITS_MAX, COUNTS, commits_table, since_of
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
+from ...schemas.protocol.service import ScanStream
+from ...schemas.rows.changes import OPS, ChangeSpec
+from ...schemas.rows.commits import COMMITS_MAX, COUNTS, commits_table, since_of
+from ...schemas.rows.scan import ScanSpec
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..table.table import Table

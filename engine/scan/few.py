@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ...schemas.scan import ScanSpec
+from ...schemas.rows.scan import ScanSpec
 from ..rowset.cell_table import TooManyBytesError
 from ..table.table import Table
 from ..table.table_version import TableVersion

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.limits import Limits
+from ...schemas.limits.limits import Limits
+from ...schemas.table.column import ColumnSchema
 from ..aggregate.states import FLOATS, StateKind
 from ..cfile.stream import StreamReader
 from ..rowset.diskrowset import DiskRowSet

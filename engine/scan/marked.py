@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from ...schemas.service import Marked
+from ...schemas.protocol.service import Marked
 from ..filter.prune import KeyRange
 from ..rowset.rowset import RowSet
 from .chunk import ScanRequest, chunks, fetched

@@ -17,8 +17,8 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.service import Marked
+from ...schemas.protocol.service import Marked
+from ...schemas.table.column import ColumnSchema
 from ..rowset.memrowset import MemRowSet
 from ..rowset.read_rows import empty_batch
 from ..rowset.rowset import RowSet

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ...schemas.description import ScanSplit
-from ...schemas.request import owner
-from ...schemas.scan import ScanSpec
-from ...schemas.service import Marked
-from ...schemas.share import most_greedy
+from ...schemas.limits.share import most_greedy
+from ...schemas.protocol.request import owner
+from ...schemas.protocol.service import Marked
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanSplit
 from ..fs.low_water import LowWater
 from ..options import StoreOptions
 from ..table.table import Table

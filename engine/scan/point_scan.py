@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, ScanStream
+from ...schemas.limits.limits import Limits
+from ...schemas.protocol.service import UNDECIDED, ScanStream
+from ...schemas.rows.scan import ScanSpec
 from ..filter.compiled import FilterCache
 from ..rowset.row_columns import RowColumns
 from ..table.table import Table

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.batches import begun
-from ...schemas.budget import Budget, BudgetShare
-from ...schemas.description import ScanPlan, ScanSplit, TableDescription
-from ...schemas.request import owner
-from ...schemas.scan import ScanSpec
-from ...schemas.service import Marked, ScanStream, Undecided
-from ...schemas.sorting import BUDGET_WAIT_SECONDS, sorted_stream, unsorted
-from ...schemas.table import TableSchema
+from ...schemas.limits.budget import Budget, BudgetShare
+from ...schemas.protocol.request import owner
+from ...schemas.protocol.service import Marked, ScanStream, Undecided
+from ...schemas.protocol.sorting import BUDGET_WAIT_SECONDS, sorted_stream, unsorted
+from ...schemas.rows.batches import begun
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanPlan, ScanSplit, TableDescription
+from ...schemas.table.table import TableSchema
 from ..filter.compiled import FilterCache
 from ..manifest.damage import DamageRegistry
 from ..mvcc.mvcc import MvccManager

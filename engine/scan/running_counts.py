@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...schemas.prune_count import PruneCount
+from ...schemas.rows.prune_count import PruneCount
 
 
 class RunningCounts:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.gather_many import take_from
 from ..vectors.keys import (

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ...schemas.errors import UnavailableError
-from ...schemas.request import carried, check
+from ...schemas.protocol.request import carried, check
 from ..aggregate.plan import AggregatePlan
 from ..aggregate.slot_pool import SlotPool
 from ..tablet.version import Version

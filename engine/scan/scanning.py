@@ -10,17 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.budget import BudgetShare
-from ...schemas.column import ColumnSchema
-from ...schemas.description import ScanSplit
+from ...schemas.cells.timestamp import microseconds_of
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, SnapshotTooOldError, WrongServerError
-from ...schemas.limits import Limits
-from ...schemas.partition_schema import TabletPartition, sum_of
-from ...schemas.prune_count import PruneCount
-from ...schemas.scan import ScanSpec
-from ...schemas.service import Marked
-from ...schemas.table import TableSchema
-from ...schemas.timestamp import microseconds_of
+from ...schemas.limits.budget import BudgetShare
+from ...schemas.limits.limits import Limits
+from ...schemas.protocol.service import Marked
+from ...schemas.rows.prune_count import PruneCount
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanSplit
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition_schema import TabletPartition, sum_of
+from ...schemas.table.table import TableSchema
 from ..aggregate.merge import Merger
 from ..aggregate.plan import AggregatePlan
 from ..filter.compiled import FilterCache, described

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...schemas.cells.timestamp import check_timestamp, datetime_of, last_of, parse_moment
 from ...schemas.errors import InvalidArgumentError, SnapshotTooOldError
-from ...schemas.scan import ScanSpec
-from ...schemas.timestamp import check_timestamp, datetime_of, last_of, parse_moment
+from ...schemas.rows.scan import ScanSpec
 from ..mvcc.clock import Clock, microseconds_of
 from ..mvcc.mvcc import MvccManager
 from ..table.table import Table

@@ -14,7 +14,7 @@ from math import ceil
 
 import numpy as np
 
-from ...schemas.prune_count import PruneCount
+from ...schemas.rows.prune_count import PruneCount
 from ..codecs.codec import BLOCK_ROWS
 from ..filter.prune import KeyRange
 from ..rowset.memrowset import MemRowSet

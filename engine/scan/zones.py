@@ -10,7 +10,7 @@ from itertools import repeat
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
+from ...schemas.table.column import ColumnSchema
 from ..cfile.zone_map import PageZones, ZoneMap
 from ..codecs.codec import PAGE_ROWS
 from ..filter.bound import BoundFilter

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.changes import ChangeSpec
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError
-from ...schemas.operation import Operation
-from ...schemas.request import hurried
-from ...schemas.scan import ScanSpec
-from ...schemas.statement import Statement, with_key
-from ...schemas.timestamp import parse_moment
-from ...schemas.write import Durability, WriteResult, combine
+from ...schemas.protocol.request import hurried
+from ...schemas.rows.changes import ChangeSpec
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import Statement, with_key
+from ...schemas.rows.write import Durability, WriteResult, combine
+from ...schemas.table.operation import Operation
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import NumberedWrites, Ticket, number_of

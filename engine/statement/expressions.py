@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.table import TableSchema
+from ...schemas.limits.limits import Limits
+from ...schemas.table.table import TableSchema
 from ..expression import tree
 from ..expression.evaluate import Expression
 from ..expression.folding import folded

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.batches import in_one
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
+from ...schemas.rows.batches import in_one
+from ...schemas.table.operation import Operation
 from ..table.table_version import TableVersion
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.keys import U64Keys, keys_as_bytes

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.changes import BEFORE, ChangeSpec
+from ...schemas.cells.literal import literal_json
+from ...schemas.cells.moment import python_cell
+from ...schemas.cells.timestamp import microseconds_of, parse_moment
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.literal import literal_json
-from ...schemas.moment import python_cell
+from ...schemas.limits.limits import Limits
 from ...schemas.nearest import perhaps
-from ...schemas.operation import Operation
-from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream
-from ...schemas.statement import Statement, StatementKind
-from ...schemas.timestamp import microseconds_of, parse_moment
+from ...schemas.protocol.service import ScanStream
+from ...schemas.rows.changes import BEFORE, ChangeSpec
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import Statement, StatementKind
+from ...schemas.table.operation import Operation
 from ..table.table_version import TableVersion
 from .rows import distinct, key_ids
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.operation import Operation
-from ...schemas.table import TableSchema
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import TableSchema
 from ..record.change import Attachment, Change, ChangeKind
 from ..vectors.vector import FixedVector, Vector
 from .checked_batch import CheckedBatch

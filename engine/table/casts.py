@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.casts import is_castable
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.casts import is_castable
+from ...schemas.cells.exact import power_of_ten
+from ...schemas.cells.wrapped import unwrapped
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.exact import power_of_ten
-from ...schemas.wrapped import unwrapped
+from ...schemas.table.column import ColumnSchema
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MILLISECONDS_A_DAY = 86_400_000

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.batches import in_one
-from ...schemas.casts import is_castable
-from ...schemas.column import ColumnSchema
+from ...schemas.cells.casts import is_castable
+from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
+from ...schemas.limits.limits import Limits
 from ...schemas.nearest import perhaps
-from ...schemas.operation import Operation
-from ...schemas.table import TableSchema
-from ...schemas.wrapped import bare_type, unwrapped
+from ...schemas.rows.batches import in_one
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import TableSchema
 from .casts import bools, cast, range_of
 
 FIRST_DATE, LAST_DATE = -719_162, 2_932_896

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import InternalError
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
-from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.limits.limits import Limits
+from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.table.operation import Operation
 from ..commit.commit_log import Commit, CommitLog
 from ..record.change import ROW_FORM_MAX, ChangeKind, pack_parts, pack_record
 from ..tablet.outcome import Outcome

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import StoreError
-from ...schemas.operation import Operation
-from ...schemas.write import WriteCommand
+from ...schemas.rows.write import WriteCommand
+from ...schemas.table.operation import Operation
 from ..compaction.merge import TARGET_BYTES
 from ..fs.failures import named
 from ..manifest import files

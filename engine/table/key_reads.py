@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServerError
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
-from ...schemas.table import TableSchema
+from ...schemas.limits.limits import Limits
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import TableSchema
 from ..rowset.cell_table import CELL_SIZE, TooManyBytesError
 from ..tablet.lookup import Asked, look_up_in
 from ..tablet.point_batch import KEYS_MAX

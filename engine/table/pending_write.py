@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.table import TableSchema
-from ...schemas.write import Durability, WriteResult
+from ...schemas.rows.write import Durability, WriteResult
+from ...schemas.table.table import TableSchema
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Answered
 from ..tablet.tablet import Tablet

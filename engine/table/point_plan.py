@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
-from ...schemas.limits import Limits
-from ...schemas.service import UNDECIDED, Undecided
+from ...schemas.limits.limits import Limits
+from ...schemas.protocol.service import UNDECIDED, Undecided
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
 from ..partition.router import NOWHERE
 from ..rowset.row_columns import RowColumns
 from ..tablet.point_read import UndecidedError, read_row

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from ...schemas.errors import StorageFullError
-from ...schemas.table import TableOptions
+from ...schemas.table.table import TableOptions
 from ..record.change import ChangeKind
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet

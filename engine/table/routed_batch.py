@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
+from ...schemas.limits.limits import Limits
+from ...schemas.table.operation import Operation
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
 from ..vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...schemas.errors import InternalError
-from ...schemas.write import Durability, WriteResult
+from ...schemas.rows.write import Durability, WriteResult
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_record

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from ...schemas.cells.moment import python_cell
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.moment import python_cell
-from ...schemas.operation import Operation
+from ...schemas.limits.limits import Limits
+from ...schemas.table.operation import Operation
 from ..partition.router import NOWHERE
 from ..record.change import ChangeKind
 from ..record.row_change import RowChange

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ...schemas.errors import InternalError, StoreError
-from ...schemas.write import Durability
+from ...schemas.rows.write import Durability
 from ..commit.commit_log import CommitLog
 from ..tablet.tablet import Tablet
 from ..wal.interruption import is_interruption

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.write import Durability, WriteCommand, WriteResult
+from ...schemas.rows.write import Durability, WriteCommand, WriteResult
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate
 from ..commit.numbered_writes import Ticket

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schemas.write import Durability
+from ...schemas.rows.write import Durability
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_change, pack_record

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
+from ...schemas.limits.limits import Limits
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.operation import Operation
 from ..partition.router import NOWHERE
 from ..record.change import ROW_FORM_MAX
 from ..tablet.tablet import Tablet

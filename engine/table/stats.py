@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import (
+from ...schemas.store.description import (
     ColumnStats,
     DamagedFile,
     Health,
@@ -20,7 +19,8 @@ from ...schemas.description import (
     TabletPlace,
     TabletStats,
 )
-from ...schemas.maintenance import FailingWork
+from ...schemas.store.maintenance import FailingWork
+from ...schemas.table.column import ColumnSchema
 from ..manifest import files
 from ..manifest.damage import NEXT_STEP, Damage
 from ..manifest.manifest import Manifest

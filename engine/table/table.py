@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.description import TableDescription
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import NotFoundError, UnavailableError
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
-from ...schemas.service import UNDECIDED, Undecided
-from ...schemas.table import TableOptions, TableSchema
-from ...schemas.timestamp import parse_moment
-from ...schemas.write import Durability, WriteCommand
+from ...schemas.limits.limits import Limits
+from ...schemas.protocol.service import UNDECIDED, Undecided
+from ...schemas.rows.write import Durability, WriteCommand
+from ...schemas.store.description import TableDescription
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import TableOptions, TableSchema
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import Ticket
 from ..tablet import outcome

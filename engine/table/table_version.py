@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.column import ColumnSchema
-from ...schemas.description import TableDescription
+from ...schemas.cells.literal import from_json
 from ...schemas.errors import UnavailableError, WrongServerError
-from ...schemas.literal import from_json
-from ...schemas.partition import HashLevel
-from ...schemas.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
-from ...schemas.table import TableOptions, TableSchema
+from ...schemas.store.description import TableDescription
+from ...schemas.table.column import ColumnSchema
+from ...schemas.table.partition import HashLevel
+from ...schemas.table.partition_schema import UNPARTITIONED, PartitionSchema, sum_of
+from ...schemas.table.table import TableOptions, TableSchema
 from ..partition.router import NOWHERE, Router
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
@@ -32,7 +32,7 @@ from .point_plan import PointPlan
 from .quota import Quota, quota_of
 
 if TYPE_CHECKING:
-    from ...schemas.operation import Operation
+    from ...schemas.table.operation import Operation
     from .row_plan import RowPlan
 
 _UINT16_MAX = (1 << 16) - 1

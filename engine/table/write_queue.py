@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ...schemas.write import Durability, WriteCommand
+from ...schemas.rows.write import Durability, WriteCommand
 from ..commit.numbered_writes import Ticket
 from .pending_write import PendingWrite
 

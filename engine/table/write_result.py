@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.moment import python_cell
-from ...schemas.table import TableSchema
-from ...schemas.write import ROW_ERRORS_MAX, Durability, RowError, WriteResult
+from ...schemas.cells.moment import python_cell
+from ...schemas.rows.write import ROW_ERRORS_MAX, Durability, RowError, WriteResult
+from ...schemas.table.table import TableSchema
 from ..tablet import outcome
 from .checked_batch import CheckedBatch
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ...schemas.errors import StoreError
-from ...schemas.service import UNDECIDED, Undecided
-from ...schemas.write import CommitMode, WriteCommand, WriteResult
+from ...schemas.protocol.service import UNDECIDED, Undecided
+from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
 from ..commit.commit_log import CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.batches import no_rows
-from ...schemas.column import ColumnSchema
+from ...schemas.rows.batches import no_rows
+from ...schemas.table.column import ColumnSchema
 from ..rowset.cell_table import CellTable, TooManyBytesError
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.read_rows import make_batch, read_rows, schema_of

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from ...schemas.errors import CorruptionError, StoreError, UnreadableFileError
-from ...schemas.table import TableSchema
+from ...schemas.table.table import TableSchema
 from ..cfile.footer import TAIL_AT_ONCE
 from ..delta.file import DeltaFile
 from ..fs.failures import is_of_the_file

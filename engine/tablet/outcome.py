@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schemas.operation import Operation
+from ...schemas.table.operation import Operation
 
 APPLIED = 0
 IGNORED = -1

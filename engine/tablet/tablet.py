@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from ...schemas.errors import CorruptionError, SnapshotTooOldError
-from ...schemas.operation import Operation
-from ...schemas.partition_schema import WHOLE, TabletPartition
-from ...schemas.table import TableSchema
+from ...schemas.table.operation import Operation
+from ...schemas.table.partition_schema import WHOLE, TabletPartition
+from ...schemas.table.table import TableSchema
 from ..delta import LIVE
 from ..manifest.key_budget import KeyIndexBudget, unlimited
 from ..record.change import Change, ChangeKind

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
-from ...schemas.operation import Operation
-from ...schemas.timestamp import parse_moment
-from ...schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
-from ...schemas.write import Durability, WriteCommand
+from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.write import Durability, WriteCommand
+from ...schemas.table.operation import Operation
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of

@@ -12,8 +12,8 @@ from typing import TypeVar
 import numpy as np
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.write import ROW_ERRORS_MAX
+from ...schemas.limits.limits import Limits
+from ...schemas.rows.write import ROW_ERRORS_MAX
 from ..table.auto_increment import NO_IDS
 from ..table.checked_batch import row_bytes
 from ..table.direct_load import DirectLoad

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
-from ...schemas.table import TableSchema
-from ...schemas.transaction import StagedBatch, StageResult
-from ...schemas.write import CommitMode, WriteCommand
+from ...schemas.limits.limits import Limits
+from ...schemas.rows.transaction import StagedBatch, StageResult
+from ...schemas.rows.write import CommitMode, WriteCommand
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import TableSchema
 from ..table.checked_batch import check_batch, check_size, spelled_out
 from ..table.table import Table
 from .staging.area import StagingArea

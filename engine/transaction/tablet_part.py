@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.batches import in_one
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
-from ...schemas.transaction import StagedRowError
-from ...schemas.write import Durability
+from ...schemas.limits.limits import Limits
+from ...schemas.rows.batches import in_one
+from ...schemas.rows.transaction import StagedRowError
+from ...schemas.rows.write import Durability
+from ...schemas.table.operation import Operation
 from ..table.auto_increment import NO_IDS
 from ..table.checked_batch import CheckedBatch, RowRefusals, check_batch, row_bytes
 from ..table.routed_batch import RoutedBatch, route

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ...schemas.exact import DIGITS_MAX, EXACT
-from ...schemas.moment import date_of, is_beyond, moment_of
-from ...schemas.types import LogicalType
+from ...schemas.cells.exact import DIGITS_MAX, EXACT
+from ...schemas.cells.moment import date_of, is_beyond, moment_of
+from ...schemas.cells.types import LogicalType
 from .physical import PhysicalType, physical_of
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, nulls
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from ...schemas.metrics import Histogram
+from ...schemas.store.metrics import Histogram
 from .format import GROUP_HEADER_BYTES, EncodedRecord
 
 Stamp = Callable[[int], Sequence[int]]

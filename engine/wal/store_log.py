@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InternalError, UnavailableError
-from ...schemas.metrics import Histogram
+from ...schemas.store.metrics import Histogram
 from .group import Stamp
 from .reader import CleanStop
 from .records import LogRecords

@@ -7,17 +7,17 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from ...schemas.description import Health
 from ...schemas.errors import PermissionDeniedError, UnavailableError
-from ...schemas.metrics import Metrics
-from ...schemas.moving import MoveProgress
-from ...schemas.scan import ScanSpec
-from ...schemas.service import KeyReader, PendingResult, ScanStream, StoreService
-from ...schemas.transaction import StagedBatch, StageResult
-from ...schemas.verb import Verb
-from ...schemas.verbs import Verbs
-from ...schemas.whereabouts import Whereabouts
-from ...schemas.write import WriteCommand, WriteResult
+from ...schemas.protocol.service import KeyReader, PendingResult, ScanStream, StoreService
+from ...schemas.protocol.verb import Verb
+from ...schemas.protocol.verbs import Verbs
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.transaction import StagedBatch, StageResult
+from ...schemas.rows.write import WriteCommand, WriteResult
+from ...schemas.store.description import Health
+from ...schemas.store.metrics import Metrics
+from ...schemas.store.moving import MoveProgress
+from ...schemas.store.whereabouts import Whereabouts
 
 Denied = Callable[[str], object]
 """Notes that the caller was denied an action."""

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 from ...engine.mvcc.clock import boot_seconds
 from ...engine.wal.slots.standby import Standby, StandbyStoppedError
 from ...schemas.errors import InvalidArgumentError, StoreError
-from ...schemas.metrics import MetricFamily, counter, each_of, gauge, one
-from ...schemas.server_verbs import ServerVerbs
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.protocol.server_verbs import ServerVerbs
+from ...schemas.store.metrics import MetricFamily, counter, each_of, gauge, one
+from ...schemas.store.whereabouts import Whereabouts
 from ..flushing import HAND_OVER_SECONDS, flush_within, rest_within
 from .absent_store import AbsentStore
 from .replica_store import ReplicaStore
 
 if TYPE_CHECKING:
     from ...engine.home.bucket import BucketHome, HeldBucket
-    from ...schemas.service import StoreService
+    from ...schemas.protocol.service import StoreService
     from ..server import FlightServer
     from .follower import Follower
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ...engine.replica.replica import Replica
-from ...schemas.description import Health, ScanPlan, TableDescription, TableStats, TabletMap
 from ...schemas.errors import UnavailableError
-from ...schemas.grants import Grant
-from ...schemas.scan import ScanSpec
-from ...schemas.service import ScanStream, StoreService
-from ...schemas.whereabouts import Whereabouts
+from ...schemas.protocol.service import ScanStream, StoreService
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import Health, ScanPlan, TableDescription, TableStats, TabletMap
+from ...schemas.store.grants import Grant
+from ...schemas.store.whereabouts import Whereabouts
 from .absent_store import AbsentStore, Denied, ForOthers
 from .follower import Follower
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ...clients.flight.credentials import Credentials
     from ...engine.home.bucket import BucketHome
-    from ...schemas.placement import ServerIdentity
-    from ...schemas.service import StoreService
+    from ...schemas.protocol.service import StoreService
+    from ...schemas.store.placement import ServerIdentity
     from ..settings import Settings
 
 _HANDICAP_SECONDS = 1.0

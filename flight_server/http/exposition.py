@@ -9,7 +9,7 @@ from prometheus_client import exposition
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...schemas.metrics import MetricFamily, Metrics
+from ...schemas.store.metrics import MetricFamily, Metrics
 
 
 def exposed(metrics: Metrics, accept: str) -> tuple[bytes, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...clients.flight.deadline import answered_within
 from ...schemas.errors import StoreError, UnavailableError
-from ...schemas.metrics import Metrics
+from ...schemas.store.metrics import Metrics
 
 if TYPE_CHECKING:
     from ..security.identity import Identity

@@ -9,7 +9,7 @@ from ...clients.cluster.moving import settle
 from ...clients.cluster.servers import Servers
 from ...clients.cluster.store import PlacedStore
 from ...schemas.errors import ConflictError, NotFoundError
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
 
 _LOG = logging.getLogger("nyala.flight_server")
 

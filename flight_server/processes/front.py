@@ -12,12 +12,12 @@ from ...clients.cluster.servers import Servers
 from ...clients.cluster.store import PlacedStore, worst
 from ...clients.flight.deadline import answered_within
 from ...clients.flight.store import FlightStore
-from ...schemas.description import Health, ScanPlan
 from ...schemas.errors import WrongServerError
-from ...schemas.metrics import Metrics, each_of, gauge, joined, merged
-from ...schemas.partition_schema import TabletPartition
-from ...schemas.scan import ScanSpec
-from ...schemas.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.protocol.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import Health, ScanPlan
+from ...schemas.store.metrics import Metrics, each_of, gauge, joined, merged
+from ...schemas.table.partition_schema import TabletPartition
 
 _HEALTH_SECONDS = 2.0
 _METRICS_SECONDS = 5.0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ...engine.fs.local import LocalFileSystem
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.placement import Placement
+from ...schemas.store.placement import Placement
 
 FOLDER = "processes"
 PROCESSES_MAX = 64

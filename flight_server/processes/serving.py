@@ -13,7 +13,7 @@ from typing import Protocol, cast
 from ...clients.cli.run import EXIT_CODES
 from ...engine.options import StoreOptions
 from ...schemas.errors import InvalidArgumentError, UnavailableError
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
 from ..config import ServerConfig
 from ..logs import log_to_stderr
 from ..settings import ServeOptions, Settings

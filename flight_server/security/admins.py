@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.grants import ADMIN_ROLE
+from ...schemas.store.grants import ADMIN_ROLE
 from .identity import Identity, Source
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import cast
 
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
 from .admins import Admins
 from .audit import AuditLog
 from .guarded_store import GuardedStore

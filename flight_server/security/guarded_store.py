@@ -13,13 +13,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ...schemas.description import Health, ScanPlan, TableDescription
 from ...schemas.errors import PermissionDeniedError, StoreError
-from ...schemas.grants import ALL_TABLES, Grant, GrantChange, Privilege, no_table
-from ...schemas.operation import Operation
-from ...schemas.placement import Placement
-from ...schemas.scan import ScanSpec
-from ...schemas.service import (
+from ...schemas.protocol.service import (
     UNDECIDED,
     KeyReader,
     PendingResult,
@@ -30,19 +25,18 @@ from ...schemas.service import (
     StoreService,
     Undecided,
 )
-from ...schemas.statement import Statement, StatementKind, without_keys
-from ...schemas.table import WEEK_SECONDS
-from ...schemas.transaction import (
-    StagedBatch,
-    StagedShape,
-    StageResult,
-    TransactionCommit,
-    TransactionResult,
-)
-from ...schemas.verb import Verb
-from ...schemas.verbs import Verbs
-from ...schemas.write import WriteCommand, WriteResult
-from ...schemas.writer_name import is_owned, owned
+from ...schemas.protocol.verb import Verb
+from ...schemas.protocol.verbs import Verbs
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import Statement, StatementKind, without_keys
+from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
+from ...schemas.rows.write import WriteCommand, WriteResult
+from ...schemas.rows.writer_name import is_owned, owned
+from ...schemas.store.description import Health, ScanPlan, TableDescription
+from ...schemas.store.grants import ALL_TABLES, Grant, GrantChange, Privilege, no_table
+from ...schemas.store.placement import Placement
+from ...schemas.table.operation import Operation
+from ...schemas.table.table import WEEK_SECONDS
 from .audit import AuditLog
 from .needs import WRITTEN, has_keys, read_by_scan, read_by_statement, written
 from .rights import NONE, Caller, GrantBook, Rights, TableRights

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from ...schemas.aggregate import ALL_ROWS
-from ...schemas.description import TableDescription
-from ...schemas.grants import Privilege
-from ...schemas.limits import Limits
-from ...schemas.operation import Operation
-from ...schemas.scan import ScanSpec
-from ...schemas.statement import Statement
+from ...schemas.limits.limits import Limits
+from ...schemas.rows.aggregate import ALL_ROWS
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.rows.statement import Statement
+from ...schemas.store.description import TableDescription
+from ...schemas.store.grants import Privilege
+from ...schemas.table.operation import Operation
 
 _REMEMBERED_MAX = 1024
 """Longer filters are parsed each time."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...schemas.errors import StoreError
-from ...schemas.grants import ALL_TABLES, Grant, Privilege
-from ...schemas.service import GrantKeeper, StoreService
+from ...schemas.protocol.service import GrantKeeper, StoreService
+from ...schemas.store.grants import ALL_TABLES, Grant, Privilege
 
 Columns = frozenset[str] | None
 """Some columns of a table; None: all, those to come included."""

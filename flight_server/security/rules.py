@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...schemas.alter import Alteration, RenameTable, SetOption
-from ...schemas.bulk import ImportCommit, ImportMode
-from ...schemas.grants import ALL_TABLES, GrantChange, Privilege
-from ...schemas.maintenance import PauseMaintenance
-from ...schemas.pins import CreatePin, OpenPin
-from ...schemas.table import QUOTAS, UPKEEP, WEEK_SECONDS, TableDefinition
+from ...schemas.store.bulk import ImportCommit, ImportMode
+from ...schemas.store.grants import ALL_TABLES, GrantChange, Privilege
+from ...schemas.store.maintenance import PauseMaintenance
+from ...schemas.store.pins import CreatePin, OpenPin
+from ...schemas.table.alter import Alteration, RenameTable, SetOption
+from ...schemas.table.table import QUOTAS, UPKEEP, WEEK_SECONDS, TableDefinition
 
 if TYPE_CHECKING:
     from .guarded_store import GuardedStore

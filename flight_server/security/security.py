@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.service import StoreService
+from ...schemas.protocol.service import StoreService
 from ..native.tls_credentials import ClientCertificates, TlsCredentials
 from .admins import Admins
 from .audit import AuditLog

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from ...schemas.cells.timestamp import UNITS
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.timestamp import UNITS
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke the tokens of a server.")
 

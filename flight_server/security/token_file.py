@@ -21,8 +21,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
-from ...schemas.command import explain
 from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.protocol.command import explain
 
 PREFIX = "nyala_"
 _TOKEN = re.compile(PREFIX + r"([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from nyala.schemas.session import answer_of, request
+from nyala.schemas.protocol.session import answer_of, request
 from tests.attack.attackers import PATIENCE_SECONDS, Attack, forever, rows
 
 

@@ -23,9 +23,9 @@ from nyala.engine.kernels.inventory import import_all
 from nyala.engine.kernels.kernel import KERNELS
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.column import ColumnOptions
-from nyala.schemas.partition import hash
-from nyala.schemas.partition import range as ranges
+from nyala.schemas.table.column import ColumnOptions
+from nyala.schemas.table.partition import hash
+from nyala.schemas.table.partition import range as ranges
 from tests.bounds.parts import run_parts
 
 _OPTIONS = StoreOptions(maintenance="off")

@@ -22,7 +22,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 
 BATCH_ROWS = 50_000
 HISTORY_SECONDS = 1

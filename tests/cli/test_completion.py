@@ -17,7 +17,7 @@ import nyala
 from nyala.__main__ import make_app
 from nyala.clients.cli.complete import one_of
 from nyala.flight_server.settings import known
-from nyala.schemas.grants import Privilege
+from nyala.schemas.store.grants import Privilege
 
 
 @pytest.mark.parametrize(("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef nyala"), ("fish", "complete ")])

@@ -10,8 +10,8 @@ from command import Run
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.schemas.description import Health
-from nyala.schemas.maintenance import FailingWork
+from nyala.schemas.store.description import Health
+from nyala.schemas.store.maintenance import FailingWork
 
 
 def test_from_damage_to_repair(run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from command import Run
 import nyala
 from nyala.clients.cli.activity import activity
 from nyala.clients.cli.loadgen import OPERATIONS
-from nyala.schemas.metrics import MetricFamily, Metrics, Sample
+from nyala.schemas.store.metrics import MetricFamily, Metrics, Sample
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False)])
 FAST = ("--seconds", "0.5", "--rows", "2000", "--batch-rows", "50")

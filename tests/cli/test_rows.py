@@ -21,7 +21,7 @@ from command import Run
 import nyala
 from nyala.clients.cli.rows import PIECE_ROWS, json_lines, tab_lines
 from nyala.clients.convert.cells import python_rows
-from nyala.schemas.literal import to_json
+from nyala.schemas.cells.literal import to_json
 
 ROWS = 40_000
 WORDS = ["K\u00f8benhavn", "a\tb\nc\\d", 'say "no"', "\x00\x1f\x7f\u2028", "", None, "NULL", "\U0001f98c"]

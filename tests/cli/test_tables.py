@@ -24,8 +24,8 @@ import nyala
 from nyala.clients.cli.run import as_store_error
 from nyala.clients.cli.schema_text import parse_column, parse_schema
 from nyala.flight_server.opening import said_if_slow
-from nyala.schemas.column import ColumnDefinition
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.table.column import ColumnDefinition
 
 CSV = "id,city,price\n1,Oslo,1.5\n2,Voss,2.5\n3,Bergen,\n"
 

@@ -21,8 +21,8 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.scan import few_groups
 from nyala.engine.store import Store
-from nyala.schemas.limits import Limits
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.scan import ScanSpec
 
 ROWS = [
     {"id": 1, "city": "Oslo", "price": 1.5, "cents": Decimal("0.10"), "small": 1, "ok": True, "raw": b"\0"},

@@ -12,7 +12,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.types import LogicalType
 
 SCHEMA = pa.schema(
     [

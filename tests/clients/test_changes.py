@@ -15,7 +15,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.store import Store
-from nyala.schemas.timestamp import datetime_of
+from nyala.schemas.cells.timestamp import datetime_of
 
 
 def rows(table: Table, since: Any, until: Any = None, **options: Any) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas import commits as commits_schema
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, SnapshotTooOldError
+from nyala.schemas.rows import commits as commits_schema
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64())])
 

@@ -24,7 +24,7 @@ from nyala.engine.kernels.ahead import making
 from nyala.flight_server.opening import open_warm
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
-from nyala.schemas.store_key import StoreKey
+from nyala.schemas.store.store_key import StoreKey
 from tests.doubles.encrypted import KEY, write_key
 
 OTHER = StoreKey(b"another" + bytes(25))

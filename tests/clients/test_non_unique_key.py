@@ -14,8 +14,8 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.table import TableDefinition, TableSchema
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])

@@ -20,8 +20,8 @@ from nyala.engine.table import table as table_module
 from nyala.engine.table.write_queue import QueuedWrite
 from nyala.engine.transaction import plan as plan_module
 from nyala.schemas.errors import StoreError
-from nyala.schemas.operation import Operation
-from nyala.schemas.write import Durability, WriteCommand
+from nyala.schemas.rows.write import Durability, WriteCommand
+from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ID = "auto_incrementing_id"

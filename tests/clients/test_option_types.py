@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.options import StoreOptions, StoreOptionsDict
-from nyala.schemas.table import TableOptions, TableOptionsDict
+from nyala.schemas.table.table import TableOptions, TableOptionsDict
 
 
 def alternatives(hint: Any) -> set[Any]:

@@ -11,8 +11,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas import sorting
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.protocol import sorting
 
 COUNT = 2_000
 RANDOM = np.random.default_rng(5)

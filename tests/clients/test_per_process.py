@@ -17,7 +17,7 @@ from nyala.clients.flight.store import FlightStore
 from nyala.clients.jobs.link import StoreLink
 from nyala.clients.jobs.splits import TableSplit
 from nyala.engine.store import Store
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.pair import Pair
 
 

@@ -18,7 +18,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.service import UNDECIDED
+from nyala.schemas.protocol.service import UNDECIDED
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int32()), ("s", pa.string())])

@@ -16,7 +16,7 @@ from nyala.clients.api.connect import connect
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition
 
 DATA = {"id": [1, 2, 3], "city": ["Oslo", "Oslo", "Hamar"], "n": [1, 2, 3]}
 

@@ -20,7 +20,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, RowErrors, SnapshotTooOldError, StoreError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema(

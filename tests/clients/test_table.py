@@ -15,7 +15,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.timestamp import datetime_of
+from nyala.schemas.cells.timestamp import datetime_of
 
 NOON = dt.datetime(2026, 1, 31, 12)
 ROW = {

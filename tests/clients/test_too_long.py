@@ -16,7 +16,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.jobs import apply_changes, load
-from nyala.schemas.transaction import TransactionCommit
+from nyala.schemas.rows.transaction import TransactionCommit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("short", pa.string()), ("name", pa.string()), ("other", pa.string())])
 LONG = {"id": [1, 2, 3], "short": ["abcdefgh", "ab", "\U0001f98c" * 6], "name": [None, "a" * 9, "n"]}

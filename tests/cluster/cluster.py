@@ -16,8 +16,8 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.placement import Placement, ServerIdentity
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.placement import Placement, ServerIdentity
 
 
 class Member:

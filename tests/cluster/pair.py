@@ -13,9 +13,9 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
-from nyala.schemas.placement import Placement, ServerIdentity, TablePlacement
-from nyala.schemas.service import StoreService
-from nyala.schemas.store_key import StoreKey
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.placement import Placement, ServerIdentity, TablePlacement
+from nyala.schemas.store.store_key import StoreKey
 
 
 class _Door:

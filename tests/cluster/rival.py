@@ -10,7 +10,7 @@ from pair import Pair
 import nyala
 from nyala.clients.api.table import Table
 from nyala.clients.cluster.servers import Servers
-from nyala.schemas.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound
+from nyala.schemas.store.moving import HandedOver, MoveBegin, MoveFetch, MoveHandOver, MoveRound
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 COUNT = 60

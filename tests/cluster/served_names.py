@@ -18,8 +18,8 @@ from nyala.engine.home.bucket import BucketHome
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.placement import Placement
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.store.placement import Placement
+from nyala.schemas.store.whereabouts import Whereabouts
 from tests.failover.checks import check_sound, check_swept
 from tests.failover.member import Member
 from tests.failover.places import Place, bucket_at, url_at

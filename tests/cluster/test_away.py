@@ -13,9 +13,9 @@ import nyala
 from nyala.clients.api.table import Table
 from nyala.clients.cluster.store import worst
 from nyala.clients.flight import server_wait
-from nyala.schemas.description import Health
-from nyala.schemas.maintenance import FailingWork
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.description import Health
+from nyala.schemas.store.maintenance import FailingWork
 
 from .cluster import Cluster
 from .pair import Pair

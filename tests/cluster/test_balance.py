@@ -17,7 +17,7 @@ from nyala.clients.api.table import Table
 from nyala.clients.cluster import balance
 from nyala.jobs import apply_balance, check_cluster, plan_balance
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.placement import Placement, Rule, TablePlacement
+from nyala.schemas.store.placement import Placement, Rule, TablePlacement
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 BY = [nyala.hash("id", buckets=8)]

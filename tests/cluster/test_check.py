@@ -15,10 +15,10 @@ import nyala
 from nyala.clients.cluster.check_report import Fault
 from nyala.clients.jobs import check_job
 from nyala.jobs import check_cluster
-from nyala.schemas.alter import Alteration
 from nyala.schemas.errors import CorruptionError
-from nyala.schemas.placement import Placement, ServerIdentity
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.store.placement import Placement, ServerIdentity
+from nyala.schemas.table.alter import Alteration
+from nyala.schemas.table.table import TableDefinition
 
 NOTE = Alteration.model_validate({"table": "t", "steps": [{"op": "add_column", "name": "note", "type": "string"}]})
 

@@ -13,7 +13,7 @@ from rival import COUNT, SCHEMA, rows
 import nyala
 from nyala.engine.home.opening import home_at
 from nyala.jobs import apply_balance, check_cluster, plan_balance
-from nyala.schemas.placement import Placement
+from nyala.schemas.store.placement import Placement
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.jobs import check_cluster
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Pair
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

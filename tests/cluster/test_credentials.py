@@ -20,8 +20,8 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.server import FlightServer
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.placement import Placement, ServerIdentity
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.placement import Placement, ServerIdentity
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 Start = Callable[[Credentials], str]

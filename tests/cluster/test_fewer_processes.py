@@ -27,8 +27,8 @@ from nyala.flight_server.processes import serving
 from nyala.flight_server.processes.layout import ProcessLayout, names
 from nyala.flight_server.settings import Settings, read_settings
 from nyala.schemas.errors import ConflictError, UnavailableError
-from nyala.schemas.placement import ServerIdentity
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.placement import ServerIdentity
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 ROWS = pa.table([pa.array(range(60)), pa.array([1] * 60)], schema=SCHEMA)

@@ -23,10 +23,10 @@ from nyala.clients.flight import staging_put
 from nyala.clients.jobs.load_job import load
 from nyala.engine.table.table_version import TableVersion
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.transaction import StagedBatch, TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 

@@ -11,8 +11,8 @@ from pair import Pair
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.cluster.store import PlacedStore
-from nyala.schemas.alter import Alteration
 from nyala.schemas.errors import ConflictError
+from nyala.schemas.table.alter import Alteration
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("n", pa.int32()), ("s", pa.string()), ("gone", pa.string())]

@@ -20,7 +20,7 @@ from nyala.clients.jobs.link import StoreLink
 from nyala.clients.jobs.splits import check_cover, split_table
 from nyala.jobs import backup, checksum, copy_table, export, load, restore, verify
 from nyala.schemas.errors import ConflictError, InvalidArgumentError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from nyala.clients.jobs.splits import split_table
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.manifest.manifest import read_manifest
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.placement import Placement
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.placement import Placement
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
 COUNT = 10_000

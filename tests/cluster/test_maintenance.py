@@ -8,7 +8,7 @@ import pyarrow as pa
 from cluster import Cluster
 
 import nyala
-from nyala.schemas.maintenance import PauseMaintenance
+from nyala.schemas.store.maintenance import PauseMaintenance
 
 
 def test_all_servers_tell_and_pause(cluster: Cluster) -> None:

@@ -24,12 +24,12 @@ from nyala.schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
-from nyala.schemas.moving import HandedOver, MoveBegin, MoveHandOver, MoveRead
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import StoreService
-from nyala.schemas.store_key import StoreKey
-from nyala.schemas.transaction import StagedBatch
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.transaction import StagedBatch
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.store.moving import HandedOver, MoveBegin, MoveHandOver, MoveRead
+from nyala.schemas.store.store_key import StoreKey
 from tests.crash.images import contents
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("s", pa.string())])

@@ -15,7 +15,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.mvcc.clock import timestamp_of
 from nyala.flight_server.gateway import Gateway
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.moving import MoveHandOver, MoveState
+from nyala.schemas.store.moving import MoveHandOver, MoveState
 from tests.engine.offload.failing_calls import FAULTS, MachineGoneError
 
 STEP = 2

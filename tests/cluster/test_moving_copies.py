@@ -20,9 +20,9 @@ from nyala.engine.recovery.sweep_bucket import sweep
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.schemas.errors import ConflictError, CorruptionError, UnavailableError
-from nyala.schemas.moving import MoveFetch, MoveRead
-from nyala.schemas.pins import CreatePin
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.moving import MoveFetch, MoveRead
+from nyala.schemas.store.pins import CreatePin
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import Follower
 from tests.engine.replica.replicas import rows as rows_of

@@ -20,7 +20,7 @@ from nyala.engine.home.manifests import file_paths
 from nyala.engine.moving import arrival, arrivals
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import ConflictError, NotFoundError, StoreError, UnavailableError
-from nyala.schemas.moving import MoveFetch, MoveRead, MoveRound
+from nyala.schemas.store.moving import MoveFetch, MoveRead, MoveRound
 
 
 @pytest.fixture(params=["one bucket", "two buckets"])

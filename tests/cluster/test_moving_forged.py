@@ -11,7 +11,7 @@ from rival import Rival, check, filled
 
 from nyala.clients.api.table import Table
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
-from nyala.schemas.moving import HandedOver, MoveFetch, MoveFile, MoveRound
+from nyala.schemas.store.moving import HandedOver, MoveFetch, MoveFile, MoveRound
 
 YEAR = 365 * 86_400 * 1_000_000 << 12
 

@@ -9,7 +9,7 @@ from rival import COUNT, SCHEMA, Rival, check, filled, rows
 import nyala
 from nyala.clients.api.table import Table
 from nyala.schemas.errors import ConflictError, UnavailableError
-from nyala.schemas.moving import MoveState
+from nyala.schemas.store.moving import MoveState
 
 
 @pytest.fixture

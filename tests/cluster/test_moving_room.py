@@ -8,7 +8,7 @@ from rival import Rival, check, filled
 
 from nyala.engine.options import MIB
 from nyala.schemas.errors import StorageFullError, UnavailableError
-from nyala.schemas.moving import MoveBegin, MoveRound
+from nyala.schemas.store.moving import MoveBegin, MoveRound
 
 
 def begun(pair: Pair, rival: Rival) -> MoveRound:

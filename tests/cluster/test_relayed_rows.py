@@ -17,9 +17,9 @@ from nyala.clients.cluster.servers import Servers
 from nyala.clients.flight.store import FlightStore
 from nyala.flight_server.processes.front import Front
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.alter import Alteration, DropColumn
-from nyala.schemas.service import StoreService
-from nyala.schemas.verb import Verb
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.protocol.verb import Verb
+from nyala.schemas.table.alter import Alteration, DropColumn
 
 SCHEMA = pa.schema(
     [

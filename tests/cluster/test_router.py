@@ -17,13 +17,13 @@ from nyala.engine.partition.router import Router
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
 from nyala.engine.vectors.raw_cell import raw_cell
-from nyala.schemas.column import ColumnDefinition
-from nyala.schemas.limits import Limits
-from nyala.schemas.partition import Level
-from nyala.schemas.partition import hash as by_hash
-from nyala.schemas.partition import range as by_range
-from nyala.schemas.partition_schema import PartitionSchema
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.column import ColumnDefinition
+from nyala.schemas.table.partition import Level
+from nyala.schemas.table.partition import hash as by_hash
+from nyala.schemas.table.partition import range as by_range
+from nyala.schemas.table.partition_schema import PartitionSchema
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 RANDOM = np.random.default_rng(7)
 ROWS = 3_000

@@ -17,8 +17,8 @@ from nyala.clients.cluster.writing import PlacedWrite
 from nyala.clients.convert.keys import key_of
 from nyala.engine.table.row_writes import RowWrites
 from nyala.schemas.errors import RowErrors, WrongServerError
-from nyala.schemas.service import UNDECIDED
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import UNDECIDED
+from nyala.schemas.rows.write import WriteCommand
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string(), False), ("n", pa.int64())])
 RANGES = nyala.range("id", bounds=[(None, 0), (0, 50), (50, 90)])

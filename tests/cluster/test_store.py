@@ -17,7 +17,6 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.flight.store import FlightStore
-from nyala.schemas.alter import Alteration
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,
@@ -28,8 +27,9 @@ from nyala.schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.alter import Alteration
+from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema(
     [

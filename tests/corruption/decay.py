@@ -38,7 +38,7 @@ from nyala.engine.kernels.warmup import warm_up
 from nyala.engine.recovery.verify import verify_store
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, StoreError
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 
 ROWS = 12_000
 SCHEMA = pa.schema(

@@ -37,12 +37,12 @@ with instrument_imports(include=["nyala"]):
     from nyala.engine.vectors.physical import PhysicalType
     from nyala.engine.vectors.vector import BytesVector, FixedVector, Vector
     from nyala.flight_server.message_size import BrokenMessageError, decoded_bytes
-    from nyala.schemas.command import read_json, write_command
     from nyala.schemas.errors import StoreError
-    from nyala.schemas.limits import Limits
-    from nyala.schemas.scan import ScanSpec
-    from nyala.schemas.session import SessionDetails, SessionRequest, cells_from_json, parts_of
-    from nyala.schemas.verbs import VERBS
+    from nyala.schemas.limits.limits import Limits
+    from nyala.schemas.protocol.command import read_json, write_command
+    from nyala.schemas.protocol.session import SessionDetails, SessionRequest, cells_from_json, parts_of
+    from nyala.schemas.protocol.verbs import VERBS
+    from nyala.schemas.rows.scan import ScanSpec
 
 FOLDER = Path(__file__).parents[2] / "build" / "fuzz"
 HANG_SECONDS = 5

@@ -22,10 +22,10 @@ import pytest
 import nyala
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.offload.direct.reader import PinnedReader
-from nyala.schemas.bulk import ImportBegin, ImportCommit
-from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit
+from nyala.schemas.store.direct import PinSnapshot
 from tests.engine.offload.bulk.importing import built
 
 ROWS = 3_000

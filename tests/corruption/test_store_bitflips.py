@@ -17,7 +17,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.wal.reader import LogReader
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition
 from tests.crash.images import contents
 from tests.crash.workloads import SCHEMA, TABLE, Run, open_store, read, row
 from tests.dose import dose

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pyarrow as pa
 
 import nyala
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.crash.server_process import OPTIONS
 
 SCHEMA = pa.schema(

@@ -8,8 +8,8 @@ from contextlib import suppress
 from random import Random
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.schemas.alter import Step
 from nyala.schemas.errors import InternalError, StorageFullError, StoreError
+from nyala.schemas.table.alter import Step
 from tests.crash.images import Checks, LostError, require, same_identity
 from tests.crash.workloads import Part, Run, read
 from tests.doubles.faulty import CONTENT, EVERY_CALL, NAMES, SYNCS, WRITES, FaultRule, FaultyFileSystem

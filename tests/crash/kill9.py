@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pyarrow as pa
 
 import nyala
-from nyala.schemas.column import ColumnOptions
-from nyala.schemas.encoding import AUTO, encodings_for
+from nyala.schemas.cells.encoding import AUTO, encodings_for
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import StoreError
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.types import LogicalType
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.table.column import ColumnOptions
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 
 SCHEMA = pa.schema(

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 import nyala
 from nyala.schemas.errors import StoreError
-from nyala.schemas.operation import Operation
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.write import WriteCommand, WriteResult
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.write import WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
 from tests.crash.kill9 import MODEL, SCHEMA, Writer, main
 from tests.crash.survivors import Survivor, SurvivorCampaign
 from tests.model.feed import feed

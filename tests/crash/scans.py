@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 import nyala
 from nyala.clients.flight import server_wait
 from nyala.schemas.errors import StoreError
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.crash.kill9 import main
 from tests.crash.survivors import Survivor, SurvivorCampaign
 

@@ -19,7 +19,7 @@ from nyala.engine.manifest.manifest import Manifest, pack_manifest
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, StoreError
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition
 from tests.crash import workloads
 from tests.crash.images import LostError, State, clone, require, require_sound
 from tests.crash.workloads import SCHEMA, TABLE, open_store, read, row, write

@@ -11,9 +11,9 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.opening import opened
 from nyala.engine.recovery.verify import verify_store
-from nyala.schemas.operation import Operation
-from nyala.schemas.transaction import StagedBatch
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.rows.transaction import StagedBatch
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.table.operation import Operation
 from tests.crash import workloads
 from tests.crash.faults import fail_each_call
 from tests.crash.images import campaign, contents

@@ -10,8 +10,8 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.table.row_commit import RowWrite
 from nyala.engine.table.row_writes import RowWrites
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 from tests.crash.images import LostError, campaign, check_image, clone, contents, run_until
 from tests.crash.workloads import SCHEMA, WORKLOADS, open_store, row, write
 from tests.dose import dose

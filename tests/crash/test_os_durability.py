@@ -8,7 +8,7 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
-from nyala.schemas.write import Durability
+from nyala.schemas.rows.write import Durability
 from tests.crash.images import (
     LostError,
     fingerprint_of,

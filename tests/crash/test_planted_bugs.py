@@ -12,7 +12,7 @@ from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.place import ManifestInDirectory
 from nyala.engine.table.row_commit import RowWrite
-from nyala.schemas.write import Durability
+from nyala.schemas.rows.write import Durability
 from tests.crash.images import LostError, campaign
 from tests.crash.test_numbered_writes import (
     test_every_numbered_write_is_applied_once_wherever_the_power_fails as numbered_writes_and_power_failures,

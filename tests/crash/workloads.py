@@ -17,16 +17,16 @@ from nyala.engine.fs import PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
 from nyala.schemas.errors import StoreError
-from nyala.schemas.operation import Operation
-from nyala.schemas.partition import HashLevel
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.store_key import StoreKey
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.transaction import StagedBatch, TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand, WriteResult
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
+from nyala.schemas.store.store_key import StoreKey
+from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, RenameColumn, Step, WidenColumn
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.partition import HashLevel
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 from tests.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nyala.engine.fs.encryption.filesystem import EncryptedFileSystem
 from nyala.engine.fs.encryption.keyring import Keyring
 from nyala.engine.fs.filesystem import FileSystem
-from nyala.schemas.store_key import StoreKey
+from nyala.schemas.store.store_key import StoreKey
 
 KEY = StoreKey(bytes(range(32)))
 

@@ -9,9 +9,9 @@ from typing import Any
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.moving import MoveBegin
-from nyala.schemas.placement import Placement, TablePlacement
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.store.moving import MoveBegin
+from nyala.schemas.store.placement import Placement, TablePlacement
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.grant_statements import ALL, SCHEMA, Request, privileges
 
 _ID = "1-00ff"

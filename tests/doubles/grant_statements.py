@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from nyala.schemas.session import answer_of, request
+from nyala.schemas.protocol.session import answer_of, request
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("a", pa.int64()), ("b", pa.string())])
 ALL = ("k", "a", "b")

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.description import Health
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.service import StoreService
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.description import Health
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.proxy import Proxy
 
 

@@ -10,7 +10,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
 from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 
 from .subject import Subject, batch

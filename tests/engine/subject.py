@@ -16,10 +16,10 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand, WriteResult
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string())])
 Row = tuple[int, int | None, str | None]

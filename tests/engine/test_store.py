@@ -21,11 +21,11 @@ from nyala.schemas.errors import (
     SnapshotTooOldError,
     UnavailableError,
 )
-from nyala.schemas.limits import Limits
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand, WriteResult
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 14, scan_threads=2)
 ITEMS = pa.schema([("id", pa.int64()), ("price", pa.int32()), ("name", pa.string())])

@@ -16,11 +16,11 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20, scan_threads=2, scan_batch_bytes=256 << 10)
 FIRST_ROWS, KEYS, STEPS = 70_000, 80_000, 50

@@ -15,11 +15,11 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16, scan_threads=2)
 SCHEMA = pa.schema([("writer", pa.int16()), ("number", pa.int32()), ("batch", pa.int32())])

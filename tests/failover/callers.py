@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import nyala
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.write import WriteResult
+from nyala.schemas.rows.write import WriteResult
 from tests.failover.history import Acknowledged, Life
 from tests.failover.member import Member
 from tests.model.oracle import Row

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import nyala
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.crash.kill9 import Writer
 from tests.crash.retries import FEED
 from tests.failover.callers import Answers, Caller, Connection

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nyala.clients.flight.store import FlightStore
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.waiting import until
 
 LEASE_SECONDS = 3.0

@@ -24,7 +24,7 @@ from nyala.engine.home.opening import home_at
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.flight_server.server_commands import app
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

@@ -13,8 +13,8 @@ from nyala.flight_server.failover.follower import Follower as FollowingThread
 from nyala.flight_server.failover.replica_store import ReplicaStore
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.whereabouts import Holder as Having
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.store.whereabouts import Holder as Having
+from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import SCHEMA, Follower, Holder
 

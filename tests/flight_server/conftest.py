@@ -28,8 +28,8 @@ from nyala.flight_server.http.console.visit import Surroundings
 from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.service import StoreService
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.table.table import TableDefinition
 
 if TYPE_CHECKING:
     from nyala.flight_server.traces import Traces

@@ -15,9 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.schemas.alter import Alteration
-from nyala.schemas.altered import TableState, altered
-from nyala.schemas.description import (
+from nyala.schemas.cells.literal import from_json
+from nyala.schemas.cells.timestamp import parse_moment
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.protocol.service import KeyReader, PendingResult, ScanStream
+from nyala.schemas.protocol.verb import Verb
+from nyala.schemas.protocol.verbs import Verbs
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.statement import Statement
+from nyala.schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
+from nyala.schemas.rows.write import Durability, RowError, WriteCommand, WriteResult
+from nyala.schemas.store.description import (
     DroppedTable,
     Health,
     ScanPlan,
@@ -28,21 +37,12 @@ from nyala.schemas.description import (
     TabletPlace,
     TabletStats,
 )
-from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.grants import Grant
-from nyala.schemas.limits import Limits
-from nyala.schemas.literal import from_json
-from nyala.schemas.operation import Operation
-from nyala.schemas.partition_schema import UNPARTITIONED, WHOLE
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import KeyReader, PendingResult, ScanStream
-from nyala.schemas.statement import Statement
-from nyala.schemas.table import TableDefinition, TableSchema
-from nyala.schemas.timestamp import parse_moment
-from nyala.schemas.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
-from nyala.schemas.verb import Verb
-from nyala.schemas.verbs import Verbs
-from nyala.schemas.write import Durability, RowError, WriteCommand, WriteResult
+from nyala.schemas.store.grants import Grant
+from nyala.schemas.table.alter import Alteration
+from nyala.schemas.table.altered import TableState, altered
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.partition_schema import UNPARTITIONED, WHOLE
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]

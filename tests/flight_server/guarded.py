@@ -13,7 +13,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.grants import GrantChange, Privilege
+from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.grant_statements import ALL, PLAIN, SCHEMA, Caller
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from nyala.schemas.session import answer_of, request
+from nyala.schemas.protocol.session import answer_of, request
 
 COLUMNS = ["id", "city", "price"]
 

@@ -13,10 +13,10 @@ from served import SCHEMA
 
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.lifecycle import run_server
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import ScanStream
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import ScanStream
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 
 
 class SlowStore(FakeStore):

@@ -11,7 +11,7 @@ import pyarrow.flight as fl
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
 
 if TYPE_CHECKING:
     from nyala.flight_server.traces import Traces

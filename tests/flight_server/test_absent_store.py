@@ -15,7 +15,7 @@ from nyala.flight_server.http.state import ServerState
 from nyala.flight_server.recent_requests import RecentRequest
 from nyala.flight_server.security.identity import Identity
 from nyala.schemas.errors import PermissionDeniedError
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.store.whereabouts import Whereabouts
 
 ALICE, ROOT = Identity("alice"), Identity("root", frozenset({"admin"}))
 REQUEST = RecentRequest("1", "do_put", "salaries", "bob", "10.0.0.7", 1.0, 0.1, 0, 0, 0, 5, 100, "")

@@ -19,9 +19,9 @@ from nyala.flight_server.security.rules import AUDITED
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.grants import Privilege
-from nyala.schemas.server_verbs import SERVER_VERBS
-from nyala.schemas.verbs import VERBS
+from nyala.schemas.protocol.server_verbs import SERVER_VERBS
+from nyala.schemas.protocol.verbs import VERBS
+from nyala.schemas.store.grants import Privilege
 from tests.doubles.grant_statements import ALL, REQUESTS, SECRET, outcome
 
 

@@ -26,7 +26,6 @@ from nyala.flight_server import calls
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, read_tokens, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.description import Health
 from nyala.schemas.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -34,7 +33,8 @@ from nyala.schemas.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.store.description import Health
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.raw_streams import RawStreams
 
 ROW = {"id": 1, "city": "Oslo", "price": 2.0}

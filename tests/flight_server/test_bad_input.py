@@ -15,7 +15,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
 
 
 def refused(action: Callable[[], object]) -> tuple[str, str]:

@@ -14,9 +14,9 @@ import pytest
 from fake_store import FakeStore
 from served import SCHEMA, Served
 
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.transaction import StagedBatch, StageResult
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.transaction import StagedBatch, StageResult
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
 
 _CLIENT = """

@@ -27,10 +27,10 @@ from nyala.flight_server.http.console.words import duration, size
 from nyala.flight_server.http.port import as_bearer
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.description import RowsetStats
 from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.partition import hash as by_hash
+from nyala.schemas.store.description import RowsetStats
+from nyala.schemas.store.grants import GrantChange, Privilege
+from nyala.schemas.table.partition import hash as by_hash
 
 OPERATORS = (
     *("/console/activity", "/console/scans", "/console/writes", "/console/maintenance", "/console/memory"),

@@ -23,8 +23,8 @@ from nyala.flight_server.http.console.maintenance import Buttons
 from nyala.flight_server.http.console.visit import Visit
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.waiting import until
 
 PATH = "/console/maintenance"

@@ -28,9 +28,9 @@ from nyala.flight_server.own_store import OwnStore
 from nyala.flight_server.security.token_file import create_token, read_tokens
 from nyala.flight_server.settings import ServeOptions, read_settings
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.placement import Placement, ServerIdentity
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.store.grants import GrantChange, Privilege
+from nyala.schemas.store.placement import Placement, ServerIdentity
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 
 ROWS = "/console/rows?name=homes"
 ADMINISTRATORS = ("/console/settings", "/console/log")

@@ -13,11 +13,11 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
+from nyala.schemas.cells.types import type_words
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.types import type_words
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 
 DOCUMENT = Path(__file__).parents[2] / "docs/flight.md"
 WORDS = {"decimal(p,s)": "decimal(10,2)", "varchar(n)": "varchar(9)"}

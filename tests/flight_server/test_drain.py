@@ -14,8 +14,8 @@ from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.failover.absent_store import AbsentStore
 from nyala.flight_server.lifecycle import drain
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.service import StoreService
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.whereabouts import Whereabouts
 
 PROCESS = cast(Any, SimpleNamespace(stop=lambda seconds: True, has_store=True))
 

@@ -25,7 +25,7 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import NOT_BEGUN, UnavailableError
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.raw_streams import RawStreams
 from tests.doubles.waiting import until
 

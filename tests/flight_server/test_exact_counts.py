@@ -16,7 +16,7 @@ from nyala.engine.scan import chunk
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.limits import Admission
 from nyala.flight_server.server_metrics import ServerMetrics
-from nyala.schemas.metrics import Metrics
+from nyala.schemas.store.metrics import Metrics
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

@@ -12,9 +12,9 @@ import pytest
 from guarded import Guarded
 
 import nyala
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.operation import Operation
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.store.grants import GrantChange, Privilege
+from nyala.schemas.table.operation import Operation
 from tests.doubles.grant_statements import ALL, Caller, OpenSession, batch
 
 
@@ -103,7 +103,7 @@ def test_no_table_has_the_name_of_all_tables(guarded: Guarded) -> None:
 def test_grants_on_an_older_table_of_that_name_are_on_it_alone(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nyala.schemas.altered.check_table_name", lambda *_: None)
+    monkeypatch.setattr("nyala.schemas.table.altered.check_table_name", lambda *_: None)
     guarded.set_grants({"admin": frozenset()}, "mine")
     guarded.admin.action("alter_table", table="mine", steps=[{"op": "rename", "to": "*"}])
     guarded.store.grant(GrantChange(user="bob", table="*", privileges=[Privilege.READ]))

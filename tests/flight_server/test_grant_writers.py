@@ -11,9 +11,9 @@ import pytest
 from guarded import Guarded
 
 from nyala.flight_server.security.identity import Identity
-from nyala.schemas.operation import Operation
-from nyala.schemas.service import UNDECIDED, RowWriter
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import UNDECIDED, RowWriter
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
 from tests.doubles.grant_statements import ALL, SECRET, Caller, base64_of, batch
 
 NUMBERED = {"table": "t", "op": "upsert", "writer": "nightly"}

@@ -21,18 +21,18 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
-from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import PermissionDeniedError
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.maintenance import FailingWork
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.server_verbs import ACTIONS as SERVED
-from nyala.schemas.service import RowWriter
-from nyala.schemas.session import SessionRequest
-from nyala.schemas.statement import Statement
-from nyala.schemas.table import QUOTAS, UPKEEP, TableOptions
-from nyala.schemas.transaction import TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.protocol.server_verbs import ACTIONS as SERVED
+from nyala.schemas.protocol.service import RowWriter
+from nyala.schemas.protocol.session import SessionRequest
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.statement import Statement
+from nyala.schemas.rows.transaction import TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.store.grants import GrantChange, Privilege
+from nyala.schemas.store.maintenance import FailingWork
+from nyala.schemas.table.table import QUOTAS, UPKEEP, TableOptions
 from tests.doubles.grant_actions import ACTIONS
 from tests.doubles.grant_statements import ALL, PLAIN, REQUESTS, SCHEMA, OpenSession, expected, outcome, privileges
 

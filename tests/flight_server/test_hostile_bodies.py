@@ -12,9 +12,9 @@ import pytest
 from guarded import Guarded
 from served import code_of
 
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.server_verbs import ACTIONS
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.protocol.server_verbs import ACTIONS
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import Stage, WriteCommand
 from tests.doubles.grant_statements import batch
 
 BIG = 10**4299

@@ -33,9 +33,9 @@ from nyala.flight_server.http.connections import name_in
 from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
+from nyala.schemas.cells.timestamp import datetime_of
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.timestamp import datetime_of
+from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.certificates import NAMES, UNNAMED, Authority
 from tests.doubles.waiting import until
 

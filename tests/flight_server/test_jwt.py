@@ -24,7 +24,7 @@ from nyala.flight_server.security.jwt_tokens import JwtTokens
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions, read_settings
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition
 
 ISSUER, AUDIENCE = "https://login.example", "nyala"
 KEYS: dict[str, Any] = {

@@ -19,13 +19,13 @@ from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.limits import Admission
 from nyala.flight_server.location import bound_location, check_location
 from nyala.flight_server.peers import Peer, peer_of
-from nyala.schemas.description import ScanPlan
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.request import check
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import StoreService
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.verb import Kind
+from nyala.schemas.protocol.request import check
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.protocol.verb import Kind
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.description import ScanPlan
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
 
 

@@ -13,7 +13,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples/other_languages"
 ERROR = "error: NOT_FOUND: there is no table 'no_such_table'"

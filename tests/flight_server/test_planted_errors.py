@@ -16,10 +16,10 @@ from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.errors import ConflictError, CorruptionError, SnapshotTooOldError, StorageFullError, UnavailableError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import PendingResult, ScanStream
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import PendingResult, ScanStream
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
 
 SECRET = "password=hunter2 in /etc/nyala/secret.py line 7"

@@ -21,7 +21,7 @@ from nyala.flight_server.http.console.frame import page
 from nyala.flight_server.http.console.graph import Unit
 from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
 from nyala.flight_server.scanned import Scanned
-from nyala.schemas.prune_count import PruneCount
+from nyala.schemas.rows.prune_count import PruneCount
 
 
 def rows_of(text: str) -> list[list[str]]:

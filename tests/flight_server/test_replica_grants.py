@@ -19,7 +19,7 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import NotFoundError, PermissionDeniedError, StoreError, UnavailableError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 
 class Users(Both):

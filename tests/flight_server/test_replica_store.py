@@ -18,10 +18,10 @@ from nyala.engine.wal.slots.standby import Standby
 from nyala.engine.wal.slots.tail import Tail
 from nyala.flight_server.failover.follower import Follower as FollowingThread
 from nyala.flight_server.failover.replica_store import ReplicaStore
-from nyala.schemas.description import Health
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import Marked, ScanStream
+from nyala.schemas.protocol.service import Marked, ScanStream
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.description import Health
 from tests.doubles.waiting import until
 from tests.engine.replica.replicas import SMALL
 

@@ -20,10 +20,10 @@ from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.logs import JsonLines
 from nyala.flight_server.request_log import RequestLog, mark, new_request_id, request_id_of
 from nyala.schemas.errors import ConflictError, NotFoundError, StoreError, UnavailableError
-from nyala.schemas.request import Request, serving
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import ScanStream, StoreService
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.protocol.request import Request, serving
+from nyala.schemas.protocol.service import ScanStream, StoreService
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.table.table import TableDefinition
 
 from .conftest import open_real
 

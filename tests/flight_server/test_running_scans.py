@@ -12,8 +12,8 @@ from guarded import Guarded
 import nyala
 from nyala.flight_server.security.identity import Identity
 from nyala.schemas.errors import NotFoundError, PermissionDeniedError, StoreError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import ScanStream, StoreService
+from nyala.schemas.protocol.service import ScanStream, StoreService
+from nyala.schemas.rows.scan import ScanSpec
 
 ALICE = Identity("alice", frozenset({"team"}))
 

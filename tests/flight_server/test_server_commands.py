@@ -22,8 +22,8 @@ from nyala.flight_server.own_store import OwnStore
 from nyala.flight_server.server import FlightServer
 from nyala.flight_server.server_commands import app
 from nyala.schemas.errors import NotFoundError, UnavailableError
-from nyala.schemas.service import StoreService
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Pair
 
 NOBODY = "grpc://127.0.0.1:1"

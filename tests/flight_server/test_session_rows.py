@@ -18,8 +18,8 @@ from served import Served
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.session import RowCells, cells_from_json, cells_to_json
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.protocol.session import RowCells, cells_from_json, cells_to_json
+from nyala.schemas.table.table import TableDefinition
 
 pytestmark = pytest.mark.usefixtures("ended")
 

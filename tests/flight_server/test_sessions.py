@@ -21,10 +21,10 @@ from served import SCHEMA, Served, code_of
 
 from nyala.flight_server import session as sessions
 from nyala.flight_server.config import ServerConfig
-from nyala.schemas.service import StoreService
-from nyala.schemas.session import parts_of, request
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.verb import Kind
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.protocol.session import parts_of, request
+from nyala.schemas.protocol.verb import Kind
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
 
 KEYS = pa.schema([SCHEMA.field("id")])

@@ -16,7 +16,7 @@ from nyala.engine.options import StoreOptions
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.settings import Settings, known, read_settings
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError
-from nyala.schemas.limits import Limits
+from nyala.schemas.limits.limits import Limits
 
 MIB = 1 << 20
 

@@ -10,8 +10,8 @@ import pytest
 from served import Served, code_of
 
 from nyala.flight_server.config import ServerConfig
-from nyala.schemas.service import StoreService
-from nyala.schemas.verb import Kind
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.protocol.verb import Kind
 from tests.doubles.waiting import until
 
 

@@ -13,7 +13,7 @@ import pytest
 from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
 
 
 class Stream:

@@ -14,8 +14,8 @@ from served import SCHEMA, Served
 
 from nyala.flight_server.calls import Call
 from nyala.flight_server.config import ServerConfig
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.verb import Kind
+from nyala.schemas.protocol.verb import Kind
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
 
 

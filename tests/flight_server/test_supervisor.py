@@ -20,10 +20,10 @@ from nyala.flight_server.processes.front import Front
 from nyala.flight_server.processes.layout import ProcessLayout
 from nyala.flight_server.processes.supervisor import Supervisor
 from nyala.flight_server.settings import Settings, read_settings
-from nyala.schemas.description import Health
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.service import StoreService
-from nyala.schemas.store_key import StoreKey
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.store.description import Health
+from nyala.schemas.store.store_key import StoreKey
 from tests.doubles.encrypted import KEY, write_key
 
 

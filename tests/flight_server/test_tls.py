@@ -33,9 +33,9 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
-from nyala.schemas.grants import GrantChange, Privilege
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.verb import Kind
+from nyala.schemas.protocol.verb import Kind
+from nyala.schemas.store.grants import GrantChange, Privilege
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.certificates import NAMES, UNNAMED, Authority, Pair
 from tests.doubles.waiting import until
 

@@ -23,7 +23,7 @@ from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.flight_server.traces import Traces
 from nyala.schemas.errors import NotFoundError
-from nyala.schemas.service import StoreService
+from nyala.schemas.protocol.service import StoreService
 from tests.doubles.collector import Collector, Seen, collecting
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

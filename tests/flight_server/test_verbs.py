@@ -9,8 +9,8 @@ import pytest
 from served import SCHEMA, Served, code_of
 
 from nyala.clients.flight.store import FlightStore
-from nyala.schemas.server_verbs import ACTIONS
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.protocol.server_verbs import ACTIONS
+from nyala.schemas.store.whereabouts import Whereabouts
 
 KEY = {"name": "k", "type": "int32", "nullable": False}
 

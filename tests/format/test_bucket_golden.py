@@ -13,7 +13,7 @@ from nyala.engine.home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
 from nyala.engine.home.where import pack_where, read_where, write_where
 from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.machines import OPTIONS, Machine
 
 BODY = b'{"uuid":"00112233445566778899aabbccddeeff"}'

@@ -18,9 +18,9 @@ from nyala.engine.manifest.manifest import (
 )
 from nyala.engine.manifest.moving_entries import ArrivingEntry, MovedEntry
 from nyala.engine.manifest.rowset_entry import RowsetEntry
-from nyala.schemas.column import ColumnDefinition, ColumnSchema
-from nyala.schemas.grants import Privilege
-from nyala.schemas.table import TableOptions, TableSchema
+from nyala.schemas.store.grants import Privilege
+from nyala.schemas.table.column import ColumnDefinition, ColumnSchema
+from nyala.schemas.table.table import TableOptions, TableSchema
 
 KEY = ColumnDefinition(name="k", type="int64", nullable=False, encoding="bitshuffle")
 SCHEMA = TableSchema(

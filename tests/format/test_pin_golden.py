@@ -7,12 +7,12 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.document import pack, write
 from nyala.engine.manifest.pin_note import PinNote, pack_note, read_note
-from nyala.schemas.column import ColumnSchema
-from nyala.schemas.direct import PinnedTable
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
-from nyala.schemas.limits import Limits
-from nyala.schemas.partition_schema import PartitionSchema
-from nyala.schemas.table import TableOptions, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.store.direct import PinnedTable
+from nyala.schemas.table.column import ColumnSchema
+from nyala.schemas.table.partition_schema import PartitionSchema
+from nyala.schemas.table.table import TableOptions, TableSchema
 
 COLUMN = ColumnSchema(id=1, name="k", type="int64", nullable=False, encoding="auto", compression="none")
 SCHEMA = TableSchema(columns=(COLUMN,), key_columns=1, next_column_id=2)

@@ -10,7 +10,7 @@ from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.record.logged_rows import unpack_changes
 from nyala.engine.record.parts import Parts, parts_of_payload
 from nyala.schemas.errors import CorruptionError
-from nyala.schemas.write import Durability, RowError, WriteResult
+from nyala.schemas.rows.write import Durability, RowError, WriteResult
 
 ANSWER = WriteResult(
     timestamp=0, rows=3, applied=2, error_count=1, errors=[RowError(row=1, code="NOT_FOUND", message="no")]

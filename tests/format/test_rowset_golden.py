@@ -17,10 +17,10 @@ from nyala.engine.record.change import ROW_FORM_MAX, Change, ChangeKind, pack_re
 from nyala.engine.record.logged_rows import unpack_changes
 from nyala.engine.record.parts import parts_of_payload
 from nyala.engine.store import Store
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), ("v", pa.int64()), ("s", pa.string())])

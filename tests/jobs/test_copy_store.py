@@ -16,7 +16,7 @@ from nyala.engine.home.opening import home_at
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.errors import ConflictError
-from nyala.schemas.pins import CreatePin
+from nyala.schemas.store.pins import CreatePin
 from tests.doubles.machines import OPTIONS
 
 

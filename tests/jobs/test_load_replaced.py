@@ -12,9 +12,9 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.jobs import LoadResult, load
-from nyala.schemas.operation import Operation
-from nyala.schemas.service import StoreService
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 

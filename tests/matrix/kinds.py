@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nyala.schemas.literal import literal_json
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.literal import literal_json
+from nyala.schemas.cells.types import LogicalType
 
 TEXTS = (
     "",

@@ -18,7 +18,7 @@ from nyala.engine.codecs.codec import BLOCK_ROWS
 from nyala.engine.compaction import flush_deltas
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet.tablet import Tablet
-from nyala.schemas.column import ColumnOptions
+from nyala.schemas.table.column import ColumnOptions
 from tests.matrix.cells import STYLES
 from tests.matrix.pages import PageColumn
 

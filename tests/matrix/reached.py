@@ -27,7 +27,7 @@ from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.scan.reads import Reads
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import Vector
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.matrix.pages import encodings_of
 
 Sources = WeakKeyDictionary[Patch, str]

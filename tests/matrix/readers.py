@@ -22,9 +22,9 @@ from nyala.engine.offload.direct.reader import PinnedReader, files_in_bucket
 from nyala.engine.scan.pool import ScanPool
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.jobs import export
-from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import NotFoundError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.direct import PinnedTable, PinSnapshot
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import Follower
 from tests.matrix.test_matrix import check_cells

@@ -18,10 +18,10 @@ import pyarrow as pa
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.encoding import COMPRESSIONS, encodings_for
-from nyala.schemas.literal import to_json
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.encoding import COMPRESSIONS, encodings_for
+from nyala.schemas.cells.literal import to_json
+from nyala.schemas.cells.types import LogicalType
+from nyala.schemas.table.table import TableDefinition
 from tests.matrix.kinds import KINDS, Kind, arrow
 
 ROWS = 2500

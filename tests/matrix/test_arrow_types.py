@@ -14,8 +14,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 
 
 class Celsius(pa.ExtensionType):

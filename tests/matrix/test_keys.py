@@ -14,7 +14,7 @@ import pytest
 
 import nyala
 from nyala.clients.api.table import Table
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.table import TableDefinition
 from tests.matrix.kinds import KINDS, Kind
 
 KEYS = [kind for kind in KINDS if kind.logical.may_be_key]

@@ -26,7 +26,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.clients.test_public_api import FOR_CHECKERS_ONLY, OFFERED, functions
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import SMALL, Follower, Holder

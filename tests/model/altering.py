@@ -24,11 +24,11 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
+from nyala.schemas.cells.moment import DAY_MICROSECONDS, microseconds_of
+from nyala.schemas.cells.timestamp import last_of
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
-from nyala.schemas.moment import DAY_MICROSECONDS, microseconds_of
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.timestamp import last_of
-from nyala.schemas.types import LogicalType
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.doubles.clock import ManualClock
 
 from .mirror import Cells, Key, Mirror, MirrorColumn, MirrorSchema, Steps

@@ -12,8 +12,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from nyala.schemas.encoding import encodings_for
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.encoding import encodings_for
+from nyala.schemas.cells.types import LogicalType
 
 from .ranges import Ends, Key, within
 

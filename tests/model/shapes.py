@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.schemas.column import ColumnOptions
-from nyala.schemas.partition import HashLevel, RangeLevel
-from nyala.schemas.partition import hash as by_hash
-from nyala.schemas.partition import range as by_range
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.table.column import ColumnOptions
+from nyala.schemas.table.partition import HashLevel, RangeLevel
+from nyala.schemas.table.partition import hash as by_hash
+from nyala.schemas.table.partition import range as by_range
+from nyala.schemas.table.table import TableDefinition
 
 from .oracle import REQUIRED, Key, ModelSchema, Row
 from .ranges import UNRANGED, Ranges

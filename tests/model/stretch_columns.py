@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.schemas.encoding import COMPRESSIONS, encodings_for
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.encoding import COMPRESSIONS, encodings_for
+from nyala.schemas.cells.types import LogicalType
 from tests.matrix.cells import STYLES, cells
 
 from .predicates import literal

@@ -22,8 +22,8 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.timestamp import last_of
+from nyala.schemas.cells.timestamp import last_of
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.doubles.clock import ManualClock
 from tests.matrix.cells import cells
 from tests.matrix.test_matrix import check_cells

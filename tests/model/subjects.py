@@ -22,14 +22,14 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.tablet import lookup
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.changes import ChangeSpec
+from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import RowErrors, UnavailableError
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import UNDECIDED
-from nyala.schemas.timestamp import last_of
-from nyala.schemas.transaction import StagedBatch, TransactionCommit, TransactionResult
-from nyala.schemas.write import Stage, WriteCommand, WriteResult
+from nyala.schemas.protocol.service import UNDECIDED
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit, TransactionResult
+from nyala.schemas.rows.write import Stage, WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
 from tests.doubles.clock import ManualClock
 from tests.doubles.machines import Machine
 

@@ -27,8 +27,8 @@ from nyala.engine.scan import aggregate, scan, selection
 from nyala.engine.tablet import outcome, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.vectors.vector import BytesVector, FixedVector
-from nyala.schemas import altered
 from nyala.schemas.errors import StoreError
+from nyala.schemas.table import altered
 from tests.model.altering import Altering
 from tests.model.machine import machine_of
 from tests.model.shapes import IMMUTABLE, NO_INDEX, PARTITIONED, U64, Shape

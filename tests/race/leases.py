@@ -30,8 +30,8 @@ from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.rows.scan import ScanSpec
 
 SCHEMA = pa.schema([("id", pa.int64()), ("round", pa.int64()), ("text", pa.string())])
 ROWS = 4_000

@@ -31,9 +31,9 @@ import pyarrow as pa
 
 import nyala
 from nyala.engine.kernels.warmup import warm_up
+from nyala.schemas.cells.timestamp import microseconds_of
 from nyala.schemas.errors import SnapshotTooOldError
-from nyala.schemas.service import MaintenanceKind
-from nyala.schemas.timestamp import microseconds_of
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.race import small_writers
 from tests.race.checks import (
     as_state,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.race.checks import (
     Violation,
     as_state,

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nyala.schemas.budget import Budget, BudgetShare
 from nyala.schemas.errors import UnavailableError
+from nyala.schemas.limits.budget import Budget, BudgetShare
 
 
 def test_a_user_leaves_bytes_to_another() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from nyala.schemas.casts import FITTING, is_castable, kind_of
+from nyala.schemas.cells.casts import FITTING, is_castable, kind_of
 
 TYPES = {
     "bool": [pa.bool_()],

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from nyala.schemas.command import RecallBody, read_json
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.protocol.command import RecallBody, read_json
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nyala.schemas.cells.literal import from_json, literal_json, to_json
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.literal import from_json, literal_json, to_json
-from nyala.schemas.types import LogicalType
 
 CELLS = {
     "bool": st.booleans(),

@@ -6,7 +6,7 @@ import pytest
 
 from nyala.clients.cluster.placement_file import parse_placement
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.locations import joined, locations_of
+from nyala.schemas.store.locations import joined, locations_of
 
 
 @pytest.mark.parametrize(

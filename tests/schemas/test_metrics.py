@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.schemas.metrics import SECONDS, Histogram, extremes, histogram, quantile
+from nyala.schemas.store.metrics import SECONDS, Histogram, extremes, histogram, quantile
 
 DURATIONS = st.lists(st.floats(min_value=0.0, max_value=200.0), min_size=1, max_size=40)
 BOUNDS = [1.0, 2.0, 4.0]

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.literal import from_json, literal_json, to_json
-from nyala.schemas.moment import (
+from nyala.schemas.cells.literal import from_json, literal_json, to_json
+from nyala.schemas.cells.moment import (
     FIRST_MICROSECOND,
     LAST_MICROSECOND,
     date_of,
@@ -23,7 +22,8 @@ from nyala.schemas.moment import (
     parse_moment_text,
     python_cell,
 )
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.types import LogicalType
+from nyala.schemas.errors import InvalidArgumentError
 
 TIMESTAMP, DATE = LogicalType("timestamp[us]"), LogicalType("date")
 ENDS = (-(1 << 63), FIRST_MICROSECOND - 1, FIRST_MICROSECOND, -1, 0, LAST_MICROSECOND, LAST_MICROSECOND + 1)

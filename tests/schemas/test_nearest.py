@@ -11,8 +11,8 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
 from nyala.schemas.nearest import perhaps
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.write import WriteResult
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteResult
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from nyala import InvalidArgumentError
 from nyala import hash as by_hash
 from nyala import range as by_range
-from nyala.schemas.limits import Limits
-from nyala.schemas.partition_schema import PartitionSchema
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.partition_schema import PartitionSchema
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 FIELDS = [("host", pa.string()), ("time", pa.int64()), ("day", pa.date32()), ("price", pa.decimal128(6, 2))]
 

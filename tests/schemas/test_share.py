@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from nyala.schemas.share import is_over_share, most_greedy
+from nyala.schemas.limits.share import is_over_share, most_greedy
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 16, 100, 256])

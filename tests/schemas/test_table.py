@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from nyala.schemas.column import ColumnDefinition, ColumnOptions
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.column import ColumnDefinition, ColumnOptions
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 
 def definition(*columns: ColumnDefinition, key: list[str] | None = None, name: str = "t") -> TableDefinition:

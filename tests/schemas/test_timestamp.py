@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nyala.schemas.cells.timestamp import datetime_of, parse_moment, read_moment
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.timestamp import datetime_of, parse_moment, read_moment
 
 UTC = dt.UTC
 

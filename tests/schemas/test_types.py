@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from nyala.schemas.encoding import encodings_for
+from nyala.schemas.cells.encoding import encodings_for
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.types import LogicalType
 
 WORDS = [
     "bool", "int8", "int16", "int32", "int64", "date", "timestamp[us]", "float", "double",

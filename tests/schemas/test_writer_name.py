@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.schemas.write import WRITER_LENGTH_MAX
-from nyala.schemas.writer_name import is_owned, owned, shown, unowned
+from nyala.schemas.rows.write import WRITER_LENGTH_MAX
+from nyala.schemas.rows.writer_name import is_owned, owned, shown, unowned
 
 NAMES = st.text(min_size=1, max_size=WRITER_LENGTH_MAX)
 

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.clients.spark.grouping import grouped
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.operation import Operation
+from nyala.schemas.table.operation import Operation
 
 WORDS = ["upsert", "delete_ignore", "insert_ignore", "UPDATE_IGNORE"]
 

@@ -13,8 +13,8 @@ from nyala.clients.spark.options import (
     WriteOptions,
     parse,
 )
+from nyala.schemas.cells.timestamp import parse_moment
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.timestamp import parse_moment
 
 PLACE = {"uri": "grpc://127.0.0.1:8815", "table": "homes"}
 MODELS = {

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.transaction.commit import Transactions
-from nyala.schemas.transaction import StagedBatch
+from nyala.schemas.rows.transaction import StagedBatch
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 

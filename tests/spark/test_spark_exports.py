@@ -19,7 +19,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.jobs import export, load
-from nyala.schemas.types import LogicalType, type_words
+from nyala.schemas.cells.types import LogicalType, type_words
 from nyala.spark import write_table
 
 pytestmark = pytest.mark.spark

@@ -20,7 +20,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.scan import few_groups
 from nyala.engine.store import Store
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim", "no_broadcasts", "many_groups")]
 

@@ -11,7 +11,7 @@ from sessions import Sql, refused
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.schemas.timestamp import datetime_of
+from nyala.schemas.cells.timestamp import datetime_of
 
 pytestmark = pytest.mark.spark
 

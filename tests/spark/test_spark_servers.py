@@ -22,7 +22,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.placement import Placement, ServerIdentity
+from nyala.schemas.store.placement import Placement, ServerIdentity
 from nyala.spark import read_table, write_table
 
 pytestmark = pytest.mark.spark

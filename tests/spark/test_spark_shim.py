@@ -20,8 +20,8 @@ from nyala.clients.api.table import Table
 from nyala.engine.aggregate import merge
 from nyala.engine.scan import few_groups
 from nyala.engine.store import Store
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.timestamp import datetime_of
+from nyala.schemas.cells.timestamp import datetime_of
+from nyala.schemas.rows.scan import ScanSpec
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 

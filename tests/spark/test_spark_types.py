@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.schemas.moment import microseconds_of
+from nyala.schemas.cells.moment import microseconds_of
 from nyala.spark import write_table
 
 pytestmark = pytest.mark.spark

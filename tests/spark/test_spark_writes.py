@@ -20,7 +20,7 @@ from nyala.clients.spark.batch_write import BatchWriter, StagedParts
 from nyala.clients.spark.options import WriteOptions, parse
 from nyala.clients.spark.placement import tablet_of
 from nyala.clients.spark.source import NyalaDataSource
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from nyala.spark import by_tablet, merge_changes, write_table
 
 pytestmark = pytest.mark.spark

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ....schemas.errors import CorruptionError, InvalidArgumentError
-from ....schemas.store_key import KEY_BYTES
+from ....schemas.store.store_key import KEY_BYTES
 from .keyring import RING_BYTES, Keyring
 from .names import MAGIC
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.store_key import KEY_BYTES, StoreKey
+from ....schemas.store.store_key import KEY_BYTES, StoreKey
 from ..private_file import read_private
 
 FILE_VARIABLE = "NYALA_KEY_FILE"

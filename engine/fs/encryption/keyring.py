@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ....schemas.errors import CorruptionError, InvalidArgumentError, UnreadableFileError
 from ....schemas.message import Message
-from ....schemas.store_key import KEY_BYTES, StoreKey
+from ....schemas.store.store_key import KEY_BYTES, StoreKey
 from ..document import pack, parsed, read, write
 from ..failures import reading
 from ..filesystem import FileSystem

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ....schemas.bulk import IMPORT_FILES_MAX, ImportFile
 from ....schemas.errors import AlreadyPresentError, InvalidArgumentError
+from ....schemas.store.bulk import IMPORT_FILES_MAX, ImportFile
 from ...codecs.checksum import crc32_of
 from ...fs.copy import pieces_of
 from ...fs.failures import named

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import posixpath
 
-from ....schemas.bulk import ImportFile
 from ....schemas.errors import CorruptionError, InvalidArgumentError
-from ....schemas.limits import Limits
+from ....schemas.limits.limits import Limits
+from ....schemas.store.bulk import ImportFile
 from ...cfile.cache import PageCache
 from ...codecs.checksum import crc32_of
 from ...fs.copy import pieces_of

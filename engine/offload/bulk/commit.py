@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ....schemas.bulk import ImportFile, ImportMode
 from ....schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
-from ....schemas.limits import Limits
-from ....schemas.operation import Operation
-from ....schemas.write import Durability, WriteResult
+from ....schemas.limits.limits import Limits
+from ....schemas.rows.write import Durability, WriteResult
+from ....schemas.store.bulk import ImportFile, ImportMode
+from ....schemas.table.operation import Operation
 from ...commit.commit_log import Commit, CommitLog
 from ...commit.numbered_writes import Ticket
 from ...compaction.key_merge import shared_key

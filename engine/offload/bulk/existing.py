@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ....schemas.table import TableSchema
+from ....schemas.table.table import TableSchema
 from ...codecs.codec import PAGE_ROWS
 from ...fs.filesystem import FileSystem
 from ...manifest import files

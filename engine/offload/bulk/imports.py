@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....schemas.bucket_place import BucketPlace
-from ....schemas.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
 from ....schemas.errors import InvalidArgumentError, NotFoundError
-from ....schemas.write import Durability, WriteResult
+from ....schemas.rows.write import Durability, WriteResult
+from ....schemas.store.bucket_place import BucketPlace
+from ....schemas.store.bulk import IMPORT_FILES_MAX, ImportBegin, ImportCommit, ImportPlan, ImportTablet
 from ...catalog.catalog import Catalog
 from ...commit.commit_log import Commit
 from ...commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of

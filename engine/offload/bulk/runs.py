@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ....schemas.batches import in_one
 from ....schemas.errors import CorruptionError
+from ....schemas.rows.batches import in_one
 from ...codecs.checksum import crc32
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, WritableFile

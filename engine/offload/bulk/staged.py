@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ....schemas.bulk import ImportFile, ImportMode
 from ....schemas.errors import AlreadyPresentError
+from ....schemas.store.bulk import ImportFile, ImportMode
 from ...fs.copy import bring
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ....schemas.bulk import ImportPlan
+from ....schemas.cells.moment import python_cell
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.moment import python_cell
-from ....schemas.operation import Operation
-from ....schemas.table import TableOptions
+from ....schemas.store.bulk import ImportPlan
+from ....schemas.table.operation import Operation
+from ....schemas.table.table import TableOptions
 from ...table.checked_batch import CheckedBatch, check_batch
 from ...table.routed_batch import keyed, whole_rows
 from ...table.table_version import TableVersion, grouped

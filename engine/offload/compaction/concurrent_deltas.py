@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ....schemas.table import TableSchema
+from ....schemas.table.table import TableSchema
 from ...codecs.codec import PAGE_ROWS
 from ...compaction.file_transaction import NewFiles
 from ...compaction.flush import write_rows

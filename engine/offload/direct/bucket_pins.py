@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from ....schemas.direct import PinnedIn, PinnedTable, PinSnapshot
 from ....schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
-from ....schemas.limits import Limits
-from ....schemas.pins import CreatePin, KeptPin, OpenedPin, OpenPin
-from ....schemas.request import NOBODY, Owner, owner
+from ....schemas.limits.limits import Limits
+from ....schemas.protocol.request import NOBODY, Owner, owner
+from ....schemas.store.direct import PinnedIn, PinnedTable, PinSnapshot
+from ....schemas.store.pins import CreatePin, KeptPin, OpenedPin, OpenPin
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...fs.failures import named

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....schemas.direct import PinnedTable, PinSnapshot
 from ....schemas.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -29,9 +28,10 @@ from ....schemas.errors import (
     UnavailableError,
     UnreadableFileError,
 )
-from ....schemas.limits import Limits
-from ....schemas.pins import CreatePin, KeptPin, OpenedPin, OpenPin
-from ....schemas.share import most_greedy
+from ....schemas.limits.limits import Limits
+from ....schemas.limits.share import most_greedy
+from ....schemas.store.direct import PinnedTable, PinSnapshot
+from ....schemas.store.pins import CreatePin, KeptPin, OpenedPin, OpenPin
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...fs.failures import named, reading

@@ -8,13 +8,13 @@ from concurrent.futures import Executor
 import pyarrow as pa
 from pydantic import ValidationError
 
-from ....schemas.budget import Budget, BudgetShare
-from ....schemas.description import ScanPlan
-from ....schemas.direct import PinnedIn, PinnedTable
 from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
-from ....schemas.scan import ScanSpec
-from ....schemas.service import ScanStream
-from ....schemas.table import TableOptions
+from ....schemas.limits.budget import Budget, BudgetShare
+from ....schemas.protocol.service import ScanStream
+from ....schemas.rows.scan import ScanSpec
+from ....schemas.store.description import ScanPlan
+from ....schemas.store.direct import PinnedIn, PinnedTable
+from ....schemas.table.table import TableOptions
 from ...bucket import Bucket
 from ...bucket.files import BucketFileSystem
 from ...cfile.cache import PageCache

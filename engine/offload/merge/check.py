@@ -6,9 +6,9 @@ requested timestamps. `row_places` later checks that all rows are there, and no 
 
 from __future__ import annotations
 
-from ....schemas.compaction import TASK_FILES_MAX, CompactionTask, MergedFile, MergedRowset, MergedTask
 from ....schemas.errors import CorruptionError, InvalidArgumentError
-from ....schemas.table import TableSchema
+from ....schemas.store.compaction import TASK_FILES_MAX, CompactionTask, MergedFile, MergedRowset, MergedTask
+from ....schemas.table.table import TableSchema
 from ...cfile.cache import PageCache
 from ...codecs.checksum import crc32_of
 from ...delta import LIVE

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ....schemas.bucket_place import BucketPlace
-from ....schemas.compaction import (
+from ....schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ....schemas.store.bucket_place import BucketPlace
+from ....schemas.store.compaction import (
     TASK_FILES_MAX,
     CompactionBegin,
     CompactionCommit,
@@ -24,7 +25,6 @@ from ....schemas.compaction import (
     CompactionTask,
     MergedTask,
 )
-from ....schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...catalog.catalog import Catalog
 from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES, TARGET_ROWS

@@ -8,8 +8,15 @@ from __future__ import annotations
 import numpy as np
 from pydantic import ValidationError
 
-from ....schemas.compaction import TASK_FILES_MAX, CompactionPlan, CompactionTask, MergedFile, MergedRowset, MergedTask
 from ....schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from ....schemas.store.compaction import (
+    TASK_FILES_MAX,
+    CompactionPlan,
+    CompactionTask,
+    MergedFile,
+    MergedRowset,
+    MergedTask,
+)
 from ...cfile.cache import PageCache
 from ...codecs.checksum import crc32_of
 from ...compaction.merge_rows import Merge, MergeInput

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....schemas.table import TableSchema
+from ....schemas.table.table import TableSchema
 from ...compaction.policy import MIN_GAIN
 from ...maintenance.upkeep import candidate
 from ...rowset.diskrowset import DiskRowSet

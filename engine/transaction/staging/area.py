@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ....schemas.errors import ConflictError, CorruptionError, NotFoundError
-from ....schemas.operation import Operation
-from ....schemas.request import NOBODY, Owner, owner
-from ....schemas.write import Stage
+from ....schemas.protocol.request import NOBODY, Owner, owner
+from ....schemas.rows.write import Stage
+from ....schemas.table.operation import Operation
 from ...commit.room import Room
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem

@@ -20,7 +20,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from ....schemas.errors import StoreError, UnavailableError
-from ....schemas.whereabouts import Holder
+from ....schemas.store.whereabouts import Holder
 from .ceiling import CeilingClock
 from .claim_note import pack_note
 from .options import SlotOptions

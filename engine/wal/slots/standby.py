@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ....schemas.errors import UnavailableError
-from ....schemas.whereabouts import Holder
+from ....schemas.store.whereabouts import Holder
 from .slot import Slot, SlotHeader
 from .slot_store import SlotStore
 from .tail import Tail

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....schemas.metrics import MetricFamily
+from ....schemas.store.metrics import MetricFamily
 from .charts import charts
 from .frame import Page, page
 from .html import live, table, tag

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ....schemas.metrics import SECONDS, extremes, quantile
+from ....schemas.store.metrics import SECONDS, extremes, quantile
 from ...server import FlightServer
 from .graph import Line, Unit, graph
 from .html import Element, tag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....schemas.prune_count import PruneCount
+from ....schemas.rows.prune_count import PruneCount
 from ...recent_requests import RecentRequest
 from ...scanned import Scanned
 from .words import duration, share

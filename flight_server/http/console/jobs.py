@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ....schemas.errors import StoreError
-from ....schemas.grants import Privilege
-from ....schemas.metrics import MetricFamily
-from ....schemas.verb import Kind
+from ....schemas.protocol.verb import Kind
+from ....schemas.store.grants import Privilege
+from ....schemas.store.metrics import MetricFamily
 from ...recent_requests import RecentRequest
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag

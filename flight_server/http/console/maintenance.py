@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ....schemas.errors import InvalidArgumentError, PermissionDeniedError, StoreError, UnavailableError
-from ....schemas.grants import Privilege
-from ....schemas.maintenance import DoneWork, DueWork, MaintenanceState, PauseMaintenance
-from ....schemas.service import MaintenanceKind
-from ....schemas.verb import Kind
+from ....schemas.protocol.service import MaintenanceKind
+from ....schemas.protocol.verb import Kind
+from ....schemas.store.grants import Privilege
+from ....schemas.store.maintenance import DoneWork, DueWork, MaintenanceState, PauseMaintenance
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
 from .frame import Page, page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....schemas.metrics import MetricFamily, Sample
+from ....schemas.store.metrics import MetricFamily, Sample
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag
 from .visit import Visit

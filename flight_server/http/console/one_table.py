@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from ....schemas.description import ColumnStats, TableDescription, TableStats, TabletStats
+from ....schemas.store.description import ColumnStats, TableDescription, TableStats, TabletStats
 from .frame import Page, page
 from .html import Element, legend, table, tag
 from .maintenance import Buttons, run_buttons

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....schemas.description import RowsetStats
+from ....schemas.store.description import RowsetStats
 from .html import Element, table, tag
 from .words import size
 

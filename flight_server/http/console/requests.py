@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....schemas.errors import NotFoundError
-from ....schemas.metrics import MetricFamily, Metrics, Sample, quantile
+from ....schemas.store.metrics import MetricFamily, Metrics, Sample, quantile
 from ...calls import Call
 from ...recent_requests import RecentRequest
 from .explanation import explained, times

@@ -12,9 +12,9 @@ import pyarrow as pa
 from ....clients.convert.cells import python_rows
 from ....schemas import compute as pc
 from ....schemas.errors import UnavailableError
-from ....schemas.request import Request, serving
-from ....schemas.scan import ScanSpec
-from ....schemas.verb import Kind
+from ....schemas.protocol.request import Request, serving
+from ....schemas.protocol.verb import Kind
+from ....schemas.rows.scan import ScanSpec
 from ...peers import Peer
 from ...request_log import new_request_id
 from .frame import Page, page

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ....schemas.description import Health
 from ....schemas.errors import UnavailableError
-from ....schemas.whereabouts import Whereabouts
+from ....schemas.store.description import Health
+from ....schemas.store.whereabouts import Whereabouts
 from ...gateway import Gateway
 from ...process_metrics import process_families
 from .frame import Page, page

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ....schemas.description import Health, TableStats
 from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
-from ....schemas.service import StoreService
+from ....schemas.protocol.service import StoreService
+from ....schemas.store.description import Health, TableStats
 from .frame import Page, page
 from .html import Cell, Element, table, tag, tiles
 from .listing import Column, Listing

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from ....schemas.grants import ALL_TABLES, Grant, Privilege
+from ....schemas.store.grants import ALL_TABLES, Grant, Privilege
 from .frame import Page, page
 from .html import Element, table, tag
 from .listing import Column, Listing

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.grants import ALL_TABLES, Privilege
-from ....schemas.service import StoreService
+from ....schemas.protocol.service import StoreService
+from ....schemas.store.grants import ALL_TABLES, Privilege
 from ...failover.absent_store import AbsentStore
 from ...logs import RecentLog
 from ...security.guarded_store import GuardedStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 
-from ....schemas.timestamp import datetime_of
+from ....schemas.cells.timestamp import datetime_of
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _LATELY_SECONDS = 12 * 3600

@@ -15,8 +15,8 @@ import pytest
 from nyala.clients.convert import batching
 from nyala.clients.convert.batching import COMMIT_BYTES, COMMIT_ROWS
 from nyala.clients.convert.data import WriteData
-from nyala.schemas.column import ColumnDefinition, ColumnSchema
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.table.column import ColumnDefinition, ColumnSchema
 
 TYPES = {
     "id": "int64",

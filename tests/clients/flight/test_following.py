@@ -32,8 +32,8 @@ from nyala.engine.bucket.memory import MemoryObjects
 from nyala.engine.home.where import where_path, write_where
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Member, Pair
 from tests.doubles.waiting import until
 

@@ -17,7 +17,7 @@ from nyala.engine.store import Store
 from nyala.engine.table.key_reads import KeyReads
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.service import UNDECIDED
+from nyala.schemas.protocol.service import UNDECIDED
 from tests.doubles.waiting import until
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -21,7 +21,7 @@ from nyala.engine.home.where import write_where
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
-from nyala.schemas.whereabouts import Holder, Whereabouts
+from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.pair import Pair
 from tests.doubles.waiting import until
 

@@ -19,9 +19,9 @@ from nyala.clients.flight import scan_reader, server_wait
 from nyala.clients.flight.scan_reader import ScanReader
 from nyala.clients.flight.server_wait import ServerWait
 from nyala.clients.flight.store import FlightStore
-from nyala.schemas.command import ScanMark
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.protocol.command import ScanMark
+from nyala.schemas.rows.scan import ScanSpec
 from tests.clients.flight.test_retries import SCHEMA, serve
 
 PATIENT = (0.2,) * 600

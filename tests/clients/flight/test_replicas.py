@@ -11,8 +11,8 @@ import pytest
 from nyala.clients.flight.holder_client import HolderClient
 from nyala.clients.flight.replicas import Replicas
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.waiting import until
 
 

@@ -20,9 +20,9 @@ from nyala.clients.flight.numbered import NumberedPut, Writer
 from nyala.clients.flight.server_wait import ServerWait
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
-from nyala.schemas.operation import Operation
-from nyala.schemas.service import UNDECIDED, Undecided
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import UNDECIDED, Undecided
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
 from tests.doubles.proxy import Proxy
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])

@@ -13,8 +13,8 @@ from nyala.clients.flight.put_stream import PutStream
 from nyala.clients.flight.server_wait import FOLLOW_SECONDS, ServerWait
 from nyala.clients.flight.staging_put import StagingPut
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.transaction import StagedBatch, StageResult
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.rows.transaction import StagedBatch, StageResult
+from nyala.schemas.rows.write import Stage, WriteCommand
 
 GONE = UnavailableError("the holder is gone")
 

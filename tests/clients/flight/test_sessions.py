@@ -24,7 +24,7 @@ from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.verb import Kind
+from nyala.schemas.protocol.verb import Kind
 from tests.doubles.waiting import until
 
 SCHEMA = pa.schema(

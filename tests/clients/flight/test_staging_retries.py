@@ -14,8 +14,8 @@ from nyala.clients.api.database import Database
 from nyala.clients.cluster import transactions
 from nyala.clients.flight import server_wait, staging_put
 from nyala.schemas.errors import RowErrors, UnavailableError
-from nyala.schemas.transaction import StagedBatch, TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand
 from tests.clients.flight.test_read_retries import PATIENT, Restarting
 from tests.clients.flight.test_retries import SCHEMA, batch, proxy, rows
 from tests.doubles.proxy import Proxy

@@ -19,8 +19,8 @@ from nyala.clients.flight.errors import store_error
 from nyala.clients.flight.store import FlightStore
 from nyala.flight_server.errors import Translator
 from nyala.schemas.errors import StoreError, error_of
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
 
 CODES = [
     "INVALID_ARGUMENT",

@@ -23,8 +23,8 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.bulk import ImportBegin, ImportCommit
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit
 
 ROWS = pa.table(
     {

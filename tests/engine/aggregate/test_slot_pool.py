@@ -20,7 +20,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
+from nyala.schemas.limits.limits import Limits
 
 ROWS = 5_000
 SCHEMA = pa.schema(

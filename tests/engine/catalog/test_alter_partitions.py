@@ -18,7 +18,7 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.table.direct_load import DirectLoad
 from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 OPTIONS = StoreOptions(maintenance="off")
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

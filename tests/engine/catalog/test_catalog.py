@@ -14,12 +14,12 @@ from nyala.engine.table.direct_load import DirectLoad
 from nyala.engine.table.row_plan import RowPlan
 from nyala.engine.table.rows_plan import RowsPlan
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.partition import HashLevel
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import UNDECIDED
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.transaction import StagedBatch
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.protocol.service import UNDECIDED
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.transaction import StagedBatch
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.table.partition import HashLevel
+from nyala.schemas.table.table import TableDefinition
 from tests.engine.phases import at
 from tests.engine.subject import SCHEMA, Subject, batch
 

@@ -17,7 +17,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
 from tests.doubles.clock import ManualClock
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12)

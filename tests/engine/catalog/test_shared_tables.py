@@ -11,17 +11,17 @@ from pydantic import ValidationError
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.alter import AddRangePartition, Alteration
-from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import WrongServerError
-from nyala.schemas.operation import Operation
-from nyala.schemas.partition import hash as by_hash
-from nyala.schemas.partition import range as by_range
-from nyala.schemas.partition_schema import TabletPartition, sum_of
-from nyala.schemas.placement import Placement, Rule, TablePlacement
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.store.direct import PinSnapshot
+from nyala.schemas.store.placement import Placement, Rule, TablePlacement
+from nyala.schemas.table.alter import AddRangePartition, Alteration
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.partition import hash as by_hash
+from nyala.schemas.table.partition import range as by_range
+from nyala.schemas.table.partition_schema import TabletPartition, sum_of
+from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string())])
 PLACEMENT = Placement(servers={"a": ("grpc://a:1",), "b": ("grpc://b:1",)})

@@ -14,7 +14,7 @@ from nyala.engine.codecs.codec import PAGE_ROWS
 from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector, DictionaryVector, FixedVector, nulls
-from nyala.schemas.encoding import COMPRESSIONS
+from nyala.schemas.cells.encoding import COMPRESSIONS
 from nyala.schemas.errors import InvalidArgumentError
 
 ENCODINGS = [

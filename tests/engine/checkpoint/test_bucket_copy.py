@@ -23,7 +23,7 @@ from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.engine.wal.slots import pace
 from nyala.schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, StoreError, UnavailableError
-from nyala.schemas.pins import CreatePin, OpenPin
+from nyala.schemas.store.pins import CreatePin, OpenPin
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls

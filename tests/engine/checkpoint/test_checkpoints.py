@@ -21,12 +21,12 @@ from nyala.engine.manifest.manifest import read_manifest
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.schemas.alter import AddColumn, Alteration, Step
-from nyala.schemas.checkpoint import Checkpoint, MakeCheckpoint
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
-from nyala.schemas.placement import Placement
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import Durability, WriteCommand
+from nyala.schemas.rows.write import Durability, WriteCommand
+from nyala.schemas.store.checkpoint import Checkpoint, MakeCheckpoint
+from nyala.schemas.store.placement import Placement
+from nyala.schemas.table.alter import AddColumn, Alteration, Step
+from nyala.schemas.table.table import TableDefinition
 from tests.crash.images import contents
 from tests.crash.workloads import DIRECT, OPTIONS, SCHEMA, TABLE, WRITER, open_store, read, row, write
 from tests.doubles.encrypted import KEY

@@ -12,7 +12,7 @@ from nyala.engine.codecs.compression import (
     compression_name,
     decompress,
 )
-from nyala.schemas.encoding import COMPRESSIONS
+from nyala.schemas.cells.encoding import COMPRESSIONS
 
 PAGES = {
     "empty": np.zeros(0, np.uint8),

@@ -4,8 +4,8 @@ import pytest
 
 from nyala.engine.codecs.registry import codec_by_code, codec_by_name
 from nyala.engine.vectors.physical import physical_of
-from nyala.schemas.encoding import AUTO, encodings_for
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.encoding import AUTO, encodings_for
+from nyala.schemas.cells.types import LogicalType
 
 TYPES = [
     "bool",

@@ -14,7 +14,7 @@ from nyala.engine.table.writes import _WRITES_AHEAD
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import InternalError, InvalidArgumentError, UnavailableError
-from nyala.schemas.write import Durability, WriteCommand
+from nyala.schemas.rows.write import Durability, WriteCommand
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
 from tests.engine.subject import Subject, batch

@@ -14,7 +14,7 @@ from nyala.engine.record.change import pack_record
 from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.record.parts import Parts, parts_of_payload
 from nyala.schemas.errors import CorruptionError
-from nyala.schemas.write import Durability, RowError, WriteResult
+from nyala.schemas.rows.write import Durability, RowError, WriteResult
 
 FIRST_LSN = 500
 

@@ -11,10 +11,10 @@ from nyala.engine.commit import memory_gate as module
 from nyala.engine.commit.memory_gate import MemoryGate, patiently
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.schemas.description import MemoryStats
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.store.description import MemoryStats
+from nyala.schemas.table.table import TableDefinition
 from tests.engine.subject import SCHEMA, Subject, batch
 
 MIB = 1 << 20

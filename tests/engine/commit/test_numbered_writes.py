@@ -19,9 +19,9 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.table.writes import Writes
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
-from nyala.schemas.operation import Operation
-from nyala.schemas.write import Durability, WriteCommand, WriteResult
-from nyala.schemas.writer_name import owned
+from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
+from nyala.schemas.rows.writer_name import owned
+from nyala.schemas.table.operation import Operation
 from tests.engine.subject import Subject, batch
 
 Rows = list[tuple[int, int | None, str | None]]
@@ -217,7 +217,7 @@ def test_answers_of_a_dropped_table_are_forgotten() -> None:
 
 
 def kept(writers: NumberedWrites, writer: str, seq: int, lsn: int, errors: int = 0) -> None:
-    from nyala.schemas.write import RowError
+    from nyala.schemas.rows.write import RowError
 
     refused = [RowError(row=row, code="NOT_FOUND", message="x" * 80) for row in range(errors)]
     answer = WriteResult(timestamp=0, rows=1, applied=1, errors=refused)

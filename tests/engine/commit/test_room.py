@@ -13,15 +13,15 @@ from nyala.engine.mvcc.clock import SystemClock
 from nyala.engine.offload.direct.pins import Pins
 from nyala.engine.options import MIB, StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.bulk import ImportBegin
-from nyala.schemas.compaction import CompactionBegin
-from nyala.schemas.direct import PinSnapshot
 from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError, UnavailableError
-from nyala.schemas.request import Request, serving
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.transaction import StagedBatch, TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.protocol.request import Request, serving
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.store.bulk import ImportBegin
+from nyala.schemas.store.compaction import CompactionBegin
+from nyala.schemas.store.direct import PinSnapshot
+from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.binary())])
 

@@ -18,7 +18,7 @@ from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.schemas.errors import StoreError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at

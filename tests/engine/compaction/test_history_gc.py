@@ -16,9 +16,9 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.tablet import lookup
+from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.timestamp import last_of
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import fail_once

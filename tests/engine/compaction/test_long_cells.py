@@ -5,8 +5,8 @@ import pytest
 
 from nyala.engine.cfile import cutter
 from nyala.engine.codecs.codec import PAGE_ROWS
-from nyala.schemas.operation import Operation
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
 from tests.engine.subject import SCHEMA, Row, Subject
 
 LONG = 3_000

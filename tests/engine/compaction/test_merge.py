@@ -23,7 +23,7 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at

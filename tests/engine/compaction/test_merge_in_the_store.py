@@ -17,11 +17,11 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.store import Store
-from nyala.schemas.changes import ChangeSpec
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 from tests.model.session import Session
 from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape
 from tests.model.subjects import EmbeddedSubject

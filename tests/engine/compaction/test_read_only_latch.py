@@ -14,7 +14,7 @@ from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.errors import InternalError, StorageFullError, UnavailableError
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
 from tests.engine.phases import at
 from tests.engine.subject import Subject, batch
 

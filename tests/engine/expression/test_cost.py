@@ -14,12 +14,12 @@ from nyala.engine.expression import functions, pattern, sizes
 from nyala.engine.expression.evaluate import evaluate, truth
 from nyala.engine.expression.rows import Rows
 from nyala.engine.statement.expressions import expressions_of
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.limits import Limits
-from nyala.schemas.request import Request, serving
-from nyala.schemas.statement import Statement, StatementKind
-from nyala.schemas.table import TableDefinition, TableSchema
-from nyala.schemas.types import LogicalType
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.protocol.request import Request, serving
+from nyala.schemas.rows.statement import Statement, StatementKind
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 COLUMNS = pa.schema({"n": pa.int64(), "s": pa.string(), "out": pa.int64(), "text": pa.string(), "yes": pa.bool_()})
 SCHEMA = TableSchema.create(TableDefinition.from_arrow("t", COLUMNS, ["n"]), Limits())

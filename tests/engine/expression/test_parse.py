@@ -12,7 +12,7 @@ from nyala.engine.expression.building import DEPTH_MAX
 from nyala.engine.expression.parse import TEXT_MAX, parse_filter
 from nyala.engine.filter.where import parse_where
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
+from nyala.schemas.limits.limits import Limits
 
 LIMITS = Limits()
 

@@ -9,10 +9,10 @@ from nyala.engine.expression import sizes
 from nyala.engine.expression.evaluate import evaluate
 from nyala.engine.expression.rows import Rows
 from nyala.engine.statement.expressions import expressions_of
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
-from nyala.schemas.table import TableDefinition, TableSchema
-from nyala.schemas.types import LogicalType
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 BYTES_MAX = 100_000
 RESULT_BYTES_MAX = 2_000_000

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.predicate import Comparison, Junction, Not, Predicate
+from nyala.schemas.rows.predicate import Comparison, Junction, Not, Predicate
 from tests.engine.filter import model
 from tests.engine.filter.duck import duckdb_literal, is_common_ground
 from tests.engine.filter.expressions import VALUES, Term, conditions, long_chains

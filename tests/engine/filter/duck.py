@@ -4,7 +4,7 @@ import base64
 from decimal import Decimal
 from typing import Any
 
-from nyala.schemas.predicate import Junction, Not
+from nyala.schemas.rows.predicate import Junction, Not
 from tests.engine.filter import model
 
 

@@ -23,10 +23,10 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.encoding import encodings_for
-from nyala.schemas.predicate import Predicate
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.encoding import encodings_for
+from nyala.schemas.cells.types import LogicalType
+from nyala.schemas.rows.predicate import Predicate
+from nyala.schemas.table.table import TableDefinition
 from tests.engine.filter.duck import duckdb_literal
 from tests.engine.filter.model import CELLS, KINDS, NAMES, SCHEMA, to_sql, truth
 

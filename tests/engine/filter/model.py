@@ -21,11 +21,11 @@ from nyala.engine.filter.bind import bind as bind_tree
 from nyala.engine.filter.where import expr_of
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
-from nyala.schemas.limits import Limits
+from nyala.schemas.cells.moment import is_beyond
+from nyala.schemas.limits.limits import Limits
 from nyala.schemas.message import Message
-from nyala.schemas.moment import is_beyond
-from nyala.schemas.predicate import Between, Comparison, InList, Junction, Like, Not, NullTest
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.rows.predicate import Between, Comparison, InList, Junction, Like, Not, NullTest
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 LIMITS = Limits()
 EPOCH = dt.datetime(1970, 1, 1)

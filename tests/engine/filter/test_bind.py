@@ -15,8 +15,8 @@ from nyala.engine.filter.evaluate import select
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
-from nyala.schemas.predicate import Comparison, InList, Junction, Like, Not
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.predicate import Comparison, InList, Junction, Like, Not
 from tests.engine.filter import model
 from tests.engine.filter.model import OPS, bind, table_of
 

@@ -7,7 +7,7 @@ from nyala.engine.filter.compiled import CompiledFilter, FilterCache
 from nyala.engine.vectors.keys import KeyEncoder
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
+from nyala.schemas.limits.limits import Limits
 from tests.engine.filter.model import table_of
 
 LIMITS = Limits()

@@ -16,7 +16,7 @@ from nyala.engine.filter.evaluate import select
 from nyala.engine.filter.prune import key_range, may_match, pages_may_match
 from nyala.engine.vectors.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
 from nyala.engine.vectors.physical import physical_of
-from nyala.schemas.predicate import Comparison, InList, Like
+from nyala.schemas.rows.predicate import Comparison, InList, Like
 from tests.engine.filter import model
 from tests.engine.filter.model import COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, bind, predicates, table_of
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 from nyala.engine.expression.parse import parse_filter
 from nyala.engine.filter.evaluate import select
-from nyala.schemas.predicate import InList, Not
-from nyala.schemas.table import TableSchema
+from nyala.schemas.rows.predicate import InList, Not
+from nyala.schemas.table.table import TableSchema
 from tests.engine.filter import model
 from tests.engine.filter.duck import duckdb_literal, is_common_ground
 from tests.engine.filter.model import ARROW, COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, bind, predicates, to_sql, truth

@@ -20,11 +20,11 @@ from nyala.engine.recovery.sweep_bucket import leftovers
 from nyala.engine.store import Store
 from nyala.engine.wal.slots import check_slots
 from nyala.engine.wal.slots.slot_sink import SlotRequest
-from nyala.schemas.checkpoint import MakeCheckpoint
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnavailableError
-from nyala.schemas.operation import Operation
-from nyala.schemas.transaction import StagedBatch, TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.store.checkpoint import MakeCheckpoint
+from nyala.schemas.table.operation import Operation
 from tests.doubles.clock import ManualClock
 from tests.doubles.machines import OPTIONS, Machine
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nyala.clients.api.database import Database
 from nyala.engine.store import Store
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
 from tests.doubles.machines import OPTIONS, Machine
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

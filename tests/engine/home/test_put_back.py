@@ -22,7 +22,7 @@ from nyala.engine.recovery import recovery
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.schemas.errors import ConflictError
-from nyala.schemas.pins import CreatePin
+from nyala.schemas.store.pins import CreatePin
 from tests.doubles.machines import OPTIONS, Machine
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])

@@ -17,7 +17,7 @@ from nyala.engine.wal.slots.claim import Claimant
 from nyala.engine.wal.slots.slot_sink import SlotSink
 from nyala.engine.wal.slots.standby import Standby
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.whereabouts import Whereabouts
+from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.home.bucket_workloads import History, Life, check, have_small_chunks

@@ -12,7 +12,7 @@ from nyala.engine.compaction import delta_compaction
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.description import TabletStats
+from nyala.schemas.store.description import TabletStats
 from tests.doubles.clock import ManualClock
 from tests.engine.subject import Subject
 

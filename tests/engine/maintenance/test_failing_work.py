@@ -16,7 +16,7 @@ from nyala.engine.maintenance import rests
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError, UnavailableError
-from nyala.schemas.partition import HashLevel
+from nyala.schemas.table.partition import HashLevel
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("s", pa.string())])

@@ -19,8 +19,8 @@ from nyala.schemas.errors import (
     UnavailableError,
     UnreadableFileError,
 )
-from nyala.schemas.maintenance import FailingWork, PauseMaintenance
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
+from nyala.schemas.store.maintenance import FailingWork, PauseMaintenance
 
 
 @dataclass

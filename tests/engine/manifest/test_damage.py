@@ -10,8 +10,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.manifest.damage import DamageRegistry
-from nyala.schemas.description import Health
 from nyala.schemas.errors import CorruptionError, RemoteCorruptionError, UnavailableError, UnreadableFileError
+from nyala.schemas.store.description import Health
 
 PLAIN = {"v": nyala.ColumnOptions(encoding="plain", compression="none")}
 

@@ -4,8 +4,8 @@ from nyala.engine.manifest.makers import maker_of, reign_of, with_makers
 from nyala.engine.manifest.manifest import Manifest, TableEntry, TabletEntry
 from nyala.engine.manifest.moving_entries import ArrivingEntry
 from nyala.engine.manifest.rowset_entry import RowsetEntry
-from nyala.schemas.column import ColumnDefinition, ColumnSchema
-from nyala.schemas.table import TableOptions, TableSchema
+from nyala.schemas.table.column import ColumnDefinition, ColumnSchema
+from nyala.schemas.table.table import TableOptions, TableSchema
 
 KEY = ColumnSchema.from_definition(1, ColumnDefinition(name="k", type="int64", nullable=False))
 SCHEMA = TableSchema(columns=(KEY,), key_columns=1, next_column_id=2)

@@ -10,7 +10,7 @@ from nyala.engine.manifest.manifest import Manifest, ManifestFile, TabletEntry, 
 from nyala.engine.manifest.place import ManifestInDirectory
 from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
-from nyala.schemas.partition_schema import (
+from nyala.schemas.table.partition_schema import (
     UNPARTITIONED,
     WHOLE,
     HashSchema,

@@ -12,9 +12,9 @@ from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
 from nyala.engine.vectors.raw_cell import raw_cell
 from nyala.engine.vectors.vector import FixedVector
-from nyala.schemas.column import ColumnSchema
-from nyala.schemas.partition_schema import HashSchema
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.types import LogicalType
+from nyala.schemas.table.column import ColumnSchema
+from nyala.schemas.table.partition_schema import HashSchema
 
 EVERYTHING = 1 << 62
 """So many buckets that two hashes differ where their buckets do."""

@@ -16,9 +16,9 @@ from nyala.engine.partition.prune import prune
 from nyala.engine.partition.router import NOWHERE, Router
 from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.physical import physical_of
-from nyala.schemas.limits import Limits
-from nyala.schemas.partition_schema import PartitionSchema
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.partition_schema import PartitionSchema
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 LIMITS = Limits()
 

@@ -14,7 +14,7 @@ from nyala.engine.recovery import log_replay, recovery
 from nyala.engine.store import Store
 from nyala.engine.wal.reader import LogReader
 from nyala.schemas.errors import CorruptionError
-from nyala.schemas.service import MaintenanceKind
+from nyala.schemas.protocol.service import MaintenanceKind
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject

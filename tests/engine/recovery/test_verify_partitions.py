@@ -10,8 +10,8 @@ from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 
 SCHEMA = pa.schema([("s", pa.string()), ("k", pa.int64()), ("v", pa.int32())])
 LEVELS = {

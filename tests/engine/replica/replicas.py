@@ -15,7 +15,7 @@ from nyala.engine.replica.replica import Replica
 from nyala.engine.store import Store
 from nyala.engine.wal.slots.tail import Tail
 from nyala.schemas.errors import StoreError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.machines import OPTIONS, Machine
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("name", pa.string())])

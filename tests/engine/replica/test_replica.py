@@ -21,7 +21,7 @@ from nyala.engine.wal.slots.claim import Claimant
 from nyala.engine.wal.slots.options import SlotOptions
 from nyala.engine.wal.slots.slot import SlotKind
 from nyala.schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import SCHEMA, SMALL, Follower, Holder, rows
 

@@ -23,8 +23,8 @@ from nyala.engine.vectors.keys import KeyEncoder, KeyVector, argsort_keys, hash_
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.engine.vectors.vector import Vector
 from nyala.schemas.errors import CorruptionError
-from nyala.schemas.limits import Limits
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.table import TableDefinition, TableSchema
 
 KINDS = {
     "int64": (pa.int64(),),

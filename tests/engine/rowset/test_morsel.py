@@ -22,8 +22,8 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store
 from nyala.engine.vectors.vector import FixedVector
-from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import CorruptionError
+from nyala.schemas.table.column import ColumnOptions
 from tests.engine.table.test_point_plan import KEYS, STEPS, Subject
 from tests.matrix.test_matrix import check_cells
 

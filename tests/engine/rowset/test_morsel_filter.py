@@ -19,8 +19,8 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store
-from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import CorruptionError
+from nyala.schemas.table.column import ColumnOptions
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20)
 ROWS = 3_300

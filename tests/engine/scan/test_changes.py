@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.changes import ChangeSpec
+from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import InvalidArgumentError, SnapshotTooOldError
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.timestamp import last_of
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 from tests.engine.subject import Subject
 from tests.model.feed import feed, replayed

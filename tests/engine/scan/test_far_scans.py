@@ -20,9 +20,9 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.scan import chunk
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.encrypted import encrypted
 from tests.doubles.far_tablets import far_tablets
 from tests.doubles.watched_bucket import WatchedBucket

@@ -19,8 +19,8 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.scan import few_groups
 from nyala.engine.store import Store
-from nyala.schemas.limits import Limits
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.scan import ScanSpec
 
 SCHEMA = pa.schema([
     pa.field("id", pa.int64(), False),

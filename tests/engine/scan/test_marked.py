@@ -13,10 +13,10 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.scan import marked, ordered
 from nyala.engine.store import Store
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 
 KEYS = {
     "a number": (pa.schema([("k", pa.int64()), ("v", pa.int64())]), ["k"], lambda n: (n,)),

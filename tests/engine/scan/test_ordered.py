@@ -13,9 +13,9 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.scan import runs
 from nyala.engine.store import Store
 from nyala.engine.vectors.keys import KeyEncoder
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 from tests.engine.subject import SCHEMA, Subject
 
 FAR = 1_000_000

@@ -20,7 +20,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.scan.point_scan import PointScans
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
 
 SCHEMA = pa.schema(
     [

@@ -14,13 +14,13 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import MIB, StoreOptions
 from nyala.engine.scan import reads
 from nyala.engine.store import Store
-from nyala.schemas import sorting
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.order import OrderTerm
-from nyala.schemas.request import Request, serving
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol import sorting
+from nyala.schemas.protocol.request import Request, serving
+from nyala.schemas.rows.order import OrderTerm
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.table import TableDefinition
 
 ROWS = 100_000
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), ("g", pa.int64()), ("s", pa.string())])

@@ -3,9 +3,9 @@
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
 from tests.doubles.clock import ManualClock
 from tests.engine.subject import Subject
 

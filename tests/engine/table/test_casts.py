@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nyala.engine.table.casts import cast
-from nyala.schemas.column import ColumnSchema
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.table.column import ColumnSchema
 
 _EXACT = Context(prec=160)
 _DIGITS = {pa.decimal32: 9, pa.decimal64: 18, pa.decimal128: 38, pa.decimal256: 76}

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.table.checked_batch import RowRefusals, check_batch
-from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.limits import Limits
-from nyala.schemas.operation import Operation
-from nyala.schemas.table import TableDefinition, TableSchema
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.column import ColumnOptions
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition, TableSchema
 from tests.engine.subject import Subject
 
 LIMITS = Limits()

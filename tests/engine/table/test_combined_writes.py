@@ -20,11 +20,11 @@ from nyala.engine.table import write_queue
 from nyala.engine.table.row_writes import RowWrites
 from nyala.engine.table.table import Table
 from nyala.schemas.errors import InvalidArgumentError, StoreError, UnavailableError
-from nyala.schemas.operation import Operation
-from nyala.schemas.partition_schema import HashLevel
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import Durability, WriteCommand, WriteResult
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.partition_schema import HashLevel
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
 

@@ -16,10 +16,10 @@ from nyala.engine.maintenance.upkeep import name_rowsets
 from nyala.engine.table import direct_load
 from nyala.engine.tablet import attach
 from nyala.engine.tablet.tablet import Tablet
-from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import SnapshotTooOldError, StoreError
-from nyala.schemas.operation import Operation
-from nyala.schemas.write import CommitMode, WriteCommand
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.write import CommitMode, WriteCommand
+from nyala.schemas.table.operation import Operation
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 from tests.engine.phases import at

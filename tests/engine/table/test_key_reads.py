@@ -15,9 +15,9 @@ from nyala.engine.store import Store
 from nyala.engine.table.key_reads import PIECE_BYTES_MAX
 from nyala.engine.tablet import lookup
 from nyala.partition import hash as by_hash
-from nyala.schemas.column import ColumnOptions
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.table.column import ColumnOptions
 from tests.doubles.clock import ManualClock
 
 KIB = 1 << 10

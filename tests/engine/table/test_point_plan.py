@@ -28,11 +28,11 @@ from nyala.engine.tablet import lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.partition import hash as by_hash
 from nyala.partition import range as by_range
-from nyala.schemas.column import ColumnOptions
-from nyala.schemas.encoding import COMPRESSIONS, encodings_for
+from nyala.schemas.cells.encoding import COMPRESSIONS, encodings_for
+from nyala.schemas.cells.types import LogicalType
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError
-from nyala.schemas.service import UNDECIDED
-from nyala.schemas.types import LogicalType
+from nyala.schemas.protocol.service import UNDECIDED
+from nyala.schemas.table.column import ColumnOptions
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 20)
 STEPS = ("upsert", "update", "delete", "flush", "flush_deltas", "minor_compact", "major_compact", "compact", "alter")

@@ -26,12 +26,12 @@ from nyala.engine.table.row_queue import RowQueue
 from nyala.engine.wal import writer
 from nyala.engine.wal.turn import Turn
 from nyala.schemas.errors import InternalError, StoreError, UnavailableError
-from nyala.schemas.operation import Operation
-from nyala.schemas.partition_schema import HashLevel
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import UNDECIDED
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import Durability, WriteCommand, WriteResult
+from nyala.schemas.protocol.service import UNDECIDED
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.partition_schema import HashLevel
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
 

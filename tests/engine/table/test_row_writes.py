@@ -21,10 +21,10 @@ from nyala.engine.store import Store
 from nyala.engine.table.row_commit import RowWrite
 from nyala.engine.table.row_writes import RowWrites
 from nyala.schemas.errors import StoreError
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.service import UNDECIDED
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.protocol.service import UNDECIDED
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.table.operation import Operation
 from tests.doubles.clock import ManualClock
 from tests.model.machine import writes
 from tests.model.shapes import (

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.schemas.errors import SnapshotTooOldError
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.write import WriteCommand
 from tests.engine.subject import Subject, batch
 
 

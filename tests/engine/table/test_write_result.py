@@ -8,9 +8,9 @@ import pytest
 
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError
-from nyala.schemas.operation import Operation
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import ROW_ERRORS_MAX, WriteCommand, WriteResult
+from nyala.schemas.rows.write import ROW_ERRORS_MAX, WriteCommand, WriteResult
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 from tests.engine.subject import Subject
 
 FAR = 1 << 62

@@ -16,7 +16,7 @@ from nyala.engine.tablet.outcome import (
     Shape,
     decide,
 )
-from nyala.schemas.operation import Operation
+from nyala.schemas.table.operation import Operation
 
 ABSENT, DEAD, LIVE = "absent", "dead", "live"
 KEYS = 5

@@ -18,8 +18,8 @@ from nyala.engine.vectors.arrow import from_arrow
 from nyala.engine.vectors.key_vector import keys_as_bytes
 from nyala.engine.vectors.physical import physical_of
 from nyala.engine.vectors.vector import BytesVector, Vector
-from nyala.schemas.limits import Limits
-from nyala.schemas.table import TableDefinition, TableSchema
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.table import TableDefinition, TableSchema
 from tests.engine.recovery.one_by_one import replay_one_by_one
 
 KEY, NUMBER, TEXT, DROPPED = 1, 2, 3, 9

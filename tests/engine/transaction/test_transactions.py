@@ -28,11 +28,11 @@ from nyala.schemas.errors import (
     NotFoundError,
     UnavailableError,
 )
-from nyala.schemas.limits import Limits
-from nyala.schemas.operation import Operation
-from nyala.schemas.partition import hash as hash_by
-from nyala.schemas.transaction import StagedBatch, TransactionCommit
-from nyala.schemas.write import Stage, WriteCommand
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
+from nyala.schemas.rows.write import Stage, WriteCommand
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.partition import hash as hash_by
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from nyala.engine.vectors import raw_cell
-from nyala.schemas.types import LogicalType
+from nyala.schemas.cells.types import LogicalType
 
 
 def test_decimals_beyond_all_types_are_left_alone_before_they_become_integers(monkeypatch: pytest.MonkeyPatch) -> None:

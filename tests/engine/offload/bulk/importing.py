@@ -13,8 +13,8 @@ from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.engine.offload.bulk.build import build_tablet, number_files
 from nyala.engine.offload.bulk.runs import write_runs
 from nyala.engine.offload.bulk.target import Target
-from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
-from nyala.schemas.write import WriteResult
+from nyala.schemas.rows.write import WriteResult
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode, ImportPlan
 from tests.engine.subject import Row, Subject, batch
 
 _attempts = count()

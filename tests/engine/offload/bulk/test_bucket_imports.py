@@ -9,8 +9,8 @@ from nyala.clients.api.database import Database
 from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.store import Store
-from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportMode, ImportPlan
 from nyala.schemas.errors import NotFoundError
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportMode, ImportPlan
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.bulk.importing import built

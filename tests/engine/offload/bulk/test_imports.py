@@ -21,9 +21,6 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import Vector
-from nyala.schemas.alter import AddColumn, Alteration
-from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode
-from nyala.schemas.changes import ChangeSpec
 from nyala.schemas.errors import (
     AlreadyPresentError,
     ConflictError,
@@ -32,9 +29,12 @@ from nyala.schemas.errors import (
     StoreError,
     WrongServerError,
 )
-from nyala.schemas.placement import Placement
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportMode
+from nyala.schemas.store.placement import Placement
+from nyala.schemas.table.alter import AddColumn, Alteration
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring, built, rows_of

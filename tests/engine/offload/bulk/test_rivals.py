@@ -16,9 +16,9 @@ from nyala.engine.offload.bulk import commit
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
-from nyala.schemas.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.table import TableDefinition
+from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, ImportPlan
+from nyala.schemas.table.table import TableDefinition
 from tests.engine.offload.bulk.importing import bring, built, rows_of
 from tests.engine.subject import SCHEMA, Subject, batch
 

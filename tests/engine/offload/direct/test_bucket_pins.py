@@ -21,11 +21,11 @@ from nyala.engine.offload.direct.reader import PinnedReader, files_in_bucket
 from nyala.engine.recovery.sweep_bucket import leftovers, sweep
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
-from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import CorruptionError, NotFoundError, SnapshotTooOldError, StoreError, UnavailableError
-from nyala.schemas.partition import hash as hash_by
-from nyala.schemas.pins import CreatePin, OpenPin
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.direct import PinnedTable, PinSnapshot
+from nyala.schemas.store.pins import CreatePin, OpenPin
+from nyala.schemas.table.partition import hash as hash_by
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine

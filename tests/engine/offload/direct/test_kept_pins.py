@@ -26,10 +26,10 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.scan.snapshots import Snapshots
 from nyala.engine.store import Store
-from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.pins import CreatePin, OpenPin
-from nyala.schemas.scan import ScanSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.store.direct import PinnedTable, PinSnapshot
+from nyala.schemas.store.pins import CreatePin, OpenPin
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine

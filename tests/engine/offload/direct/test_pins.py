@@ -14,9 +14,6 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.offload.direct.reader import PinnedReader
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.schemas.alter import AddColumn, Alteration
-from nyala.schemas.changes import ChangeSpec
-from nyala.schemas.direct import PinnedTable, PinSnapshot
 from nyala.schemas.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -24,10 +21,13 @@ from nyala.schemas.errors import (
     SnapshotTooOldError,
     StoreError,
 )
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.store.direct import PinnedTable, PinSnapshot
+from nyala.schemas.table.alter import AddColumn, Alteration
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import NAMES, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring

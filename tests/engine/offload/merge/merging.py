@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from nyala.engine.offload.merge.run import merge_task
-from nyala.schemas.compaction import CompactionBegin, CompactionCommit, CompactionPlan
+from nyala.schemas.store.compaction import CompactionBegin, CompactionCommit, CompactionPlan
 from tests.engine.subject import Subject
 
 BEGIN = CompactionBegin(table="t")

@@ -12,8 +12,8 @@ from nyala.engine.bucket.files import BucketFileSystem
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.offload.merge.run import merge_task
 from nyala.engine.store import Store
-from nyala.schemas.compaction import CompactionBegin, CompactionCommit, CompactionPlan, MergedTask
 from nyala.schemas.errors import NotFoundError
+from nyala.schemas.store.compaction import CompactionBegin, CompactionCommit, CompactionPlan, MergedTask
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls, check_sound

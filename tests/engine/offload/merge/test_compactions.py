@@ -21,14 +21,14 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.tablet import key_lookup
-from nyala.schemas.alter import AddColumn, Alteration, DropColumn, WidenColumn
-from nyala.schemas.changes import ChangeSpec
-from nyala.schemas.compaction import CompactionBegin, CompactionCommit, MergedRowset, MergedTask
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError
-from nyala.schemas.operation import Operation
-from nyala.schemas.scan import ScanSpec
-from nyala.schemas.table import TableDefinition
-from nyala.schemas.write import WriteCommand
+from nyala.schemas.rows.changes import ChangeSpec
+from nyala.schemas.rows.scan import ScanSpec
+from nyala.schemas.rows.write import WriteCommand
+from nyala.schemas.store.compaction import CompactionBegin, CompactionCommit, MergedRowset, MergedTask
+from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, WidenColumn
+from nyala.schemas.table.operation import Operation
+from nyala.schemas.table.table import TableDefinition
 from tests.doubles.clock import ManualClock
 from tests.engine.faults import assert_no_orphans
 from tests.engine.offload.bulk.importing import bring

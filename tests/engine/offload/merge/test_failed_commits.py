@@ -11,8 +11,8 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.recovery.verify import verify_store
-from nyala.schemas.compaction import CompactionCommit
 from nyala.schemas.errors import StoreError
+from nyala.schemas.store.compaction import CompactionCommit
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.faults import CHANGES, assert_no_orphans, fail_once, upsert_unless_in_doubt

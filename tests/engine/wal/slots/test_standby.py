@@ -10,7 +10,7 @@ from nyala.engine.wal.slots import SlotLog
 from nyala.engine.wal.slots.slot import SlotHeader, SlotKind
 from nyala.engine.wal.slots.standby import Standby, StandbyStoppedError, TailedSlots
 from nyala.schemas.errors import UnavailableError
-from nyala.schemas.whereabouts import Holder
+from nyala.schemas.store.whereabouts import Holder
 from tests.doubles.slots import FaultySlots, MemorySlots
 from tests.engine.wal.slots.slot_bench import QUIET, SlotBench, appended, put
 

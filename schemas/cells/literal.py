@@ -1,0 +1,203 @@
+"""Cell values as JSON and back: for defaults, filters, partition bounds and keys."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import decimal
+import math
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import InvalidArgumentError
+from .exact import at_scale, exact_decimal, power_of_ten
+from .moment import DAY_MICROSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
+from .types import LogicalType
+
+
+def plain_value(value: Any) -> Any:
+    """Return a scalar of numpy or pyarrow as the Python value that means the same, and anything else as it is. A moment
+    outside the years 1 to 9999 is its microseconds since 1970, or its days.
+
+    Raises:
+        InvalidArgumentError: a moment of numpy has parts of a microsecond.
+    """
+    if isinstance(value, pa.Scalar):
+        return python_cell(value)
+    if getattr(value, "shape", None) != () or not hasattr(value, "dtype"):
+        return value
+    if value.dtype.kind != "M":
+        plain = {"f": float, "c": complex}.get(value.dtype.kind)  # item() leaves a long double what it is
+        return plain(value) if plain else value.item()
+    if value != value:  # NaT
+        return None
+    coarse = value.astype("datetime64[us]")
+    if coarse != value:
+        raise InvalidArgumentError(f"the time {value} has parts of a microsecond, which no column can have")
+    microseconds = int(coarse.astype("int64"))
+    if value.dtype.str.endswith(("[D]", "[W]", "[M]", "[Y]")):
+        return date_of(microseconds // DAY_MICROSECONDS)
+    return moment_of(microseconds)
+
+
+def to_json(value: Any) -> Any:
+    """Return a Python cell value as JSON.
+
+    Dates and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, and floats that JSON cannot
+    represent ``{"float": "nan" | "inf" | "-inf"}``. A time whose UTC is outside the years 1 to 9999 becomes its
+    microseconds since 1970.
+    """
+    if isinstance(value, dict) or value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": base64.b64encode(bytes(value)).decode()}
+    if isinstance(value, dt.datetime):
+        return moment_text(utc(value))
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if (plain := plain_value(value)) is not value:
+        return to_json(plain)
+    raise InvalidArgumentError(f"a value of the type {type(value).__name__} cannot be a literal: {value!r}")
+
+
+def literal_json(value: Any) -> Any:
+    """Return a Python value as a literal of a filter: like ``to_json``, but with explicit types that JSON lacks, so
+    that a date is not mistaken for text: ``{"date": ...}``, ``{"timestamp": ...}``, ``{"decimal": ...}``. Outside the
+    years 1 to 9999 the first two have a number: days, and microseconds.
+
+    Raises:
+        InvalidArgumentError: no column can have this value.
+    """
+    if isinstance(value, dt.datetime):
+        return {"timestamp": moment_text(utc(value))}
+    if isinstance(value, dt.date):
+        return {"date": value.isoformat()}
+    if isinstance(value, decimal.Decimal):
+        return {"decimal": str(value)}  # without an exponent, that of 1E-999999999 has a billion digits
+    if (plain := plain_value(value)) is not value:
+        return literal_json(plain)
+    return to_json(value)
+
+
+def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
+    """Return the Python cell value of a JSON literal in a column of ``kind``.
+
+    Accepts what ``to_json`` returns and, if unambiguous, looser forms as in SQL: a number for a decimal, an integer of
+    microseconds for a timestamp, of days for a date.
+
+    Raises:
+        InvalidArgumentError: the literal does not fit the type.
+    """
+    value = plain_value(value)
+    if value is None:
+        return None
+    try:
+        return _READERS[kind.name](value, kind)
+    except (ValueError, TypeError, ArithmeticError, binascii.Error, KeyError):
+        raise InvalidArgumentError(f"{what} {_shown(value)} is not a valid {kind}") from None
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _bool(value: Any, _: LogicalType) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _integer(value: Any, kind: LogicalType) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    bits = int(kind.name.removeprefix("int"))
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError
+    return value
+
+
+def _float(value: Any, kind: LogicalType) -> float:
+    if isinstance(value, dict):
+        return float(value["float"])
+    if isinstance(value, bool):
+        raise ValueError
+    number = float(value)
+    if kind.name == "float" and math.isfinite(number):
+        struct.pack("<f", number)  # raises OverflowError if the number would become infinite
+    return number
+
+
+def _date(value: Any, _: LogicalType) -> dt.date:
+    if isinstance(value, dt.datetime):
+        raise ValueError
+    if isinstance(value, dt.date):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return dt.date(1970, 1, 1) + dt.timedelta(days=value)
+    return dt.date.fromisoformat(_text(value, _).strip())
+
+
+def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
+    """Return a datetime; outside the years 1 to 9999, which Python lacks, the microseconds."""
+    if isinstance(value, dt.datetime):
+        return utc(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return moment_of(_integer(value, LogicalType("int64")))
+    if isinstance(value, dt.date):
+        return dt.datetime.combine(value, dt.time())
+    return parse_moment_text(_text(value, _))
+
+
+def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
+    if isinstance(value, bool | float):
+        value = repr(value)
+    fitted = at_scale(exact_decimal(value), kind.scale)
+    if not fitted.is_finite() or fitted.copy_abs() >= power_of_ten(kind.precision - kind.scale):
+        raise ValueError
+    return fitted
+
+
+def _text(value: Any, _: LogicalType) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    value.encode()  # raises a ValueError for half of a surrogate pair
+    return value
+
+
+def _binary(value: Any, _: LogicalType) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"], validate=True)
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError
+    return bytes(value)
+
+
+_READERS = {
+    "bool": _bool,
+    "int8": _integer,
+    "int16": _integer,
+    "int32": _integer,
+    "int64": _integer,
+    "date": _date,
+    "timestamp[us]": _timestamp,
+    "float": _float,
+    "double": _float,
+    "decimal": _decimal,
+    "string": _text,
+    "varchar": _text,
+    "binary": _binary,
+}

@@ -1,0 +1,4 @@
+"""Limits of a store, budgets that all requests share, and the share that one user may take of them.
+
+Not inside: the admission of calls, which is the server's. The engine, servers and all rooms of schemas above use it.
+"""

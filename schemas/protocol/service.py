@@ -1,0 +1,236 @@
+"""The interface of every store, in this process or behind Arrow Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from ..rows.prune_count import PruneCount
+from ..rows.scan import ScanSpec
+from ..rows.transaction import StagedBatch, StageResult
+from ..rows.write import WriteCommand, WriteResult
+from ..store.description import TableDescription
+from ..store.moving import MoveProgress
+from ..table.table import TableSchema
+from .verbs import Verbs
+
+
+class MaintenanceKind(StrEnum):
+    """The operations of ``maintain``, which run at once on the caller's thread."""
+
+    FLUSH = "flush"
+    """Write the MemRowSets to disk."""
+    FLUSH_DELTAS = "flush_deltas"
+    """Write the DeltaMemStores to REDO files."""
+    COMPACT = "compact"
+    """Merge all DiskRowSets of a tablet into ones that do not overlap, their deltas included."""
+    MINOR_COMPACT = "minor_compact"
+    """Merge the REDO files of each DiskRowSet into one."""
+    MAJOR_COMPACT = "major_compact"
+    """Update base columns to the newest REDO; the REDO files then contain only deletes and re-inserts."""
+    GC = "gc"
+    """Drop what only snapshots before the table's history can see."""
+
+
+class Marked(NamedTuple):
+    """The next item of a resumable scan: rows, if any, and the progress after them."""
+
+    batch: pa.RecordBatch | None
+    below: bytes | None
+    """Exactly the rows with encoded keys below this one have been yielded; None: unknown here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStream:
+    """A running scan: ``batches`` at ``snapshot``, all of ``schema``.
+
+    ``batches`` is a generator; closing it releases what the scan pins. Batches hold rows of one rowset (or, ordered, of
+    all) and any number of bytes; the sender splits them.
+    """
+
+    schema: pa.Schema
+    snapshot: int | None
+    """None if the scan reads at its own "now", which is not reported."""
+    batches: Iterator[pa.RecordBatch]
+    marked: Iterator[Marked] | None = None
+    """The same batches with the keys at which the scan can resume, if it was asked for ``marks``. Read only one of the
+    two."""
+    rest: Callable[[], ScanSpec] | None = None
+    """Returns what is left to read after an error, if known."""
+    counts: PruneCount | None = None
+    """What it has read and skipped so far; None if that is counted elsewhere, or by no rowset and chunk."""
+    source: tuple[int, TableSchema] | None = None
+    """The number of the table that is read, and the schema by which the names of the request were understood; None:
+    another process knows."""
+
+    def close(self) -> None:
+        """Release what the scan pins, whether it was begun or not."""
+        for items in (self.batches, self.marked):
+            if end := getattr(items, "close", None):
+                end()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the batches as an Arrow reader."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches)
+
+    def to_table(self) -> pa.Table:
+        """Return all rows, in memory."""
+        return pa.Table.from_batches(list(self.batches), self.schema)
+
+
+class Undecided(Enum):
+    """The type of ``UNDECIDED``."""
+
+    UNDECIDED = auto()
+
+
+UNDECIDED = Undecided.UNDECIDED
+"""The answer of a method for one row where the general method of ``StoreService`` has to be asked."""
+
+
+@runtime_checkable
+class RowReader(Protocol):
+    """A store in this process, which reads single rows without Arrow."""
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
+        """Return the live row with a key as Python values by column, None if there is none: as ``get`` finds it.
+
+        ``key`` has a value for each key column of ``table``, which may be out of date. UNDECIDED: ask ``get``, which
+        also raises what there is to raise.
+        """
+        ...
+
+
+@runtime_checkable
+class RowRelay(Protocol):
+    """A store whose rows are on other servers, and whose answers a server passes on."""
+
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+        """Return what the server that has a row answers to a get in a session, with the ``table_id`` of this store's
+        description. ``key`` is as sessions write it.
+
+        UNDECIDED: it is not known where the row is, or of which version of the table. Ask the methods of the store.
+        """
+        ...
+
+
+@runtime_checkable
+class RowWriter(Protocol):
+    """A store that writes single rows without Arrow."""
+
+    def write_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> WriteResult | Undecided:
+        """Apply one row, as Python values by column, as ``write`` does a batch of it.
+
+        UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
+        """
+        ...
+
+    def begin_row(
+        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
+    ) -> PendingResult | Undecided:
+        """Like ``write_row``, but return as ``begin_write`` does."""
+        ...
+
+
+@runtime_checkable
+class RowsWriter(Protocol):
+    """A store in this process, which writes a few rows without Arrow."""
+
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | Undecided:
+        """Apply two or more rows, as Python values by column, as ``write`` does a batch of them.
+
+        UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
+        """
+        ...
+
+
+@runtime_checkable
+class GrantKeeper(Protocol):
+    """A store in this process, which tells at once whether grants have changed."""
+
+    def grants_version(self) -> object:
+        """Return what differs after each change of what ``grants`` returns."""
+        ...
+
+
+class PendingResult(Protocol):
+    """A write in flight."""
+
+    def result(self) -> WriteResult:
+        """Return the answer once the write is durable. From any thread; may raise ``StoreError``."""
+        ...
+
+
+class KeyReader(Protocol):
+    """A store that finds rows by their keys."""
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """Start to read the live rows of the given primary keys, all at one snapshot, in the order of the keys. Absent
+        keys are left out; one that is given twice is answered twice.
+
+        The stream has at least one batch. Its batches have some MB, but for single rows that are larger: so an answer
+        takes little memory, however long it is.
+        """
+        ...
+
+    def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
+        """Do as ``look_up``, and return all rows, in memory."""
+        return self.look_up(table, keys).to_table()
+
+
+class StoreService(Verbs, KeyReader, Protocol):
+    """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
+
+    def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
+        """Apply one record batch as one commit and return when it is durable.
+
+        Row errors are in the answer, never raised. With a ``writer`` in the command and a ``seq``, a batch that was
+        applied before gets its first answer again.
+        """
+        ...
+
+    def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> PendingResult:
+        """Like ``write``, but return as soon as the batch has its place in the order of commits.
+
+        The batch becomes durable and visible even if its ``result`` is never called. Batches are applied in the order
+        of these calls; each is durable when its ``result`` returns.
+        """
+        ...
+
+    def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
+        """Apply batches one by one, in order, each one commit; yield an answer for each, pipelined where that pays.
+
+        Error positions count from the start of their own batch.
+        """
+        ...
+
+    def stage(self, command: WriteCommand, batches: Iterable[StagedBatch]) -> StageResult:
+        """Stage rows as the part of a transaction that ``command.stage`` names, in the order in which they are applied.
+
+        Nothing is visible before the transaction is committed. A part that raises on the way is discarded; one that is
+        staged again replaces the first.
+        """
+        ...
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """Start a scan. Invalid columns, filters and moments are raised here, not by the first batch."""
+        ...
+
+    def move_tablet(
+        self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
+    ) -> None:
+        """Move a tablet to another server that shares the table; reads and writes continue meanwhile.
+
+        ``tablet`` is its number on its server; ``server`` names that server if several have a tablet of this number.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the store. Acknowledged writes are already durable."""
+        ...

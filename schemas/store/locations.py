@@ -1,0 +1,52 @@
+"""Locations: the addresses of the processes that can have one store, of which one has it.
+
+As text they stand between commas, and one without a scheme takes that of the one before: ``grpc://m1:8815,m2:8815``. So
+do sockets: ``grpc+unix:///run/a.sock,/run/b.sock``. A host and port alone, ``m1:8815``, mean ``grpc://``. In Python and
+in a placement they may also be a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..errors import InvalidArgumentError
+
+_UNIX = "grpc+unix"
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+
+
+def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return each location once, whole, in the order given.
+
+    Raises:
+        InvalidArgumentError: there is none, one is empty, or has a user or a password.
+    """
+    found: list[str] = []
+    scheme = ""
+    for text in (given,) if isinstance(given, str) else given:
+        for piece in str(text).split(","):
+            name, mark, _ = piece.strip().partition("://")
+            if mark:
+                scheme = name
+                found.append(piece.strip())
+            elif not piece.strip():
+                raise InvalidArgumentError("one of the locations between commas is empty")
+            elif scheme == _UNIX and not piece.strip().startswith("/"):
+                found[-1] += f",{piece}"  # the name of a socket may have a comma
+            else:
+                if _HOST_AND_PORT.fullmatch(piece.strip()):
+                    scheme = scheme or "grpc"
+                found.append(f"{scheme}://{piece.strip()}" if scheme else piece.strip())
+    secret = next((each for each in found if "@" in each and not each.startswith(_UNIX)), None)
+    if secret is not None:
+        host = secret.rpartition("@")[2]
+        raise InvalidArgumentError(f"credentials do not belong into the location of {host}: give a token")
+    if not found:
+        raise InvalidArgumentError("give the location of a server, such as grpc://127.0.0.1:8815")
+    return tuple(dict.fromkeys(found))
+
+
+def joined(locations: Iterable[str]) -> str:
+    """Return locations as one text, which ``locations_of`` reads."""
+    return ",".join(locations)

@@ -1,0 +1,285 @@
+"""A table: its columns with their ids, its primary key, its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, TypedDict
+
+import pyarrow as pa
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer
+
+from ..cells.literal import to_json
+from ..cells.types import LogicalType
+from ..cells.wrapped import bare_type
+from ..errors import InvalidArgumentError
+from ..limits.limits import Limits
+from ..message import Message, new_list
+from ..nearest import perhaps
+from .column import ColumnDefinition, ColumnOptions, ColumnSchema
+from .names import Names, check_column_name, check_table_name, listed
+from .partition import HashLevel, Level, RangeLevel
+
+AUTO_INCREMENTING = "auto_incrementing_id"
+"""The column that completes the key of a table whose primary key is not unique."""
+QUOTAS = ("max_rows", "max_bytes")
+"""The options that limit what a table may hold."""
+UPKEEP = ("history_max_age_seconds", "maintenance")
+"""The options that decide what a table takes of the memory and disk of all: who may maintain it sets them."""
+WEEK_SECONDS = 7 * 24 * 3600
+"""How long a table keeps its history, and a dropped one its files, without being asked for longer."""
+_NUMBER_MAX = (1 << 63) - 1
+
+
+class TableOptions(Message, frozen=True, extra="forbid"):
+    """The options of a table, settable at creation and later."""
+
+    history_max_age_seconds: PositiveInt = WEEK_SECONDS
+    """How long overwritten values can be read with ``as_of``."""
+    maintenance: Literal["on", "off"] = "on"
+    """``off`` leaves every flush to ``maintain``."""
+    comment: str = Field(default="", max_length=1024)
+    """A description of the table."""
+    max_rows: int | None = Field(default=None, ge=1)
+    """The quota of live rows; None: none."""
+    max_bytes: int | None = Field(default=None, ge=1)
+    """The quota of bytes, on disk with all history and in memory; None: none."""
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether a new table takes more of the memory and disk of all than one without options."""
+        return self.maintenance == "off" or self.history_max_age_seconds > WEEK_SECONDS
+
+    def checked(self) -> TableOptions:
+        """Return the options of a new or altered table; those of one that is opened are taken as they are.
+
+        Raises:
+            InvalidArgumentError: a number has more than 63 bits, and so none of the metrics and formats that tell it.
+        """
+        for name, value in self:
+            if isinstance(value, int) and value > _NUMBER_MAX:
+                raise InvalidArgumentError(f"table option {name!r} may be at most {_NUMBER_MAX:,}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out quotas that are not set: version 0.1 rejects options that it does not know, and so a store whose
+        quotas it would not enforce."""
+        return {name: each for name, each in written(self).items() if each is not None}
+
+
+class TableOptionsDict(TypedDict, total=False):
+    """The options of a table as keywords of ``Database.create_table``; ``TableOptions`` explains each."""
+
+    history_max_age_seconds: int
+    maintenance: Literal["on", "off"]
+    comment: str
+    max_rows: int | None
+    max_bytes: int | None
+
+
+class TableDefinition(Message, frozen=True, extra="forbid"):
+    """The body of ``create_table``."""
+
+    name: str
+    columns: list[ColumnDefinition]
+    primary_key: list[str]
+    unique_key: bool = True
+    """False: rows may share their key; one more key column, `auto_incrementing_id`, distinguishes them."""
+    partition_by: list[Level] = Field(default_factory=new_list)
+    if_not_exists: bool = False
+    options: TableOptions = TableOptions()
+
+    @classmethod
+    def from_arrow(
+        cls,
+        name: str,
+        schema: pa.Schema,
+        primary_key: Names,
+        column_options: Mapping[str, ColumnOptions | Mapping[str, Any]] | None = None,
+        if_not_exists: bool = False,
+        options: Mapping[str, Any] | None = None,
+        unique_key: bool = True,
+        partition_by: Sequence[HashLevel | RangeLevel | Mapping[str, Any]] = (),
+    ) -> TableDefinition:
+        """Return the definition for an Arrow schema and options per column.
+
+        Key columns are NOT NULL whatever the field says.
+
+        Raises:
+            InvalidArgumentError: a table cannot hold a type, or there are options for an unknown column.
+        """
+        chosen = dict(column_options or {})
+        if unknown := set(chosen) - set(schema.names):
+            raise InvalidArgumentError(
+                f"column_options names unknown columns: {', '.join(sorted(unknown))}; the schema has "
+                f"{', '.join(schema.names[:20])}"
+            )
+        key = listed(primary_key)
+        if not isinstance(partition_by, Sequence) or any(isinstance(each, str) for each in partition_by):
+            raise InvalidArgumentError(
+                "partition_by must be a list of levels, as in [nyala.partition.hash('id', buckets=4)]"
+            )
+        columns = [_definition(field, field.name in key, chosen.get(field.name)) for field in schema]
+        return cls(
+            name=name,
+            columns=columns,
+            primary_key=key,
+            unique_key=unique_key,
+            partition_by=list(partition_by),  # pyright: ignore[reportArgumentType] - dicts are read as levels
+            if_not_exists=if_not_exists,
+            options=TableOptions.model_validate(dict(options or {})),
+        )
+
+
+def _definition(field: pa.Field, is_key: bool, options: ColumnOptions | Mapping[str, Any] | None) -> ColumnDefinition:
+    given = options if isinstance(options, ColumnOptions) else ColumnOptions.model_validate(dict(options or {}))
+    return ColumnDefinition(
+        name=field.name,
+        type=_type_word(field, given.type),
+        nullable=field.nullable and not is_key,
+        encoding=given.encoding,
+        compression=given.compression,
+        block_rows=given.block_rows,
+        read_default=to_json(given.read_default),
+        write_default=to_json(given.write_default),
+        comment=given.comment,
+        immutable=given.immutable,
+        too_long=given.too_long,
+    )
+
+
+def _type_word(field: pa.Field, chosen: str | None) -> str:
+    """Return a column's type name; ``chosen`` may only refine the Arrow type, as varchar does."""
+    if chosen is None:
+        return str(LogicalType.from_arrow(field))
+    kind, bare = LogicalType.parse(chosen), bare_type(field.type)
+    is_text = pa.types.is_string(bare) or pa.types.is_large_string(bare) or pa.types.is_string_view(bare)
+    if not (is_text and kind.is_text) and kind.arrow != field.type:
+        raise InvalidArgumentError(f"column {field.name!r} is {field.type} in the schema and {kind} in its options")
+    return str(kind)
+
+
+class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+    """The schema of a table at one version; immutable.
+
+    ``columns`` begin with the primary key, in key order. Ids come from ``next_column_id`` and are never reused. Without
+    ``unique_key``, the store fills in the last key column.
+    """
+
+    version: int = 1
+    columns: tuple[ColumnSchema, ...]
+    key_columns: int = Field(ge=1)
+    unique_key: bool = True
+    next_column_id: int
+
+    @classmethod
+    def create(cls, definition: TableDefinition, limits: Limits) -> TableSchema:
+        """Assign ids to the columns of a new table.
+
+        Raises:
+            InvalidArgumentError: the definition breaks a rule of names, types or keys, or a limit.
+        """
+        _check_columns(definition, limits)
+        _check_primary_key(definition)
+        definitions = list(definition.columns)
+        key_columns = len(definition.primary_key)
+        if not definition.unique_key:
+            definitions.insert(key_columns, ColumnDefinition(name=AUTO_INCREMENTING, type="int64", nullable=False))
+            key_columns += 1
+        columns = tuple(
+            ColumnSchema.from_definition(column_id, column) for column_id, column in enumerate(definitions, start=1)
+        )
+        for column in columns:
+            column.check_default("read_default", column.read_default, limits)
+            column.check_default("write_default", column.write_default, limits)
+        return cls(
+            columns=columns,
+            key_columns=key_columns,
+            unique_key=definition.unique_key,
+            next_column_id=len(columns) + 1,
+        )
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The schema of a scan of all columns."""
+        return pa.schema([column.field for column in self.columns])
+
+    @cached_property
+    def by_name(self) -> dict[str, ColumnSchema]:
+        """The columns by name."""
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def by_id(self) -> dict[int, ColumnSchema]:
+        """The columns by id."""
+        return {column.id: column for column in self.columns}
+
+    @cached_property
+    def key(self) -> tuple[ColumnSchema, ...]:
+        """The columns of the primary key, in order."""
+        return self.columns[: self.key_columns]
+
+    @property
+    def auto_incrementing(self) -> ColumnSchema | None:
+        """The key column that the store fills in for new rows; None if the key is unique."""
+        return None if self.unique_key else self.key[-1]
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether a column was ever dropped, so that files may still contain its values."""
+        return len(self.columns) < self.next_column_id - 1
+
+    @cached_property
+    def values(self) -> tuple[ColumnSchema, ...]:
+        """The columns outside the primary key."""
+        return self.columns[self.key_columns :]
+
+    def column(self, name: str) -> ColumnSchema:
+        """Return the column named ``name``.
+
+        Raises:
+            InvalidArgumentError: there is no such column; the message lists the columns.
+        """
+        if found := self.by_name.get(name):
+            return found
+        known = ", ".join(list(self.by_name)[:20])
+        raise InvalidArgumentError(f"there is no column {name!r}{perhaps(name, self.by_name)}; the columns are {known}")
+
+
+def _check_columns(definition: TableDefinition, limits: Limits) -> None:
+    check_table_name(definition.name, limits)
+    count = len(definition.columns) + (not definition.unique_key)
+    if count > limits.columns:
+        raise InvalidArgumentError(
+            f"table {definition.name!r} has {count} columns; at most {limits.columns} are allowed"
+        )
+    seen: set[str] = set()
+    for column in definition.columns:
+        check_column_name(column.name, limits)
+        if column.name == AUTO_INCREMENTING and not definition.unique_key:
+            raise InvalidArgumentError(
+                f"the store adds the column {AUTO_INCREMENTING!r} itself: remove it from the schema"
+            )
+        if column.name in seen:
+            raise InvalidArgumentError(f"two columns are named {column.name!r}")
+        seen.add(column.name)
+
+
+def _check_primary_key(definition: TableDefinition) -> None:
+    key = definition.primary_key
+    if not key:
+        raise InvalidArgumentError(f"table {definition.name!r} needs a primary key of at least one column")
+    leading = [column.name for column in definition.columns[: len(key)]]
+    if leading != key:
+        raise InvalidArgumentError(
+            f"the primary key {key} must be the leading columns in order, but the table starts with {leading}"
+        )
+    for column in definition.columns[: len(key)]:
+        if column.nullable:
+            raise InvalidArgumentError(f"key column {column.name!r} must not be nullable")
+        if not LogicalType.parse(column.type).may_be_key:
+            raise InvalidArgumentError(
+                f"key column {column.name!r} cannot be a key: it has the type {column.type}; "
+                "a key may have integers, decimals, text, bytes, dates and timestamps"
+            )
