@@ -17,7 +17,8 @@ from pydantic import BaseModel, Field, NonNegativeInt
 
 from ...schemas import compute as pc
 from ...schemas.errors import ConflictError, CorruptionError
-from ...schemas.rows.changes import BEFORE, OPS
+from ...schemas.rows.changes import OPS
+from ...schemas.table.names import BEFORE
 from ..convert.zoned import zoned
 from .folder import Folder
 from .link import StoreLink

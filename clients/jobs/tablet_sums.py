@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.rows.changes import BEFORE
+from ...schemas.table.names import BEFORE
 from .splits import TabletLabel, label_of
 from .verification import TabletChecksum
 

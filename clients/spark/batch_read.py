@@ -16,9 +16,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ...schemas.rows.aggregate import aggregate_schema
-from ...schemas.rows.changes import BEFORE, ChangeSpec, is_of_feed
+from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import TableDescription
+from ...schemas.table.names import BEFORE, is_of_feed
 from ..flight.scan_parts import ScanPart
 from .options import BatchReadOptions, StreamReadOptions, is_of_stream, parse
 from .part_batches import batches_of

@@ -29,8 +29,9 @@ from pyspark.sql.types import StructType
 
 from ...schemas.cells.timestamp import last_of, microseconds_of
 from ...schemas.errors import SnapshotTooOldError, StoreError
-from ...schemas.rows.changes import BEFORE, OPS, ChangeSpec
+from ...schemas.rows.changes import OPS, ChangeSpec
 from ...schemas.rows.scan import ScanSpec
+from ...schemas.table.names import BEFORE
 from ..flight.scan_parts import ScanPart
 from ..flight.store import FlightStore
 from .backlog import Backlog

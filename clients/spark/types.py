@@ -18,8 +18,8 @@ from pyspark.sql import types as spark
 
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.rows.changes import BEFORE
 from ...schemas.table.column import ColumnSchema
+from ...schemas.table.names import BEFORE
 from .zone import session_zone, walls
 
 _UTC, _NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")

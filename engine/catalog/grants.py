@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.store.grants import (
-    ALL_TABLES,
     GRANT_BYTES_MAX,
     GRANTS_MAX,
     TABLE_GRANT_BYTES_MAX,
@@ -16,6 +15,7 @@ from ...schemas.store.grants import (
     GrantChange,
     Privilege,
 )
+from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import TableSchema
 from ..manifest.manifest import GrantEntry, Manifest, ManifestFile
 from ..table.table import Table

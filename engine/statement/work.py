@@ -20,9 +20,10 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
 from ...schemas.nearest import perhaps
 from ...schemas.protocol.service import ScanStream
-from ...schemas.rows.changes import BEFORE, ChangeSpec
+from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import Statement, StatementKind
+from ...schemas.table.names import BEFORE
 from ...schemas.table.operation import Operation
 from ..table.table_version import TableVersion
 from .rows import distinct, key_ids

@@ -33,8 +33,9 @@ from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, T
 from ...schemas.rows.write import WriteCommand, WriteResult
 from ...schemas.rows.writer_name import is_owned, owned
 from ...schemas.store.description import Health, ScanPlan, TableDescription
-from ...schemas.store.grants import ALL_TABLES, Grant, GrantChange, Privilege, no_table
+from ...schemas.store.grants import Grant, GrantChange, Privilege, no_table
 from ...schemas.store.placement import Placement
+from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import WEEK_SECONDS
 from .audit import AuditLog

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from ...schemas.errors import StoreError
 from ...schemas.protocol.service import GrantKeeper, StoreService
-from ...schemas.store.grants import ALL_TABLES, Grant, Privilege
+from ...schemas.store.grants import Grant, Privilege
+from ...schemas.table.names import ALL_TABLES
 
 Columns = frozenset[str] | None
 """Some columns of a table; None: all, those to come included."""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.store.bulk import ImportCommit, ImportMode
-from ...schemas.store.grants import ALL_TABLES, GrantChange, Privilege
+from ...schemas.store.grants import GrantChange, Privilege
 from ...schemas.store.maintenance import PauseMaintenance
 from ...schemas.store.pins import CreatePin, OpenPin
 from ...schemas.table.alter import Alteration, RenameTable, SetOption
+from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import QUOTAS, UPKEEP, WEEK_SECONDS, TableDefinition
 
 if TYPE_CHECKING:

@@ -7,19 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ..message import Message
+from ..table.names import BEFORE
 
 OPS = ("insert", "update", "delete")
 """The words of the column ``_op``."""
-
-BEFORE = "_before_"
-"""Prefix of the columns with the previous values."""
-_OWN = ("_op", "_timestamp")
-
-
-def is_of_feed(name: str) -> bool:
-    """Return whether the feed itself has a column of this name, in any case: no column of a table has such a name."""
-    lower = name.lower()
-    return lower in _OWN or lower.startswith(BEFORE)
 
 
 class ChangeSpec(Message, frozen=True, extra="forbid"):

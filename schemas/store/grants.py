@@ -11,9 +11,8 @@ from pydantic import Field, StringConstraints, field_validator
 from ..errors import InvalidArgumentError, NotFoundError
 from ..message import Message
 from ..nearest import perhaps
+from ..table.names import ALL_TABLES
 
-ALL_TABLES = "*"
-"""Stands for a table: all tables, those to come included."""
 TABLE_GRANTS_MAX = 1_000
 """Entries of one table: who administers one must not use up those of all."""
 GRANTS_MAX = 10_000

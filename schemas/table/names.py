@@ -7,11 +7,20 @@ from typing import TypeAlias
 
 from ..errors import InvalidArgumentError
 from ..limits.limits import Limits
-from ..rows.changes import is_of_feed
-from ..store.grants import ALL_TABLES
 
 Names: TypeAlias = str | Sequence[str]
 """One name, or a list of names."""
+ALL_TABLES = "*"
+"""Stands for a table in grants: all tables, those to come included."""
+BEFORE = "_before_"
+"""Prefix of the columns with previous values in a change feed."""
+_OF_FEED = ("_op", "_timestamp")
+
+
+def is_of_feed(name: str) -> bool:
+    """Return whether the change feed has a column of this name, in any case: no column of a table has such a name."""
+    lower = name.lower()
+    return lower in _OF_FEED or lower.startswith(BEFORE)
 
 
 def listed(names: Names) -> list[str]:

@@ -6,7 +6,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from ....schemas.store.grants import ALL_TABLES, Grant, Privilege
+from ....schemas.store.grants import Grant, Privilege
+from ....schemas.table.names import ALL_TABLES
 from .frame import Page, page
 from .html import Element, table, tag
 from .listing import Column, Listing

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.service import StoreService
-from ....schemas.store.grants import ALL_TABLES, Privilege
+from ....schemas.store.grants import Privilege
+from ....schemas.table.names import ALL_TABLES
 from ...failover.absent_store import AbsentStore
 from ...logs import RecentLog
 from ...security.guarded_store import GuardedStore
