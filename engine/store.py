@@ -49,11 +49,11 @@ from .offload.merge import compactions
 from .options import StoreOptions
 from .recovery import recovery
 from .recovery.recovered import recovered
-from .scan import commits
-from .scan.planned_scans import PlannedScans
-from .scan.pool import ScanPool
-from .scan.reads import Reads
-from .scan.snapshots import Snapshots
+from .scan.plan import commits
+from .scan.plan.facade import Reads
+from .scan.plan.planned_scans import PlannedScans
+from .scan.plan.snapshots import Snapshots
+from .scan.read.pool import ScanPool
 from .statement.execute import Statements
 from .table.direct_load import DirectLoad
 from .table.stats import damaged_files, described, health_of, table_stats, tablet_map
@@ -61,7 +61,7 @@ from .table.writes import Writes
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
-from .vectors.reused import keep, release_all, release_unused
+from .vectors.memory.reused import keep, release_all, release_unused
 
 
 def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenate[Store, Asked], Answer]:

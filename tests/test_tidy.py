@@ -253,7 +253,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/store.py": "is told by a Path where a store lies, and hands it on",
         "engine/recovery/dump.py": "is told by a Path which file to show, and hands it on",
         "engine/options.py": "counts the cores, for the size of a pool",
-        "engine/vectors/huge_pages.py": "maps memory, and never a file",
+        "engine/vectors/memory/huge_pages.py": "maps memory, and never a file",
     },
     time_through_the_seam: {
         "engine/mvcc/clock.py": "it is the clock",
@@ -266,7 +266,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/bucket/at_once.py": "its threads wait for an object store, and end with the call",
         "engine/home/ahead.py": "one thread reads ahead for a process that stands by, which must miss no slot",
         "engine/maintenance/manager.py": "one thread picks the next piece of upkeep",
-        "engine/scan/pool.py": "its threads help whoever scans, and start nothing of their own",
+        "engine/scan/read/pool.py": "its threads help whoever scans, and start nothing of their own",
         "engine/bucket/files/fetching.py": "its threads do nothing but wait for an object store",
         "engine/bucket/probe.py": "its threads race for a name, and end with the probe",
         "engine/fs/together.py": "its threads do nothing but sync, while a flush of many tablets writes on",
@@ -393,11 +393,11 @@ def test_no_two_classes_of_a_part_share_a_name() -> None:
 
 def test_two_classes_of_one_name_are_seen() -> None:
     tree = [
-        Source("engine/scan/runs.py", "class Run: ...\n"),
+        Source("engine/scan/read/runs.py", "class Run: ...\n"),
         Source("engine/wal/log.py", "def f():\n    class Run: ...\n"),
         Source("clients/cli/run.py", "class Run: ...\n"),
     ]
-    assert repeated_classes(tree) == ["engine: Run in engine/scan/runs.py and engine/wal/log.py"]
+    assert repeated_classes(tree) == ["engine: Run in engine/scan/read/runs.py and engine/wal/log.py"]
 
 
 def repeated_modules(folders: Mapping[str, Iterable[str]]) -> list[str]:

@@ -15,7 +15,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.arrow import from_arrow
-from nyala.engine.vectors.keys import KeyVector, hash_keys
+from nyala.engine.vectors.keys.keys import KeyVector, hash_keys
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation

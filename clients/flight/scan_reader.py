@@ -3,7 +3,7 @@
 The server marks some batches with a key: all rows below it have been sent. Batches are yielded up to the last mark;
 later ones wait for the next mark. If the stream breaks they are discarded, and the same scan is requested again at the
 same snapshot, from the mark's key on. So the reader sees no gap and no duplicate, whatever happened to the server's
-files, and only the rows between two marks are buffered here: `engine/scan/marked.py`.
+files, and only the rows between two marks are buffered here: `engine/scan/read/marked.py`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ...engine.bucket.opening import bucket_of
 from ...engine.fs.filesystem import FileSystem
 from ...engine.offload.direct.reader import PinnedReader, files_in_bucket
-from ...engine.scan.pool import ScanPool
+from ...engine.scan.read.pool import ScanPool
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec

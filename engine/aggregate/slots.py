@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..kernels import morsel_groups as kernels
 from ..vectors.arrow import to_arrow
-from ..vectors.memory import address_of
+from ..vectors.memory.memory import address_of
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
 from .groups import DENSE, Coded, Groups

@@ -20,7 +20,7 @@ from ...schemas import compute as pc
 from ...schemas.table.column import ColumnSchema
 from ..kernels import aggregate as kernels
 from ..vectors.arrow import to_arrow
-from ..vectors.memory import address_of, address_or_0
+from ..vectors.memory.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 from .groups import Groups, code_cells

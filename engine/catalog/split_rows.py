@@ -15,7 +15,7 @@ from ..compaction.switch_over import append_changes
 from ..delta.run import DeltaRun
 from ..partition.router import Router
 from ..rowset.memrowset import MemRowSet
-from ..vectors.keys import slice_keys, take_keys
+from ..vectors.keys.keys import slice_keys, take_keys
 from ..vectors.vector import Vector
 
 _AT_ONCE = 1 << 16

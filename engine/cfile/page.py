@@ -20,8 +20,8 @@ from ..codecs.registry import codec_by_code, codec_by_name
 from ..fs.failures import reading
 from ..fs.far import FarFile
 from ..fs.filesystem import ReadableFile
-from ..vectors.huge_pages import KEPT
-from ..vectors.lending import READ_BUFFERS
+from ..vectors.memory.huge_pages import KEPT
+from ..vectors.memory.lending import READ_BUFFERS
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 from .footer import PageEntry

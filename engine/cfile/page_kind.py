@@ -12,7 +12,7 @@ from ..kernels.point_read import (
     STRINGS,
     SYMBOLS,
 )
-from ..vectors.memory import address_of, address_or_0
+from ..vectors.memory.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType
 from .page import Page
 

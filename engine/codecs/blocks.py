@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..kernels import blocks as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, require
 
 END = np.dtype("<u4")

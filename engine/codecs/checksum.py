@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ..kernels import crc32 as kernels
 from ..kernels.simd.cpu import HAS_CARRYLESS_PRODUCT, HAS_WIDE_CARRYLESS_PRODUCT
-from ..vectors.memory import address_of
+from ..vectors.memory.memory import address_of
 
 _BLOCK_BYTES = 64
 _WIDE_BLOCK_BYTES = 256

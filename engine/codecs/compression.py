@@ -13,7 +13,7 @@ import zstandard
 
 from ...schemas.cells.encoding import COMPRESSIONS
 from ..kernels.lz4 import decompress_block
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from .codec import CorruptPageError, require
 
 # On disk in every page header: never reuse or renumber.

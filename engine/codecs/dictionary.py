@@ -17,7 +17,7 @@ import numpy as np
 
 from ..kernels import dictionary as kernels
 from ..kernels.blocks import widen_codes
-from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
 from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, unpack

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..kernels import frame_pages as pages
 from ..kernels import frames as kernels
-from ..vectors.memory import address_of, address_or_0, allocate
+from ..vectors.memory.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, check_rows, require

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kernels import fsst as kernels
-from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector
 from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count_in

@@ -11,7 +11,7 @@ The first offset is 0, the last one the number of bytes.
 
 import numpy as np
 
-from ..vectors.memory import allocate
+from ..vectors.memory.memory import allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector, Vector
 from .codec import check_range, check_rows, require

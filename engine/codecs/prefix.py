@@ -11,7 +11,7 @@ in `nyala.engine.kernels.prefix`. An end counts from the first byte of block 0.
 import numpy as np
 
 from ..kernels import prefix as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector
 from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count_in

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..kernels import row as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector, Vector, as_bytes, patch
 from .codec import CorruptPageError, require

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..kernels import log_parts as kernels
 from ..record.parts import Parts
-from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 
 _WORDS = b'{"writer":"', b'","seq":', b',"answer":'
 

@@ -35,7 +35,7 @@ from ..rowset.location import pack
 from ..rowset.memrowset import MemRowSet
 from ..tablet.tablet import Tablet
 from ..tablet.version import Version
-from ..vectors.keys import take_keys
+from ..vectors.keys.keys import take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
 from .file_transaction import NewFiles, UncommittedFiles, commit_together, new_files

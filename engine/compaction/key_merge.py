@@ -15,7 +15,7 @@ import numpy as np
 from ..codecs.codec import PAGE_ROWS
 from ..delta.run import DeltaRun
 from ..rowset.diskrowset import DiskRowSet
-from ..vectors.keys import (
+from ..vectors.keys.keys import (
     KeyVector,
     concat_keys,
     equal_at,

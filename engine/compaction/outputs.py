@@ -20,7 +20,7 @@ from ..rowset.base_file import BaseFileWriter
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.open import open_rowset
 from ..tablet.tablet import Tablet
-from ..vectors.keys import KeyVector
+from ..vectors.keys.keys import KeyVector
 from ..vectors.vector import Vector
 
 

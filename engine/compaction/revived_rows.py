@@ -9,11 +9,11 @@ import numpy as np
 from ...schemas.table.table import TableSchema
 from ..delta import LIVE
 from ..delta.run import DeltaRun, merge_runs
-from ..rowset.absent import absent_cells
 from ..rowset.location import pack
 from ..rowset.memrowset import MemRowSet
+from ..rowset.native.absent import absent_cells
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyEncoder
+from ..vectors.keys.keys import KeyEncoder
 from ..vectors.vector import Vector, concat, patch
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..codecs.dictionary import DictionaryBuilder
-from ..vectors.memory import address_of
+from ..vectors.memory.memory import address_of
 from ..vectors.physical import resized as resized_cells
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes, padded
 

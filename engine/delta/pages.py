@@ -17,7 +17,7 @@ from ..cfile.cache import FilePages
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..kernels.point_read import last_entries
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.vector import FixedVector, Vector
 from .cells import DeltaCells
 from .patch import Patch, RowPlaces

@@ -9,7 +9,7 @@ import numpy as np
 from ..kernels import deltas as kernels
 from ..kernels.gather import patch_strings
 from ..vectors.gather import check_data_bytes
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes, validity
 from .cells import DeltaCells
 from .run import row_window

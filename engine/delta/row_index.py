@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..kernels import point_read as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 
 _FIRST_CAPACITY = 64
 

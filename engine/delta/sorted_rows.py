@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import deltas as kernels
-from ..vectors.memory import address_of
+from ..vectors.memory.memory import address_of
 from .patch import RowPlaces
 
 Bounds = tuple[int, int]

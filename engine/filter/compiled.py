@@ -12,7 +12,7 @@ from ...schemas.limits.limits import Limits
 from ...schemas.table.table import TableSchema
 from ..expression.folding import uses_now
 from ..expression.tree import Expr, Not, conjuncts_of
-from ..vectors.keys import KeyEncoder, KeyVector
+from ..vectors.keys.keys import KeyEncoder, KeyVector
 from .bind import BoundFilter, bind
 from .few import few_keys
 from .points import key_points

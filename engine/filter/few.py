@@ -9,7 +9,7 @@ from typing import Any
 
 from ...schemas.table.table import TableSchema
 from ..expression.literal import Cell
-from ..vectors.keys import KeyEncoder, KeyVector
+from ..vectors.keys.keys import KeyEncoder, KeyVector
 from .bound import And, BoundFilter, Compare, Node, OneOf
 from .points import keys_of_cells
 

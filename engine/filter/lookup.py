@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ..expression.literal import Cell
 from ..kernels import membership
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
 from .arrow import array_of, constants_of, mask_of

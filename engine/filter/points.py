@@ -10,7 +10,7 @@ import numpy as np
 from ...schemas.table.table import TableSchema
 from ..expression.literal import Cell
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import KeyEncoder, KeyVector
+from ..vectors.keys.keys import KeyEncoder, KeyVector
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 from .arrow import constants_of

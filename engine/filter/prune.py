@@ -15,7 +15,7 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..cfile.zone_map import NumberBounds, PageZones, ZoneMap
 from ..expression.literal import Cell
-from ..vectors.keys import KeyEncoder
+from ..vectors.keys.keys import KeyEncoder
 from .bound import And, BoundFilter, Compare, Leaf, LikeMatch, Node, NullTest, OneOf, Or, Test
 from .like import prefix_end
 

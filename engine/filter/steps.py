@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import morsel_filter as kernels
-from ..vectors.memory import address_of
+from ..vectors.memory.memory import address_of
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector
 from .bound import INVERSE, And, BoundFilter, Compare, Leaf, Node, NullTest, OneOf, Op, Or, Test

@@ -24,7 +24,7 @@ from ..options import MIB, StoreOptions
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.attach import name_attached
 from ..tablet.tablet import Tablet
-from ..vectors.memory import give_back
+from ..vectors.memory.memory import give_back
 from .op import URGENT_SCORE, MaintenanceOp, TabletOp
 
 

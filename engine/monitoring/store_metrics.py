@@ -14,10 +14,10 @@ from ...schemas.table.table import TableOptions
 from ..catalog.catalog import Catalog
 from ..commit.memory_gate import MemoryGate
 from ..manifest.environment import Environment
-from ..scan.planned_scans import PlannedScans
-from ..scan.reads import Reads
+from ..scan.plan.facade import Reads
+from ..scan.plan.planned_scans import PlannedScans
 from ..table.stats import tablet_stats
-from ..vectors.reused import idle_bytes
+from ..vectors.memory.reused import idle_bytes
 
 TABLES_MAX = 100
 """The largest tables have numbers of their own; the others share those of the empty name."""

@@ -36,7 +36,7 @@ from ..manifest.manifest import Manifest, TableEntry, TabletEntry
 from ..manifest.moving_entries import ArrivingEntry, MovedEntry
 from ..manifest.rowset_entry import RowsetEntry
 from ..rowset.soundness import verify_partition
-from ..scan.snapshots import Snapshots
+from ..scan.plan.snapshots import Snapshots
 from ..table.table import Table
 from ..table.table_version import write_locks
 from ..tablet.directories import retire

@@ -33,7 +33,7 @@ from ..commit.room import Room
 from ..home.shared_root import SharedRoot
 from ..maintenance.op import MaintenanceOp, TabletOp
 from ..manifest.environment import Environment
-from ..scan.snapshots import Snapshots
+from ..scan.plan.snapshots import Snapshots
 from ..table.table import Table
 from ..transaction.staging.area import StagingArea
 from .arrivals import Arrivals, arrived

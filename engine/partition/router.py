@@ -21,8 +21,8 @@ from ...schemas.table.table import TableSchema
 from ..expression.literal import place
 from ..kernels import bounds as kernels
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import KeyEncoder, KeyVector, U64Keys
-from ..vectors.memory import address_of, allocate
+from ..vectors.keys.keys import KeyEncoder, KeyVector, U64Keys
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import Vector

@@ -17,7 +17,7 @@ from ..codecs.row import WantedColumn, check, decode
 from ..kernels import log_parts as kernels
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.gather import MAX_DATA_BYTES
-from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import BytesVector, Vector, stored_as
 from .change import ARROW_FORM, ROWS_FORM, Change, ChangeKind

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schemas.errors import CorruptionError
 from ..kernels import log_parts as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from .change import Attachment, ChangeKind
 from .log_note import Note, NoteKind
 

@@ -20,10 +20,10 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..cfile.format import StreamKey
 from ..delta import LIVE
-from ..rowset.absent import absent_cells
 from ..rowset.diskrowset import NEWEST, DiskRowSet
+from ..rowset.native.absent import absent_cells
 from ..vectors.arrow import to_arrow
-from ..vectors.keys import KeyVector, hash_keys, key_bytes
+from ..vectors.keys.keys import KeyVector, hash_keys, key_bytes
 from ..vectors.physical import physical_of
 from ..vectors.vector import FixedVector, Vector, concat, zeros
 from .report import RowsetRepair

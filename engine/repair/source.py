@@ -14,7 +14,7 @@ from ...schemas.table.table import TableSchema
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow, to_arrow
-from ..vectors.keys import KeyVector, concat_keys, first_occurrences, hash_keys, take_keys
+from ..vectors.keys.keys import KeyVector, concat_keys, first_occurrences, hash_keys, take_keys
 from ..vectors.physical import physical_of
 from ..vectors.vector import Vector, conformed
 

@@ -47,10 +47,10 @@ from ..mvcc.clock import Clock, SystemClock
 from ..mvcc.replicated import ReplicatedMvcc
 from ..options import StoreOptions
 from ..recovery.log_replay import LoggedTablets, LogReplay
-from ..scan.planned_scans import PlannedScans
-from ..scan.pool import ScanPool
-from ..scan.reads import Reads
-from ..scan.snapshots import Snapshots
+from ..scan.plan.facade import Reads
+from ..scan.plan.planned_scans import PlannedScans
+from ..scan.plan.snapshots import Snapshots
+from ..scan.read.pool import ScanPool
 from ..table.stats import described, table_stats, tablet_map
 from ..table.table import Table
 from ..tablet.attach import logged_attachments, with_logged

@@ -27,7 +27,7 @@ from ..codecs.codec import BLOCK_ROWS
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..fs.filesystem import FileSystem
-from ..vectors.keys import KeyVector, hash_keys, key_bytes, keys_as_bytes, take_keys
+from ..vectors.keys.keys import KeyVector, hash_keys, key_bytes, keys_as_bytes, take_keys
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, filter_cells

@@ -22,24 +22,24 @@ from ..delta.tracker import DeltaTracker
 from ..filter.bound import BoundFilter
 from ..filter.steps import has_steps
 from ..fs.filesystem import FileSystem
-from ..vectors.key_bounds import KeyBounds
-from ..vectors.key_search import keys_from_bytes
-from ..vectors.keys import KeyEncoder, KeyVector, U64Keys, key_bytes, keys_less_equal, lower_bound, take_keys
+from ..vectors.keys.key_bounds import KeyBounds
+from ..vectors.keys.key_search import keys_from_bytes
+from ..vectors.keys.keys import KeyEncoder, KeyVector, U64Keys, key_bytes, keys_less_equal, lower_bound, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
-from .absent import absent_cells
 from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
-from .cell_table import CellTable
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
-from .morsel import read_morsel
-from .morsel_column import ColumnBase
-from .morsel_filter import Chosen, choose_rows
-from .morsel_groups import fold_rows
-from .page_rows import PageRows
-from .row_columns import RowColumns
+from .native.absent import absent_cells
+from .native.cell_table import CellTable
+from .native.morsel import read_morsel
+from .native.morsel_column import ColumnBase
+from .native.morsel_filter import Chosen, choose_rows
+from .native.morsel_groups import fold_rows
+from .native.page_rows import PageRows
+from .native.row_columns import RowColumns
 from .rowset import RowSet
 
 NEWEST = (1 << 63) - 1

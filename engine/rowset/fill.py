@@ -14,8 +14,8 @@ from ..delta.memstore import DeltaLog, DeltaMemStore
 from ..delta.row_log import RowLog
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, conformed
-from .cell_table import CellTable
-from .places import is_widened, place_of
+from .native.cell_table import CellTable
+from .native.places import is_widened, place_of
 from .rowset import RowSet
 
 

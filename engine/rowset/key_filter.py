@@ -16,7 +16,7 @@ from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
 from ..kernels import bloom as kernels
-from ..vectors.memory import address_of, allocate, allocate_zeroed
+from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.vector import FixedVector
 
 KEY_FILTER = StreamKey(LIVE, "key_filter")

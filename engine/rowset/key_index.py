@@ -20,8 +20,8 @@ import numpy as np
 
 from ..kernels import hash_index as kernels
 from ..kernels.point_read import locate
-from ..vectors.memory import address_of, allocate
-from ..vectors.reserved import TABLES
+from ..vectors.memory.memory import address_of, allocate
+from ..vectors.memory.reserved import TABLES
 
 Verify = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(positions int64[m] in the batch looked up, locations int64[m]) -> bool[m]: whether the key is there"""

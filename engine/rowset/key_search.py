@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from ..codecs.codec import BLOCK_ROWS
-from ..vectors.key_search import last_at_or_before, rows_of
-from ..vectors.keys import KeyVector, take_keys
+from ..vectors.keys.key_search import last_at_or_before, rows_of
+from ..vectors.keys.keys import KeyVector, take_keys
 
 _BLOCKS_AT_ONCE = 256
 _DENSE = 1 / 2

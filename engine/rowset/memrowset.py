@@ -15,8 +15,8 @@ from ..cfile.zone_map import ZoneMap
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..vectors.growable import GrowableColumn
-from ..vectors.key_bounds import KeyBounds
-from ..vectors.keys import (
+from ..vectors.keys.key_bounds import KeyBounds
+from ..vectors.keys.keys import (
     BytesKeys,
     KeyEncoder,
     KeyVector,
@@ -28,16 +28,16 @@ from ..vectors.keys import (
     slice_keys,
     take_keys,
 )
+from ..vectors.keys.placed_key import PlacedKey
 from ..vectors.physical import PhysicalType, physical_of
-from ..vectors.placed_key import PlacedKey
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import BytesVector, FixedVector, Vector, conformed, zeros
-from .absent import absent_cells
-from .cell_table import CellTable
 from .key_index import KeyIndex
 from .liveness import LiveRows
-from .places import KEPT, TRUE, is_widened, place_of
-from .row_columns import RowColumns
+from .native.absent import absent_cells
+from .native.cell_table import CellTable
+from .native.places import KEPT, TRUE, is_widened, place_of
+from .native.row_columns import RowColumns
 from .rowset import RowSet
 
 

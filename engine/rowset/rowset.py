@@ -20,15 +20,15 @@ from ..delta.patch import apply_all
 from ..delta.run import DeltaRun
 from ..delta.tracker import DeltaTracker
 from ..filter.bound import BoundFilter
-from ..vectors.key_bounds import KeyBounds
-from ..vectors.keys import KeyVector
+from ..vectors.keys.key_bounds import KeyBounds
+from ..vectors.keys.keys import KeyVector
 from ..vectors.physical import physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, zeros
-from .cell_table import CellTable
 from .liveness import LiveRows
-from .morsel_filter import Chosen
-from .row_columns import RowColumns
+from .native.cell_table import CellTable
+from .native.morsel_filter import Chosen
+from .native.row_columns import RowColumns
 
 _GATHER_BELOW = 1 / 8
 """Base cells are fetched one by one where fewer than this share of the rows is asked for."""

@@ -17,7 +17,7 @@ from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..partition.router import Router
 from ..vectors.arrow import to_arrow
-from ..vectors.keys import hash_keys, key_bytes, keys_ascend
+from ..vectors.keys.keys import hash_keys, key_bytes, keys_ascend
 from ..vectors.vector import FixedVector
 from .base_file import KEY_INDEX
 from .diskrowset import DiskRowSet

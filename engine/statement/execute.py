@@ -28,7 +28,7 @@ from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
 from ..options import StoreOptions
-from ..scan.snapshots import Snapshots
+from ..scan.plan.snapshots import Snapshots
 from ..table.quota import within
 from ..table.routed_batch import RoutedBatch, route
 from ..table.table import Table, changes_of, has_errors, status_of

@@ -13,7 +13,7 @@ from ...schemas.rows.batches import in_one
 from ...schemas.table.operation import Operation
 from ..table.table_version import TableVersion
 from ..vectors.arrow import from_arrow, to_arrow
-from ..vectors.keys import U64Keys, keys_as_bytes
+from ..vectors.keys.keys import U64Keys, keys_as_bytes
 from ..vectors.physical import physical_of
 
 

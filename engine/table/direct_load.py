@@ -33,7 +33,7 @@ from ..rowset.base_file import write_base_file
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.open import open_rowset, remove_orphans
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import argsort_keys, keys_ascend, slice_keys, take_keys
+from ..vectors.keys.keys import argsort_keys, keys_ascend, slice_keys, take_keys
 from ..vectors.physical import physical_of
 from .routed_batch import RoutedBatch, TabletRows, whole_rows
 from .table_version import TableVersion

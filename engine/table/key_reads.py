@@ -16,10 +16,10 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServe
 from ...schemas.limits.limits import Limits
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
-from ..rowset.cell_table import CELL_SIZE, TooManyBytesError
+from ..rowset.native.cell_table import CELL_SIZE, TooManyBytesError
 from ..tablet.lookup import Asked, look_up_in
 from ..tablet.point_batch import KEYS_MAX
-from ..vectors.keys import take_keys
+from ..vectors.keys.keys import take_keys
 from .checked_batch import check_batch
 from .routed_batch import by_tablet, keyed
 from .table_version import TableVersion

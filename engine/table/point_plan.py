@@ -14,10 +14,10 @@ from ...schemas.protocol.service import UNDECIDED, Undecided
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
 from ..partition.router import NOWHERE
-from ..rowset.row_columns import RowColumns
+from ..rowset.native.row_columns import RowColumns
 from ..tablet.point_read import UndecidedError, read_row
 from ..tablet.tablet import Tablet
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.raw_cell import RawCell, python_value, raw_key
 
 if TYPE_CHECKING:

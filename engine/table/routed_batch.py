@@ -13,7 +13,7 @@ from ...schemas.limits.limits import Limits
 from ...schemas.table.operation import Operation
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
-from ..vectors.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
+from ..vectors.keys.keys import BytesKeys, KeyVector, first_occurrences, hash_keys, slice_keys, take_keys
 from .auto_increment import NO_IDS, AutoIncrement
 from .checked_batch import CheckedBatch, check_batch, over_limit
 from .table_version import TableVersion, grouped

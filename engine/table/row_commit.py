@@ -10,7 +10,7 @@ from ...schemas.rows.write import Durability, WriteResult
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_record
-from ..rowset.page_rows import NotInMemoryError
+from ..rowset.native.page_rows import NotInMemoryError
 from ..tablet.row_write import RowPlace, RowValues, apply_row, find_row
 from ..tablet.tablet import Tablet
 from ..vectors.raw_cell import RawCell

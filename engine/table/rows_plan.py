@@ -19,7 +19,7 @@ from ..partition.router import NOWHERE
 from ..record.change import ROW_FORM_MAX
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import BytesKeys, KeyVector, hash_keys, take_keys
+from ..vectors.keys.keys import BytesKeys, KeyVector, hash_keys, take_keys
 from ..vectors.physical import physical_of
 from ..vectors.raw_cell import plain_type, raw_value, vector_of_cells
 from ..vectors.vector import BytesVector, FixedVector, Vector

@@ -26,7 +26,7 @@ from ...schemas.table.table import TableOptions, TableSchema
 from ..partition.router import NOWHERE, Router
 from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
-from ..vectors.keys import KeyEncoder, KeyVector
+from ..vectors.keys.keys import KeyEncoder, KeyVector
 from ..vectors.physical import physical_of
 from .point_plan import PointPlan
 from .quota import Quota, quota_of
@@ -51,7 +51,7 @@ class TableVersion:
     row_plans: dict[tuple[Operation, tuple[str, ...]], RowPlan | None] = field(default_factory=dict, init=False)
     """Filled by `row_plan.plan_of`."""
     point_scans: dict[Any, Any] = field(default_factory=dict, init=False)
-    """Filled by `scan/point_scan`."""
+    """Filled by `scan/plan/point_scan`."""
     descriptions: dict[str, TableDescription] = field(default_factory=dict, init=False)
     """By the table's name; filled by `stats.described`."""
     quota: Quota | None = field(init=False)

@@ -25,7 +25,7 @@ from ..manifest.rowset_entry import RowsetEntry
 from ..record.change import Attachment
 from ..record.parts import find_parts
 from ..rowset.diskrowset import DiskRowSet
-from ..vectors.keys import KeyVector, hash_keys, slice_keys
+from ..vectors.keys.keys import KeyVector, hash_keys, slice_keys
 from ..wal.records import LogRecords
 from .tablet import Tablet
 

@@ -31,8 +31,8 @@ from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_index import KeyIndex
 from ..rowset.location import ROWID_BITS, by_slot, pack, rowids_of, slots_of
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyVector, equal_at, hash_keys
-from ..vectors.memory import address_of, allocate
+from ..vectors.keys.keys import KeyVector, equal_at, hash_keys
+from ..vectors.memory.memory import address_of, allocate
 from .slots import Forwarded, Slots
 from .unresolved_keys import Find, UnresolvedKeys
 from .version import Version

@@ -11,12 +11,12 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ...schemas.rows.batches import no_rows
 from ...schemas.table.column import ColumnSchema
-from ..rowset.cell_table import CellTable, TooManyBytesError
 from ..rowset.location import by_slot, rowids_of
+from ..rowset.native.cell_table import CellTable, TooManyBytesError
+from ..rowset.native.row_columns import RowColumns
 from ..rowset.read_rows import make_batch, read_rows, schema_of
-from ..rowset.row_columns import RowColumns
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyVector
+from ..vectors.keys.keys import KeyVector
 from .key_lookup import ABSENT, find_in
 from .point_batch import HELD_BYTES_MAX, KEYS_MAX, Group, filled, rows_of_keys
 from .tablet import Tablet

@@ -12,12 +12,12 @@ import numpy as np
 
 from ...schemas.errors import StoreError
 from ..codecs.codec import CorruptPageError
-from ..rowset.cell_table import CellTable
 from ..rowset.fill import fill
 from ..rowset.location import rowids_of, slots_of
-from ..rowset.row_columns import RowColumns
+from ..rowset.native.cell_table import CellTable
+from ..rowset.native.row_columns import RowColumns
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyVector
+from ..vectors.keys.keys import KeyVector
 from .tablet import Tablet
 
 KEYS_MAX = 16_384

@@ -13,7 +13,7 @@ from ..delta import LIVE
 from ..delta.file import DeltaFile
 from ..delta.row_log import RowLog
 from ..rowset.location import ROWID_BITS, ROWS_MAX
-from ..rowset.row_columns import RowColumns
+from ..rowset.native.row_columns import RowColumns
 from ..rowset.rowset import RowSet
 from ..vectors.raw_cell import RawCell, raw_cell
 from .key_lookup import ABSENT

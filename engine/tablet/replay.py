@@ -22,8 +22,8 @@ from ..record.change import ChangeKind
 from ..record.logged_rows import LoggedRows
 from ..rowset.location import ROWID_BITS, by_slot, pack, rowids_of
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyVector, concat_keys, first_occurrences, hash_keys, take_keys
-from ..vectors.memory import address_of, allocate
+from ..vectors.keys.keys import KeyVector, concat_keys, first_occurrences, hash_keys, take_keys
+from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, concat, conformed
 from .tablet import Tablet

@@ -15,10 +15,10 @@ from ..record.change import ChangeKind
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import ROWID_BITS, ROWS_MAX
 from ..rowset.memrowset import MemRowSet
-from ..rowset.row_columns import RowColumns
+from ..rowset.native.row_columns import RowColumns
 from ..rowset.rowset import RowSet
+from ..vectors.keys.placed_key import PlacedKey
 from ..vectors.physical import PhysicalType
-from ..vectors.placed_key import PlacedKey
 from ..vectors.raw_cell import RawCell
 from .key_lookup import ABSENT
 from .tablet import Tablet

@@ -24,7 +24,7 @@ from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.keys import KeyEncoder, KeyVector, hash_keys, take_keys
+from ..vectors.keys.keys import KeyEncoder, KeyVector, hash_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, conformed
 from .changed import changed_after

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..vectors.keys import KeyVector, take_keys
+from ..vectors.keys.keys import KeyVector, take_keys
 
 Find = Callable[[KeyVector, np.ndarray], np.ndarray]
 """(keys, their hashes uint64) -> location of each (int64), -1 if not found"""

@@ -18,7 +18,7 @@ from ..table.table_version import TableVersion
 from ..table.tablet_change import TabletChange, stored_rows, taken
 from ..tablet.outcome import decide
 from ..tablet.tablet import Tablet
-from ..vectors.keys import concat_keys, first_occurrences, take_keys
+from ..vectors.keys.keys import concat_keys, first_occurrences, take_keys
 from .tablet_part import TabletPart
 
 _NOTHING = -1

@@ -21,7 +21,7 @@ from ..table.routed_batch import TabletRows, whole_rows
 from ..table.table_version import TableVersion
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.tablet import Tablet
-from ..vectors.keys import concat_keys, slice_keys
+from ..vectors.keys.keys import concat_keys, slice_keys
 from .tablet_part import TabletPart
 
 _KEYS_AT_ONCE = 1 << 14

@@ -25,7 +25,7 @@ from ..table.write_result import answer
 from ..tablet import outcome
 from ..tablet.outcome import Shape
 from ..tablet.tablet import Tablet
-from ..vectors.keys import KeyVector, first_occurrences, hash_keys, take_keys
+from ..vectors.keys.keys import KeyVector, first_occurrences, hash_keys, take_keys
 from .staging.area import StagedPart
 
 CHUNK_BYTES = 32 << 20

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from .gather import check_data_bytes, gather_bytes
-from .memory import allocate, allocate_zeroed
+from .memory.memory import allocate, allocate_zeroed
 from .physical import INT128_DTYPE, PhysicalType, physical_of, resized
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..kernels import gather as kernels
-from .memory import address_of, allocate
+from .memory.memory import address_of, allocate
 
 MAX_DATA_BYTES = 2**31 - 1
 """The most bytes of one vector of byte strings: its offsets are int32, as in Arrow's string."""

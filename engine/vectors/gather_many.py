@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels import gather_many as kernels
 from .gather import check_data_bytes, concat_bytes
-from .memory import address_of, address_or_0, addresses, allocate
+from .memory.memory import address_of, address_or_0, addresses, allocate
 from .places import Places
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from .gather import MAX_DATA_BYTES
-from .huge_pages import HUGE_PAGE_BYTES
-from .memory import allocate
+from .memory.huge_pages import HUGE_PAGE_BYTES
+from .memory.memory import allocate
+from .memory.reserved import COLUMNS, filled_up_to
 from .physical import PhysicalType
 from .raw_cell import RawCell, raw_number
-from .reserved import COLUMNS, filled_up_to
 from .vector import BytesVector, FixedVector, Vector, as_bytes
 
 _FIRST_CAPACITY = 1024

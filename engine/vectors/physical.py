@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from .memory import allocate
+from .memory.memory import allocate
 
 INT128_DTYPE = np.dtype([("lo", "<u8"), ("hi", "<i8")])
 """A 128-bit two's complement integer: 16 bytes, little-endian, as Arrow's decimal128 lays it out."""

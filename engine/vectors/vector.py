@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .gather import checked_indices, concat_bytes, gather_bytes, gather_fixed, patch_bytes
-from .memory import allocate, allocate_zeroed
+from .memory.memory import allocate, allocate_zeroed
 from .physical import PhysicalType, resized
 
 _PADDING_BYTES = 64

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels import log_groups as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from .format import GroupHeader, MalformedError
 
 _UNSIGNED = (1 << 64) - 1

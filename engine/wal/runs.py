@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schemas.errors import CorruptionError
 from ..kernels import log_groups as kernels
-from ..vectors.memory import address_of, allocate
+from ..vectors.memory.memory import address_of, allocate
 from .format import (
     SEGMENT_HEADER_BYTES,
     GroupHeader,

@@ -14,10 +14,10 @@ from nyala.engine.kernels.frames import DICTIONARY
 from nyala.engine.kernels.simd import simd
 from nyala.engine.rowset.key_index import KeyIndex
 from nyala.engine.vectors.gather_many import take_from
-from nyala.engine.vectors.key_merging import merge_order
-from nyala.engine.vectors.key_order import keys_ascend
-from nyala.engine.vectors.key_vector import BytesKeys, KeyVector, U64Keys
-from nyala.engine.vectors.memory import address_of, allocate
+from nyala.engine.vectors.keys.key_merging import merge_order
+from nyala.engine.vectors.keys.key_order import keys_ascend
+from nyala.engine.vectors.keys.key_vector import BytesKeys, KeyVector, U64Keys
+from nyala.engine.vectors.memory.memory import address_of, allocate
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.places import Places, bits_for
 from nyala.engine.vectors.vector import BytesVector, DictionaryVector, FixedVector

@@ -19,7 +19,7 @@ from nyala.engine.aggregate import merge
 from nyala.engine.aggregate.merge import Merger
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import few_groups
+from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.limits.limits import Limits
 from nyala.schemas.rows.scan import ScanSpec

@@ -72,7 +72,7 @@ def test_many_commits_come_in_pages(db: Database, table: Table, monkeypatch: pyt
     for number in range(10):
         table.insert({"id": [number]})
     assert counted(db) == [(1, 0, 0)] * 10
-    monkeypatch.setattr("nyala.engine.scan.commits.COMMITS_MAX", 5)
+    monkeypatch.setattr("nyala.engine.scan.plan.commits.COMMITS_MAX", 5)
     with pytest.raises(InvalidArgumentError, match="ask from a later time"):
         db.commits("t")
 

@@ -9,7 +9,7 @@ import pytest
 from nyala.engine.delta import LIVE
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.vectors.arrow import to_arrow
-from nyala.engine.vectors.keys import U64Keys
+from nyala.engine.vectors.keys.keys import U64Keys
 from tests.engine.subject import Subject
 
 KEYS = range(40)

@@ -109,12 +109,12 @@ def counted(operation: Callable[[], object], disk: CountingFileSystem) -> dict[s
     after = pa.default_memory_pool().num_allocations()
     found = {
         "functions": _entries(codes, ""),
-        "allocations": after - before + _entries(codes, "engine/vectors/huge_pages.py", ["__init__"]),
+        "allocations": after - before + _entries(codes, "engine/vectors/memory/huge_pages.py", ["__init__"]),
         "pages read": _entries(codes, "engine/cfile/page.py", ["load_page"]),
         "pages decoded": _entries(codes, "engine/codecs/", ["decode", "gather"])
-        + _entries(codes, "engine/rowset/morsel.py", ["_add_page"]),
+        + _entries(codes, "engine/rowset/native/morsel.py", ["_add_page"]),
         "deltas applied": _entries(codes, "engine/delta/patch.py", ["apply", "at"])
-        + _entries(codes, "engine/rowset/morsel.py", ["_add_patch"]),
+        + _entries(codes, "engine/rowset/native/morsel.py", ["_add_patch"]),
         **disk.counts,
     }
     return {name: found.get(name, 0) for name in COUNTERS}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.engine.scan import chunk
+from nyala.engine.scan.read import chunk
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.limits import Admission
 from nyala.flight_server.server_metrics import ServerMetrics

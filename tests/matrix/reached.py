@@ -22,9 +22,9 @@ from nyala.engine.delta.tracker import DeltaStores
 from nyala.engine.kernels import frames, morsel, point_read
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.memrowset import MemRowSet
-from nyala.engine.rowset.morsel_column import MorselColumn
+from nyala.engine.rowset.native.morsel_column import MorselColumn
 from nyala.engine.rowset.rowset import RowSet
-from nyala.engine.scan.reads import Reads
+from nyala.engine.scan.plan.facade import Reads
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import Vector
 from nyala.schemas.rows.scan import ScanSpec

@@ -19,7 +19,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import FileSystem
 from nyala.engine.offload.direct.reader import PinnedReader, files_in_bucket
-from nyala.engine.scan.pool import ScanPool
+from nyala.engine.scan.read.pool import ScanPool
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.jobs import export
 from nyala.schemas.errors import NotFoundError

@@ -18,12 +18,13 @@ from nyala.engine.kernels.point_read import NULLS
 from nyala.engine.manifest.manifest import Manifest
 from nyala.engine.partition import prune
 from nyala.engine.rowset import diskrowset, memrowset
-from nyala.engine.rowset.absent import absent_cells
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.key_filter import KeyFilter
 from nyala.engine.rowset.liveness import LiveRows
-from nyala.engine.rowset.morsel_column import MorselColumn
-from nyala.engine.scan import aggregate, scan, selection
+from nyala.engine.rowset.native.absent import absent_cells
+from nyala.engine.rowset.native.morsel_column import MorselColumn
+from nyala.engine.scan.read import aggregate, selection
+from nyala.engine.scan.read import over_tablets as scan
 from nyala.engine.tablet import outcome, tablet
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.engine.vectors.vector import BytesVector, FixedVector

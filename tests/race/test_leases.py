@@ -2,7 +2,7 @@
 
 import pytest
 
-from nyala.engine.scan.planned_scans import PlannedScans
+from nyala.engine.scan.plan.planned_scans import PlannedScans
 from nyala.schemas.errors import SnapshotTooOldError
 from tests.race.leases import LeaseCampaign
 

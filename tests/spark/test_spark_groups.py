@@ -18,7 +18,8 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import few_groups, reads
+from nyala.engine.scan.plan import facade as reads
+from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.spark import read_table

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.engine.scan import few_groups
+from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.rows.scan import ScanSpec
 

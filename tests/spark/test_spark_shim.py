@@ -18,7 +18,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.aggregate import merge
-from nyala.engine.scan import few_groups
+from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.cells.timestamp import datetime_of
 from nyala.schemas.rows.scan import ScanSpec

@@ -21,7 +21,7 @@ from ...fs.filesystem import FileSystem
 from ...manifest import files
 from ...rowset.base_file import write_base_file
 from ...vectors.arrow import from_arrow
-from ...vectors.keys import (
+from ...vectors.keys.keys import (
     KeyVector,
     argsort_keys,
     concat_keys,

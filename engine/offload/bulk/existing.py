@@ -20,7 +20,7 @@ from ...rowset.diskrowset import DiskRowSet
 from ...rowset.rowset import RowSet
 from ...tablet.tablet import Tablet
 from ...vectors.arrow import to_arrow
-from ...vectors.keys import hash_keys, take_keys
+from ...vectors.keys.keys import hash_keys, take_keys
 
 _KEYS_AT_ONCE = 1 << 14
 """Keys to look up before the write lock is released."""

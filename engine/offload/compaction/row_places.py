@@ -16,7 +16,7 @@ from ....schemas.errors import InvalidArgumentError
 from ...compaction.key_merge import MergedRows, RowRange, merged_rows
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.location import ROWID_BITS
-from ...vectors.keys import equal_at
+from ...vectors.keys.keys import equal_at
 
 _ROWS_AT_ONCE = 1 << 16
 """Rows of each rowset in one step."""

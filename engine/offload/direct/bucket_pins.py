@@ -26,7 +26,7 @@ from ...maintenance.op import MaintenanceOp, TabletOp
 from ...maintenance.upkeep import flushed
 from ...manifest.environment import Environment
 from ...manifest.manifest import Manifest, PinEntry, TableEntry
-from ...scan.snapshots import Snapshots
+from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
 from .kept import ALL, check_name_free, check_room, no_kept_pin, table_of
 

@@ -43,7 +43,7 @@ from ...manifest import files, pin_note
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
 from ...manifest.pin_note import ROOT, PinNote
-from ...scan.snapshots import Snapshots
+from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.tablet import Tablet

@@ -27,8 +27,8 @@ from ...fs.subdirectory import DirectoryFileSystem
 from ...manifest.environment import LooseFiles
 from ...manifest.manifest import TabletEntry
 from ...options import StoreOptions
-from ...scan import scanning
-from ...scan.chunk import ScanRequest
+from ...scan.plan import resolve as scanning
+from ...scan.read.chunk import ScanRequest
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.open import open_tablet

@@ -39,7 +39,7 @@ from ...manifest import files
 from ...manifest.environment import Environment
 from ...manifest.manifest import TabletEntry
 from ...rowset.diskrowset import DiskRowSet
-from ...scan.snapshots import Snapshots
+from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion, check_here
 from ...tablet.tablet import Tablet

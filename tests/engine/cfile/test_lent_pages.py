@@ -10,7 +10,7 @@ from nyala.engine.cfile import page as module
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.cfile.reader import CFileReader
 from nyala.engine.codecs.registry import codec_by_name
-from nyala.engine.vectors.lending import Lender
+from nyala.engine.vectors.memory.lending import Lender
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.schemas.cells.encoding import COMPRESSIONS
 from nyala.schemas.errors import CorruptionError

@@ -21,7 +21,7 @@ from nyala.engine.compaction.outputs import OutputWriter
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.rowset.diskrowset import DiskRowSet
-from nyala.engine.vectors.keys import hash_keys, slice_keys
+from nyala.engine.vectors.keys.keys import hash_keys, slice_keys
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.errors import CorruptionError
 

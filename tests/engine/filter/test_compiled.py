@@ -4,7 +4,7 @@ import pytest
 
 from nyala.engine.filter.bound import Compare
 from nyala.engine.filter.compiled import CompiledFilter, FilterCache
-from nyala.engine.vectors.keys import KeyEncoder
+from nyala.engine.vectors.keys.keys import KeyEncoder
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits.limits import Limits

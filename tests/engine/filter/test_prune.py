@@ -14,7 +14,7 @@ from nyala.engine.cfile.zone_map import PageZones, ZoneMap, zone_map_of
 from nyala.engine.expression.parse import parse_filter
 from nyala.engine.filter.evaluate import select
 from nyala.engine.filter.prune import key_range, may_match, pages_may_match
-from nyala.engine.vectors.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
+from nyala.engine.vectors.keys.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
 from nyala.engine.vectors.physical import physical_of
 from nyala.schemas.rows.predicate import Comparison, InList, Like
 from tests.engine.filter import model

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nyala.engine.kernels import aggregate as kernels
-from nyala.engine.vectors.memory import address_of
+from nyala.engine.vectors.memory.memory import address_of
 
 
 @given(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.engine.kernels.bit_packing import LOAD_BYTES, WHOLE, WIDEST, pack_bits, packed_bytes, unpack_bits
-from nyala.engine.vectors.memory import address_of
+from nyala.engine.vectors.memory.memory import address_of
 
 WIDTHS = [*range(WIDEST + 1), WHOLE]
 

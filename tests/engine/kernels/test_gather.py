@@ -10,9 +10,9 @@ import pytest
 from nyala.engine.kernels import gather as kernels
 from nyala.engine.kernels import hashing, keys
 from nyala.engine.vectors.gather import gather_bytes, patch_bytes
-from nyala.engine.vectors.key_vector import BytesKeys, hash_keys
-from nyala.engine.vectors.keys import argsort_keys, first_occurrences
-from nyala.engine.vectors.memory import address_of
+from nyala.engine.vectors.keys.key_vector import BytesKeys, hash_keys
+from nyala.engine.vectors.keys.keys import argsort_keys, first_occurrences
+from nyala.engine.vectors.memory.memory import address_of
 
 PROT_NONE = 0
 LENGTHS = [*range(41), 47, 48, 49, 63, 64, 65, 200]

@@ -17,7 +17,7 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.location import slots_of
 from nyala.engine.tablet.replay import LogTimes
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.vectors.keys import hash_keys
+from nyala.engine.vectors.keys.keys import hash_keys
 
 
 def replay_one_by_one(tablet: Tablet, forms: Sequence[LoggedRows], times: LogTimes) -> int:

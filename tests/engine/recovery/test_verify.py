@@ -16,7 +16,7 @@ from nyala.engine.manifest.place import PATH
 from nyala.engine.recovery.verify import VerifyReport, verify_store
 from nyala.engine.rowset.base_file import BaseFileWriter
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.vectors.keys import take_keys
+from nyala.engine.vectors.keys.keys import take_keys
 from nyala.engine.vectors.vector import FixedVector, Vector
 from nyala.schemas.errors import CorruptionError, NotFoundError, UnavailableError
 from tests.doubles.faulty import FaultRule, FaultyFileSystem

@@ -19,7 +19,7 @@ from nyala.engine.rowset.base_file import write_base_file
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.key_filter import BITS_A_KEY, KEY_FILTER
 from nyala.engine.vectors.arrow import from_arrow
-from nyala.engine.vectors.keys import KeyEncoder, KeyVector, argsort_keys, hash_keys
+from nyala.engine.vectors.keys.keys import KeyEncoder, KeyVector, argsort_keys, hash_keys
 from nyala.engine.vectors.physical import PhysicalType, physical_of
 from nyala.engine.vectors.vector import Vector
 from nyala.schemas.errors import CorruptionError

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nyala.engine.rowset.key_index import LOCATION_MAX, KeyIndex
-from nyala.engine.vectors.keys import BytesKeys, U64Keys, hash_keys
-from nyala.engine.vectors.memory import address_of
+from nyala.engine.vectors.keys.keys import BytesKeys, U64Keys, hash_keys
+from nyala.engine.vectors.memory.memory import address_of
 
 
 def hashes_of(keys: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ from nyala.engine.delta.cells import DeltaCells
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.kernels import morsel as kernels
 from nyala.engine.options import StoreOptions
-from nyala.engine.rowset import morsel_column
 from nyala.engine.rowset.diskrowset import DiskRowSet
+from nyala.engine.rowset.native import morsel_column
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store
 from nyala.engine.vectors.vector import FixedVector

@@ -6,8 +6,8 @@ import pytest
 
 from nyala.engine.cfile.zone_map import ZoneMap
 from nyala.engine.codecs.codec import BLOCK_ROWS, PAGE_ROWS
-from nyala.engine.scan.chunk import _chunk_rows, _ranges
-from nyala.engine.scan.zones import joined
+from nyala.engine.scan.read.chunk import _chunk_rows, _ranges
+from nyala.engine.scan.read.zones import joined
 
 
 @pytest.mark.parametrize("size", [BLOCK_ROWS, 4096, PAGE_ROWS])

@@ -17,7 +17,7 @@ from nyala.engine.cfile.format import StreamKey
 from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.diskrowset import DiskRowSet
-from nyala.engine.scan import chunk
+from nyala.engine.scan.read import chunk
 from nyala.engine.store import Store
 from nyala.engine.tablet.tablet import Tablet
 from nyala.schemas.rows.scan import ScanSpec

@@ -13,7 +13,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import reads
+from nyala.engine.scan.plan import facade as reads
 from nyala.engine.store import Store
 from nyala.partition import hash as by_hash
 from nyala.partition import range as by_range

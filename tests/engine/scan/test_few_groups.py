@@ -17,7 +17,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import few_groups
+from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.limits.limits import Limits
 from nyala.schemas.rows.scan import ScanSpec

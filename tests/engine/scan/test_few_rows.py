@@ -14,7 +14,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.codecs.codec import CorruptPageError
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import read
+from nyala.engine.scan.read import read_chunk as read
 from nyala.engine.store import Store
 
 ROWS = 4_000

@@ -11,7 +11,7 @@ import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import marked, ordered
+from nyala.engine.scan.read import marked, ordered
 from nyala.engine.store import Store
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand

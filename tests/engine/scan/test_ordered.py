@@ -10,9 +10,9 @@ import pytest
 
 from nyala.engine.codecs.codec import BLOCK_ROWS
 from nyala.engine.rowset.diskrowset import DiskRowSet
-from nyala.engine.scan import runs
+from nyala.engine.scan.read import runs
 from nyala.engine.store import Store
-from nyala.engine.vectors.keys import KeyEncoder
+from nyala.engine.vectors.keys.keys import KeyEncoder
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition

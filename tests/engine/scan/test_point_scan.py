@@ -17,7 +17,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan.point_scan import PointScans
+from nyala.engine.scan.plan.point_scan import PointScans
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
 from nyala.schemas.rows.scan import ScanSpec

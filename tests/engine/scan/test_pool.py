@@ -13,7 +13,7 @@ import pytest
 from nyala.clients.api.database import Database
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan.pool import ScanPool
+from nyala.engine.scan.read.pool import ScanPool
 from nyala.engine.store import Store
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.waiting import until

@@ -18,7 +18,7 @@ from nyala.engine.filter.bound import BoundFilter
 from nyala.engine.filter.prune import pages_may_match
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan import zones
+from nyala.engine.scan.read import zones
 from nyala.engine.store import Store
 
 ROWS = 200_000

@@ -12,7 +12,7 @@ import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import MIB, StoreOptions
-from nyala.engine.scan import reads
+from nyala.engine.scan.plan import facade as reads
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.protocol import sorting

@@ -17,7 +17,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.vectors.huge_pages import RESULTS
+from nyala.engine.vectors.memory.huge_pages import RESULTS
 
 ROWS = 150_000
 

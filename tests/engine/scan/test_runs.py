@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nyala.engine.scan.runs import KeyRun, Span, spans_by_batch
-from nyala.engine.vectors.keys import U64Keys, key_bytes
+from nyala.engine.scan.read.runs import KeyRun, Span, spans_by_batch
+from nyala.engine.vectors.keys.keys import U64Keys, key_bytes
 
 
 def spans_of(lengths: list[int]) -> list[Span]:

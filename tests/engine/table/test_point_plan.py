@@ -22,7 +22,7 @@ from nyala.engine.delta import pages
 from nyala.engine.delta.tracker import DeltaTracker
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.rowset import page_rows
+from nyala.engine.rowset.native import page_rows
 from nyala.engine.store import Store
 from nyala.engine.tablet import lookup
 from nyala.engine.tablet.key_lookup import KeyLookup

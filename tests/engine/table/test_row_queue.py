@@ -18,7 +18,7 @@ from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.options import StoreOptions
-from nyala.engine.rowset.page_rows import PageRows
+from nyala.engine.rowset.native.page_rows import PageRows
 from nyala.engine.store import Store
 from nyala.engine.table import row_commit
 from nyala.engine.table.row_commit import RowWrite

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from nyala.engine.rowset.row_columns import RowColumns
+from nyala.engine.rowset.native.row_columns import RowColumns
 from nyala.engine.tablet import lookup, point_batch
 from nyala.engine.tablet.lookup import Asked, look_up_generally, look_up_in
 from nyala.engine.vectors.arrow import from_arrow
-from nyala.engine.vectors.keys import hash_keys
+from nyala.engine.vectors.keys.keys import hash_keys
 from nyala.engine.vectors.physical import physical_of
 from tests.engine.subject import Subject
 

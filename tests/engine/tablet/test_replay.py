@@ -15,7 +15,7 @@ from nyala.engine.record.logged_rows import LoggedRows
 from nyala.engine.tablet.replay import LogTimes, replay
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.vectors.arrow import from_arrow
-from nyala.engine.vectors.key_vector import keys_as_bytes
+from nyala.engine.vectors.keys.key_vector import keys_as_bytes
 from nyala.engine.vectors.physical import physical_of
 from nyala.engine.vectors.vector import BytesVector, Vector
 from nyala.schemas.limits.limits import Limits

@@ -20,7 +20,7 @@ from nyala.engine.transaction import commit as commits
 from nyala.engine.transaction import plan as plans
 from nyala.engine.transaction.loader import Loader
 from nyala.engine.transaction.tablet_part import Refusals, StagedChunk, TabletPart, pieces, routed
-from nyala.engine.vectors.keys import hash_keys, slice_keys
+from nyala.engine.vectors.keys.keys import hash_keys, slice_keys
 from nyala.schemas.errors import (
     ConflictError,
     CorruptionError,

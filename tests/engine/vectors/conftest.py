@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from nyala.engine.vectors.arrow import from_arrow, to_arrow
-from nyala.engine.vectors.keys import BytesKeys
+from nyala.engine.vectors.keys.keys import BytesKeys
 from nyala.engine.vectors.physical import INT128_DTYPE, PhysicalType
 from nyala.engine.vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from nyala.engine.vectors.huge_pages import HugePages
-from nyala.engine.vectors.memory import SLACK_BYTES, address_of
+from nyala.engine.vectors.memory.huge_pages import HugePages
+from nyala.engine.vectors.memory.memory import SLACK_BYTES, address_of
 
 REGION = 4 << 20
 KB = 1024

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.vectors.key_bounds import overlapping
+from nyala.engine.vectors.keys.key_bounds import overlapping
 
 KEYS = st.binary(max_size=2)
 

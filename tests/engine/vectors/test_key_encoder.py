@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.vectors.keys import BytesKeys, KeyEncoder, U64Keys, argsort_keys, key_bytes
+from nyala.engine.vectors.keys.keys import BytesKeys, KeyEncoder, U64Keys, argsort_keys, key_bytes
 from nyala.engine.vectors.physical import PhysicalType
 
 from .conftest import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.vectors.keys import U64Keys, argsort_keys, merge_order
+from nyala.engine.vectors.keys.keys import U64Keys, argsort_keys, merge_order
 
 from .conftest import byte_strings, bytes_keys, compiled
 

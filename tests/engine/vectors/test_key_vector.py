@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.vectors.keys import (
+from nyala.engine.vectors.keys.keys import (
     BytesKeys,
     U64Keys,
     concat_keys,

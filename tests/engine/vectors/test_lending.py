@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.engine.vectors.lending import Lender
-from nyala.engine.vectors.memory import SLACK_BYTES, address_of
+from nyala.engine.vectors.memory.lending import Lender
+from nyala.engine.vectors.memory.memory import SLACK_BYTES, address_of
 
 MIB = 1 << 20
 

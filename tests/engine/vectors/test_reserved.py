@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nyala.engine.vectors.growable import GrowableColumn
-from nyala.engine.vectors.huge_pages import HUGE_PAGE_BYTES
-from nyala.engine.vectors.memory import SLACK_BYTES, address_of
+from nyala.engine.vectors.memory.huge_pages import HUGE_PAGE_BYTES
+from nyala.engine.vectors.memory.memory import SLACK_BYTES, address_of
+from nyala.engine.vectors.memory.reserved import COLUMNS, ReservedMemory, filled_up_to
 from nyala.engine.vectors.physical import PhysicalType
-from nyala.engine.vectors.reserved import COLUMNS, ReservedMemory, filled_up_to
 from nyala.engine.vectors.vector import FixedVector
 
 MB = 1 << 20

@@ -24,7 +24,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.sweep_bucket import leftovers
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.recovery.verify_bucket import verify_bucket
-from nyala.engine.scan.snapshots import Snapshots
+from nyala.engine.scan.plan.snapshots import Snapshots
 from nyala.engine.store import Store
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec

@@ -1,0 +1,153 @@
+"""CellTable: the cells of some rows, a row for each key that was asked for, as `kernels/point_batch` fills it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ...codecs.codec import CorruptPageError
+from ...kernels import point_batch as kernels
+from ...kernels.point_read import CELL_BYTES, FULL, read_cells
+from ...vectors.arrow import to_arrow
+from ...vectors.gather import check_data_bytes
+from ...vectors.keys.keys import KeyVector, U64Keys
+from ...vectors.memory.memory import address_of, allocate, allocate_zeroed
+from ...vectors.physical import PhysicalType
+from ...vectors.vector import BytesVector, FixedVector, Vector
+from .places import KEPT, Place, place_of
+from .row_columns import RowColumns
+from .scratch import RowScratch
+
+_OFFSET_BYTES = 4
+CELL_SIZE = CELL_BYTES + 1
+"""Bytes of a cell in the table, with its flag of NULL."""
+
+
+class TooManyBytesError(Exception):
+    """Rows that are read at once have more bytes than they may: ``times`` as many, about, and more than once."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__(times)
+        self.times = times
+
+
+class CellTable:
+    """The cells of the columns, and the liveness, of the rows at some locations; -1 for keys that no row has."""
+
+    def __init__(self, columns: RowColumns, locations: np.ndarray, held_max: int | None = None) -> None:
+        """``held_max``: the most bytes of pages, and of strings restored from them, that it may hold; None: any."""
+        self.columns = columns
+        self.width = len(columns.ids) + 1
+        self.held: list[object] = []
+        """What must live until the columns have been taken: strings are addresses."""
+        self.held_max = sys.maxsize if held_max is None else held_max
+        self.held_bytes = self._text_bytes = 0
+        count = len(locations)
+        self._locations = locations
+        self._cells = allocate_zeroed(count * self.width * CELL_BYTES, np.uint8)
+        self._nulls = allocate(count * self.width, np.uint8)
+        self._scratch = RowScratch()
+        self._memory = address_of(self._cells), address_of(self._nulls)
+
+    def check_held(self, share: float) -> None:
+        """Count what is held after this share of the rows, each page once.
+
+        Raises:
+            TooManyBytesError: it is too much.
+        """
+        pages = {id(page): page.nbytes for held in self.held if type(held) is list for page in held if page is not None}
+        self.held_bytes = sum(pages.values()) + self._text_bytes
+        if self.held_bytes > self.held_max:
+            raise TooManyBytesError(max(self.held_bytes / self.held_max, 2.0) / share)
+
+    def read_places(self, places: Sequence[Place], rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read rows whose cells are all at the same places, one for each column; see ``read``."""
+        fields = np.array(places, np.int64)
+        tables = np.array([address_of(fields)], np.int64)
+        self.read(address_of(tables), 0, rows, positions)
+
+    def read(self, places: int, step: int, rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read rows (int64, -1 for none) into the table's rows ``positions`` (int64), from places as `read_cells` takes
+        them.
+
+        Raises:
+            CorruptPageError: a cell cannot be decoded.
+        """
+        where = address_of(rows), address_of(positions), len(rows), self.width, *self._memory
+        while (outcome := read_cells(places, step, *where, self._scratch.address)) == FULL:
+            self.held.append(self._scratch.texts)
+            self._text_bytes += len(self._scratch.texts)
+            self.held_bytes += len(self._scratch.texts)
+            if self.held_bytes > self.held_max:
+                self.check_held(1.0)
+            self._scratch.grow()
+        if outcome < 0:
+            raise CorruptPageError("a cell of the rows cannot be decoded")
+
+    def put(self, cells: dict[int, Vector], rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read the cells of some columns, by their number, from vectors."""
+        if cells:
+            self.put_places({i: place_of(vector, self.held) for i, vector in cells.items()}, rows, positions)
+
+    def put_places(self, known: dict[int, Place], rows: np.ndarray, positions: np.ndarray) -> None:
+        """Read the cells of some columns, by their number, from places in memory."""
+        self.read_places([known.get(i, KEPT) for i in range(self.width)], rows, positions)
+
+    def has_other_keys(self, keys: KeyVector) -> bool:
+        """Whether a row has another key than the one that was asked for. The key columns lead."""
+        widths = self.columns.key_widths
+        where = self._memory[0], self.width, address_of(widths), len(widths)
+        if isinstance(keys, U64Keys):
+            asked = address_of(keys.values), 0
+        else:
+            asked = address_of(keys.data), address_of(keys.offsets)
+        return kernels.other_keys(*where, *asked, address_of(self._locations), len(self._locations)) > 0
+
+    def live_rows(self) -> np.ndarray:
+        """Return the rows (int64) that are alive, ascending."""
+        count = len(self._locations)
+        rows = allocate(count, np.int64)
+        where = address_of(self._locations), count, address_of(rows)
+        return rows[: kernels.live_rows(self._memory[0], self.width, *where)]
+
+    def measured(self, rows: np.ndarray) -> list[int]:
+        """Return, for each column, how many bytes the strings of some rows (int64) have, and how many are NULL."""
+        sizes = allocate(2 * self.width, np.int64)
+        kernels.measure_columns(*self._memory, self.width, address_of(rows), len(rows), address_of(sizes))
+        return sizes.tolist()
+
+    def bytes_of(self, measured: Sequence[int], count: int) -> int:
+        """Return the bytes of so many rows as columns, from what ``measured`` returned for them."""
+        physicals = self.columns.physicals
+        size = 0
+        for i, kind in enumerate(physicals):
+            size += measured[2 * i] + _OFFSET_BYTES * count if kind is PhysicalType.BYTES else kind.width * count
+        return size
+
+    def taken(self, rows: np.ndarray, first: int = 0, measured: Sequence[int] | None = None) -> list[pa.Array]:
+        """Return rows (int64) of the columns from ``first`` on; ``measured`` is what that method returned for them."""
+        table, kept = (*self._memory, self.width), (address_of(rows), len(rows))
+        measured, vectors = measured or self.measured(rows), []
+        targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)
+        for i in range(first, self.width - 1):
+            bytes_, nulls = measured[2 * i : 2 * i + 2]
+            vector, targets[i] = _room(self.columns.physicals[i], len(rows), bytes_, bool(nulls))
+            vectors.append(vector)
+        kernels.take_columns(*table, *kept, address_of(targets))
+        self.held.clear()
+        kinds = self.columns.columns[first:]
+        return [to_arrow(vector, column.logical.arrow) for vector, column in zip(vectors, kinds, strict=True)]
+
+
+def _room(physical: PhysicalType, count: int, size: int, has_nulls: bool) -> tuple[Vector, Sequence[int]]:
+    """Return a vector to be filled, and the fields of a target."""
+    valid = allocate(count, np.bool_) if has_nulls else None
+    flags = address_of(valid) if valid is not None else 0
+    if physical is PhysicalType.BYTES:
+        offsets, data = allocate(count + 1, np.int32), allocate(check_data_bytes(size), np.uint8)
+        return BytesVector(offsets, data, valid), (0, address_of(offsets), address_of(data), flags)
+    values = allocate(count, physical.dtype)
+    return FixedVector(values, valid), (physical.width, address_of(values), 0, flags)

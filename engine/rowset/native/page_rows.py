@@ -1,0 +1,230 @@
+"""PageRows: reads single rows of a base file, all columns in one kernel call, from pages in the page cache.
+
+For each range of rows that lies in one page of every column there is a table with the addresses of those pages. The
+page cache alone decides how long pages stay: the table refers to them weakly, and a read holds them while it lasts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from ctypes import string_at
+from itertools import pairwise
+from struct import Struct
+from weakref import ref
+
+import numpy as np
+
+from ...cfile.page import Page
+from ...cfile.page_kind import kind_of
+from ...cfile.stream import OFTEN, StreamReader
+from ...codecs.codec import PAGE_ROWS, CorruptPageError
+from ...kernels import point_read as kernels
+from ...vectors.memory.memory import address_of, address_or_0, allocate
+from ...vectors.physical import PhysicalType
+from ...vectors.raw_cell import RawCell, raw_cell
+from .absent import absent_cells
+from .cell_table import CellTable
+from .places import TRUE, is_widened, place_of_one
+from .row_columns import RowColumns
+from .scratch import RowScratch
+
+_TABLES_MAX = 4096
+_COUNTED = 64
+"""Of rows read at once so many count: most of them share what is decoded."""
+_FIRST_COLUMNS = 64
+
+
+class NotInMemoryError(Exception):
+    """What a caller asked for that may not wait has to be read from the disk, or decompressed for long."""
+
+
+class _Room(threading.local):
+    """Memory of one thread for the cells of a row."""
+
+    def __init__(self) -> None:
+        self.columns = 0
+        self.scratch = RowScratch()
+        self.reserve(_FIRST_COLUMNS)
+
+    def reserve(self, columns: int) -> None:
+        """Make room for this many columns."""
+        self.columns = columns
+        self._memory = allocate(columns * (kernels.CELL_BYTES + 1), np.uint8)
+        self.cells = self._memory.data
+        self.nulls = self.cells[columns * kernels.CELL_BYTES :]
+        start = address_of(self._memory)
+        self.addresses = start, start + columns * kernels.CELL_BYTES, self.scratch.address
+
+
+_ROOM = _Room()
+
+
+class _Table:
+    """The pages of a range of rows."""
+
+    __slots__ = ("address", "fields", "pages", "reads", "size", "unread")
+
+    def __init__(self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int]) -> None:
+        self.fields = fields
+        self.address = address_of(fields)
+        self.pages = [ref(page) for page in pages]
+        self.size = sum([page.nbytes for page in pages])
+        """Bytes of the pages."""
+        self.reads = 0
+        """Reads of rows; approximate."""
+        self.unread = unread
+        """The columns that the kernel does not read."""
+
+
+class PageRows:
+    """The base cells of one rowset by row. Thread safe."""
+
+    def __init__(self, columns: RowColumns, streams: Sequence[StreamReader | None], newest_base: int) -> None:
+        """``streams`` are those of the columns, and that of liveness, None if there is none."""
+        self.columns = columns
+        self.newest_base = newest_base
+        """The newest timestamp that a column's base shows: older snapshots need history."""
+        self._streams = streams
+        self._held: list[object] = []
+        self._absent = {
+            i: place_of_one(absent_cells(column, 1), self._held)
+            for i, column in enumerate(columns.columns)
+            if streams[i] is None
+        }
+        if streams[-1] is None:
+            self._absent[len(columns.ids)] = TRUE
+        shifts = [stream.page_shift for stream in streams if stream is not None]
+        self._shift = min((shift for shift in shifts if shift is not None), default=PAGE_ROWS.bit_length() - 1)
+        self._tables: dict[int, _Table] = {}
+        wanted = (*columns.physicals, PhysicalType.BOOL)
+        physicals = [kind if stream is None else stream.physical for stream, kind in zip(streams, wanted, strict=True)]
+        self._widened = {i for i, physical in enumerate(physicals) if is_widened(physical, wanted[i])}
+        self._unpack = Struct("<" + "".join(_FORMATS.get(physical, "qq") for physical in physicals))
+        self._strings = [i for i, physical in enumerate(physicals) if physical is PhysicalType.BYTES]
+        self._wide = [i for i, physical in enumerate(physicals) if physical is PhysicalType.INT128]
+
+    def read(self, row: int, may_wait: bool = True) -> list[RawCell]:
+        """Return the cells of a row, and its liveness.
+
+        Raises:
+            CorruptionError, UnreadableFileError: a page cannot be read.
+            CorruptPageError: a cell cannot be decoded.
+            NotInMemoryError: the caller may not wait, and would have to.
+        """
+        table, pages = self._table(row >> self._shift, 1, may_wait)
+        room, count = _ROOM, len(self._streams)
+        if room.columns < count:
+            room.reserve(count)
+        while (null_count := kernels.read_row(table.address, count, row, *room.addresses)) == kernels.FULL:
+            room.scratch.grow()
+        if null_count < 0:
+            raise CorruptPageError("a cell of the row cannot be decoded")
+        found = self._unpack.unpack_from(room.cells)
+        cells = list(found[::2])
+        for i in self._strings:
+            cells[i] = string_at(cells[i], found[2 * i + 1])
+        for i in self._wide:
+            cells[i] |= found[2 * i + 1] << 64
+        if null_count:
+            cells = [None if null else cell for cell, null in zip(cells, room.nulls, strict=False)]
+        for i in table.unread:
+            cells[i] = self._gathered(i, row)
+        del pages  # until here, the cells' memory had to stay
+        return cells
+
+    def read_into(self, table: CellTable, rows: np.ndarray, positions: np.ndarray) -> set[int]:
+        """Read ``rows`` (int64, ascending) into the table's rows ``positions``; return the numbers of the columns that
+        were not read.
+
+        Raises as ``read``; and TooManyBytesError if the table may not hold so much.
+        """
+        numbers = rows >> self._shift
+        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
+        left, places = set(self._widened), allocate(len(rows), np.int64)
+        for first, last in pairwise(cuts):
+            known, pages = self._table(int(numbers[first]), min(last - first, _COUNTED))
+            table.held += known, pages
+            table.held_bytes += known.size
+            if table.held_bytes > table.held_max:
+                table.check_held(last / len(rows))
+            left.update(known.unread)
+            places[first:last] = known.address
+        table.held.append(self)
+        table.read(address_of(places), 8, rows, positions)
+        return left
+
+    def _table(self, number: int, reads: int, may_wait: bool = True) -> tuple[_Table, list[Page | None]]:
+        """Return the table of a range of rows, of which so many are read, and its pages, which must be held while it is
+        used. Raises as ``read``."""
+        table = self._tables.get(number)
+        pages: list[Page | None] = [None] if table is None else [page() for page in table.pages]
+        if table is None or None in pages:
+            if not may_wait:
+                raise NotInMemoryError
+            table, pages = self._loaded(number)
+        elif not may_wait and (table.unread or table.reads == OFTEN - 1):
+            raise NotInMemoryError
+        before, table.reads = table.reads, table.reads + reads
+        if before < OFTEN <= table.reads:
+            self._loosen(number)
+        return table, pages
+
+    def _loosen(self, number: int) -> None:
+        """Let the pages of a range of rows be uncompressed in the page cache; the next read finds the old ones gone."""
+        for stream in self._streams:
+            if stream is not None and stream.page_shift is not None:
+                page = stream.page_of(number << self._shift)
+                stream.loosen(page, stream.page(page))
+
+    def _gathered(self, column: int, row: int) -> RawCell:
+        stream = self._streams[column]
+        assert stream is not None, "absent columns are not read"
+        return raw_cell(stream.gather(np.array([row], np.int64)), 0)
+
+    def _loaded(self, number: int) -> tuple[_Table, list[Page | None]]:
+        """Return the table of a range of rows, and its pages, which must be held while it is used."""
+        fields = np.zeros((len(self._streams), kernels.PLACE_FIELDS), np.int64)
+        for i, place in self._absent.items():
+            fields[i] = place
+        pages: list[Page | None] = []
+        unread: list[int] = []
+        for i, stream in enumerate(self._streams):
+            if stream is None:
+                continue
+            if stream.page_shift is None:
+                unread.append(i)
+                continue
+            page_number = stream.page_of(number << self._shift)
+            page = stream.page(page_number)
+            pages.append(page)
+            fields[i] = _place_of(stream, page, stream.first_row(page_number))
+            if fields[i, kernels.KIND] == kernels.UNREAD:
+                unread.append(i)
+        if len(self._tables) >= _TABLES_MAX:
+            self._tables.clear()
+        table = self._tables[number] = _Table(fields, [page for page in pages if page], unread)
+        return table, pages
+
+
+_FORMATS = {
+    PhysicalType.INT128: "Qq",
+    PhysicalType.FLOAT32: "f4xq",
+    PhysicalType.FLOAT64: "dq",
+}
+
+
+def _place_of(stream: StreamReader, page: Page, first_row: int) -> tuple[int, ...]:
+    """Return the fields of a column's page, as the kernel takes them."""
+    kind, payload = kind_of(page, stream.physical)
+    if kind == kernels.NULLS:
+        return kernels.NULLS, 0, 0, 0, 0, first_row, 0, 0, 0, 0
+    offsets = values = value_count = 0
+    if kind == kernels.CODES and (dictionary := stream.dictionary()):
+        value_count = len(dictionary)
+        offsets, values = address_of(dictionary.offsets), address_of(dictionary.data)
+    elif kind == kernels.CODES:
+        kind = kernels.UNREAD
+    bitmap = address_or_0(page.bitmap)
+    width, row_count = stream.physical.width, page.row_count
+    return kind, width, payload, row_count, bitmap, first_row, offsets, values, value_count, 0

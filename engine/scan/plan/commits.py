@@ -1,0 +1,86 @@
+"""The commits of a table, from its change feed and the remembered writers and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from ....schemas import compute as pc
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.protocol.service import ScanStream
+from ....schemas.rows.changes import OPS, ChangeSpec
+from ....schemas.rows.commits import COMMITS_MAX, COUNTS, commits_table, since_of
+from ....schemas.rows.scan import ScanSpec
+from ...commit.numbered_writes import NumberedWrites
+from ...commit.transaction_memory import TransactionMemory
+from ...table.table import Table
+from .snapshots import Snapshots
+
+_MARGIN_MICROSECONDS = 1_000_000
+"""Leeway at the oldest end of history, which ages during the request."""
+
+
+class _Counts:
+    """Rows per commit, for one kind of change."""
+
+    def __init__(self) -> None:
+        self.timestamps = np.empty(0, np.int64)
+        self.rows = np.empty(0, np.int64)
+
+    def add(self, timestamps: np.ndarray) -> None:
+        found, rows = np.unique(timestamps, return_counts=True)
+        self.timestamps, places = np.unique(np.concatenate([self.timestamps, found]), return_inverse=True)
+        self.rows = np.bincount(places, np.concatenate([self.rows, rows])).astype(np.int64)
+
+    def at(self, timestamps: np.ndarray) -> list[int]:
+        """Return the rows of each of ``timestamps``, which include all counted ones."""
+        rows = np.zeros(len(timestamps), np.int64)
+        rows[np.searchsorted(timestamps, self.timestamps)] = self.rows
+        return rows.tolist()
+
+
+def commits(
+    table: Table,
+    since: int | str | None,
+    snapshots: Snapshots,
+    scan: Callable[[ScanSpec], ScanStream],
+    writers: NumberedWrites,
+    transaction_memory: TransactionMemory,
+) -> pa.Table:
+    """Return the commits to a table after a moment; see ``StoreService.commits``.
+
+    Raises:
+        InvalidArgumentError: there are too many for one answer, or the moment is invalid.
+        SnapshotTooOldError: the moment is before the history that the table keeps.
+    """
+    margin = min(_MARGIN_MICROSECONDS, table.options.history_max_age_seconds * 100_000) << 12
+    now = snapshots.now(0)
+    oldest = min(snapshots.ancient_history_mark(table) + margin, now)
+    feed = ChangeSpec(since=since_of(since, oldest), until=max(now, since_of(since, oldest)), every=True)
+    counts = {op: _Counts() for op in OPS}
+    for batch in scan(ScanSpec(table=table.name, columns=[], changes=feed, here=True)).batches:
+        for op, counted in counts.items():
+            counted.add(batch["_timestamp"].filter(pc.equal(batch["_op"], op)).to_numpy())
+        if sum(len(counted.timestamps) for counted in counts.values()) > len(OPS) * COMMITS_MAX:
+            raise _too_many(table)
+    found = np.unique(np.concatenate([counted.timestamps for counted in counts.values()]))
+    if len(found) > COMMITS_MAX:
+        raise _too_many(table)
+    names, transactions = writers.by_timestamp(table.table_id), transaction_memory.by_timestamp()
+    timestamps = found.tolist()
+    return commits_table(
+        {
+            "timestamp": timestamps,
+            "writer": [names.get(timestamp) for timestamp in timestamps],
+            "transaction": [transactions.get(timestamp) for timestamp in timestamps],
+            **{name: counts[op].at(found) for name, op in zip(COUNTS, OPS, strict=True)},
+        }
+    )
+
+
+def _too_many(table: Table) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"table {table.name!r} has more than {COMMITS_MAX:,} commits since then: ask from a later time"
+    )

@@ -1,0 +1,119 @@
+"""What zone maps tell about the chunks of a rowset before they are read: whether a row may match, and whether all do.
+
+Most chunks are a page of each column of the filter: then each comparison is made for all these pages at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+import numpy as np
+
+from ....schemas.table.column import ColumnSchema
+from ...cfile.zone_map import PageZones, ZoneMap
+from ...codecs.codec import PAGE_ROWS
+from ...filter.bound import BoundFilter
+from ...filter.prune import may_match, pages_may_match
+from ...rowset.diskrowset import DiskRowSet
+from ...rowset.native.absent import absent_zone_map
+from ...rowset.rowset import RowSet
+
+Verdict = tuple[bool, bool]
+"""Whether a row of a chunk may match by the base cells, and whether all rows do."""
+
+
+def verdicts(
+    rowset: RowSet,
+    ranges: Sequence[tuple[int, int]],
+    where: BoundFilter | None,
+    inverse: BoundFilter | None,
+    columns: Sequence[ColumnSchema],
+) -> Iterable[Verdict]:
+    """Return the verdict of a filter of these columns on each of some ranges of rows, in order, none of them empty.
+
+    ``inverse`` is NOT ``where``; without it no verdict is that all rows match.
+    """
+    if where is None:
+        return repeat((True, False), len(ranges))
+    zones = _zones_of_pages(rowset, columns)
+    if not zones or any((last - 1) // PAGE_ROWS != first // PAGE_ROWS for first, last in ranges):
+        return (_on_rows(rowset, rows, where, inverse, columns) for rows in ranges)
+    first_page, last_page = ranges[0][0] // PAGE_ROWS, (ranges[-1][1] - 1) // PAGE_ROWS
+    asked = {column_id: pages.part(slice(first_page, last_page + 1)) for column_id, pages in zones.items()}
+    on_pages = _on_pages(asked, where, inverse)
+    return (on_pages[first // PAGE_ROWS - first_page] for first, _ in ranges)
+
+
+def _zones_of_pages(rowset: RowSet, columns: Sequence[ColumnSchema]) -> dict[int, PageZones] | None:
+    """Return the zone maps of columns, by their ids, if all have pages of PAGE_ROWS."""
+    if not isinstance(rowset, DiskRowSet):
+        return None
+    zones: dict[int, PageZones] = {}
+    for column in columns:
+        stream = rowset.base_stream(column.id) if rowset.has_base(column.id) else None
+        if stream is None or stream.page_rows != PAGE_ROWS or not stream.zone_maps:
+            return None
+        zones[column.id] = stream.page_zones
+    return zones
+
+
+def _on_pages(zones: dict[int, PageZones], where: BoundFilter, inverse: BoundFilter | None) -> list[Verdict]:
+    """Return the verdict on each page."""
+    some = pages_may_match(where, zones)
+    every = np.zeros_like(some)
+    if inverse is not None:
+        every = some & ~pages_may_match(inverse, zones)
+        for column in zones.values():
+            every &= column.null_counts == 0
+    return list(zip(some.tolist(), every.tolist(), strict=True))
+
+
+def _on_rows(
+    rowset: RowSet,
+    rows: tuple[int, int],
+    where: BoundFilter,
+    inverse: BoundFilter | None,
+    columns: Sequence[ColumnSchema],
+) -> Verdict:
+    """Return the verdict on any range of rows."""
+    first, last = rows
+    known: dict[int, ZoneMap | None] = {}
+
+    def zone_map_of(column_id: int) -> ZoneMap | None:
+        if column_id not in known:
+            (column,) = (column for column in columns if column.id == column_id)
+            known[column_id] = _zone_map(rowset, column, first, last)
+        return known[column_id]
+
+    if not may_match(where, zone_map_of, last - first):
+        return False, False
+    if inverse is None or may_match(inverse, zone_map_of, last - first):
+        return True, False
+    zones = [zone_map_of(column.id) for column in columns]
+    return True, all(zone is not None and not zone.null_count for zone in zones)
+
+
+def _zone_map(rowset: RowSet, column: ColumnSchema, first: int, last: int) -> ZoneMap | None:
+    """Return the bounds of the base cells of rows [first, last); None if unknown."""
+    if isinstance(rowset, DiskRowSet) and not rowset.has_base(column.id):
+        return absent_zone_map(column, last - first)
+    return joined(rowset.zone_maps(column.id, first, last))
+
+
+def joined(zones: Sequence[ZoneMap]) -> ZoneMap | None:
+    """Return the bounds of all pages together; None if there are none."""
+    if len(zones) < 2:
+        return zones[0] if zones else None
+    with_values = [zone for zone in zones if zone.min is not None]
+    unbounded = any(zone.max is None for zone in with_values)
+    lows = [zone.min for zone in with_values if zone.min is not None]
+    highs = [zone.max for zone in with_values if zone.max is not None]
+    return ZoneMap(
+        min(lows, default=None),
+        None if unbounded else max(highs, default=None),
+        sum(zone.null_count for zone in zones),
+        sum(zone.row_count for zone in zones),
+        exact=all(zone.exact for zone in zones),
+        has_nan=any(zone.has_nan for zone in zones),
+    )
