@@ -38,7 +38,6 @@ from .maintenance.together import FlushTogether, perform_on_all
 from .manifest import pin_note
 from .manifest.damage import DamageRegistry
 from .manifest.manifest import CleanStopEntry
-from .monitoring.store_metrics import StoreMetrics
 from .moving.moves import Mover
 from .mvcc.clock import Clock, SystemClock
 from .mvcc.holding import Answer, Asked, Holding, held_answer, held_verb, verb
@@ -55,6 +54,7 @@ from .scan.plan.planned_scans import PlannedScans
 from .scan.plan.snapshots import Snapshots
 from .scan.read.pool import ScanPool
 from .statement.execute import Statements
+from .store_metrics import StoreMetrics
 from .table.direct_load import DirectLoad
 from .table.stats import damaged_files, described, health_of, table_stats, tablet_map
 from .table.writes import Writes

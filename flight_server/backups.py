@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from ..clients.api.database import Database
+from ..clients.jobs.backup.tablet_backup import backups_of_table, write_tablet
 from ..clients.jobs.folder import Folder
-from ..clients.jobs.tablet_backup import backups_of_table, write_tablet
 from ..engine.options import StoreOptions
-from ..engine.repair import Range
+from ..engine.recovery.repair import Range
 from ..engine.store import Store
 from ..schemas.rows.scan import ScanSpec
 from ..schemas.rows.write import Durability

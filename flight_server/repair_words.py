@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from ..engine.repair import LogRepair, RepairReport, RowsetRepair
+from ..engine.recovery.repair import LogRepair, RepairReport, RowsetRepair
 from ..schemas.cells.timestamp import datetime_of
 
 TITLES = ("table", "tablet", "rowset", "action", "rows kept", "from backup", "rows lost", "what is lost")

@@ -17,8 +17,8 @@ from .serve_options import KeyCommand, KeyFile
 
 if TYPE_CHECKING:
     from ..engine.fs.encryption.key_source import KeySource
+    from ..engine.recovery.repair import RepairReport
     from ..engine.recovery.verify import VerifyReport
-    from ..engine.repair import RepairReport
 
 Backup = Annotated[
     str | None,
@@ -138,7 +138,7 @@ def repair(
 def _repaired(directory: Path, apply: bool, from_backup: str | None, key: KeySource) -> RepairReport:
     from ..engine.fs.encryption.key_source import new_key
     from ..engine.fs.opening import is_encrypted, store_files
-    from ..engine.repair import repair_store
+    from ..engine.recovery.repair import repair_store
     from .backups import FolderBackups
 
     fs = store_files(directory, key)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nyala.clients.api.scan import Scan as Scan
     from nyala.clients.api.table import Table as Table
     from nyala.clients.api.transaction import Transaction as Transaction
-    from nyala.clients.offload.direct_scan import DirectScan as DirectScan
-    from nyala.clients.offload.direct_scan import DirectSplit as DirectSplit
+    from nyala.clients.offline_jobs.direct_scan import DirectScan as DirectScan
+    from nyala.clients.offline_jobs.direct_scan import DirectSplit as DirectSplit
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -83,7 +83,7 @@ _LAZY = {
     ".clients.api.scan": "Scan",
     ".clients.api.table": "Table",
     ".clients.api.transaction": "Transaction",
-    ".clients.offload.direct_scan": "DirectScan DirectSplit",
+    ".clients.offline_jobs.direct_scan": "DirectScan DirectSplit",
     ".engine.options": "StoreOptionsDict",
     ".schemas.store.checkpoint": "Checkpoint",
     ".schemas.table.column": "ColumnOptions",

@@ -8,24 +8,24 @@ python -m nyala.jobs verify flights --url grpc://a:8815 --other-url grpc://b:881
 
 import os
 
-from nyala.clients.cluster.balance_report import BalancePlan
+from nyala.clients.cluster.upkeep.balance_report import BalancePlan
 from nyala.clients.executors.executor import Executor, LocalExecutor
 from nyala.clients.executors.spark_executor import SparkExecutor
-from nyala.clients.jobs.apply_job import ApplyResult, apply_changes
-from nyala.clients.jobs.backup_job import BackupResult, backup
+from nyala.clients.jobs.backup.backup_job import BackupResult, backup
+from nyala.clients.jobs.backup.chain import Backup, list_backups
+from nyala.clients.jobs.backup.check_job import ClusterCheck, check_cluster
+from nyala.clients.jobs.backup.export_job import ExportResult, export
+from nyala.clients.jobs.backup.restore_job import RestoreResult, restore
+from nyala.clients.jobs.backup.restore_pin_job import RestorePinResult, restore_pin
+from nyala.clients.jobs.backup.verification import KeyDifference, TableChecksum, TabletChecksum, Verification
+from nyala.clients.jobs.backup.verify_job import checksum, verify
 from nyala.clients.jobs.balance_job import SkippedMove, apply_balance, plan_balance
-from nyala.clients.jobs.chain import Backup, list_backups
-from nyala.clients.jobs.check_job import ClusterCheck, check_cluster
 from nyala.clients.jobs.copy_job import CopyResult, copy_table
 from nyala.clients.jobs.copy_store_job import copy_store
-from nyala.clients.jobs.export_job import ExportResult, export
-from nyala.clients.jobs.file_format import ReadOptions
-from nyala.clients.jobs.load_job import LoadResult, load
-from nyala.clients.jobs.load_part import RefusedRow
-from nyala.clients.jobs.restore_job import RestoreResult, restore
-from nyala.clients.jobs.restore_pin_job import RestorePinResult, restore_pin
-from nyala.clients.jobs.verification import KeyDifference, TableChecksum, TabletChecksum, Verification
-from nyala.clients.jobs.verify_job import checksum, verify
+from nyala.clients.jobs.files.apply_job import ApplyResult, apply_changes
+from nyala.clients.jobs.files.file_format import ReadOptions
+from nyala.clients.jobs.files.load_job import LoadResult, load
+from nyala.clients.jobs.files.load_part import RefusedRow
 from nyala.schemas.store.checkpoint import StoreCopied
 
 __all__ = [

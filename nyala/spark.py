@@ -10,17 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nyala.clients.executors.spark_session import configure as configure
+    from nyala.clients.executors.spark_shim import build_shim as build_shim
     from nyala.clients.spark.api import by_tablet as by_tablet
     from nyala.clients.spark.api import merge_changes as merge_changes
     from nyala.clients.spark.api import read_table as read_table
     from nyala.clients.spark.api import write_table as write_table
-    from nyala.clients.spark_session.session import configure as configure
-    from nyala.clients.spark_session.shim import build_shim as build_shim
 
 _HOMES = {
-    "build_shim": "nyala.clients.spark_session.shim",
+    "build_shim": "nyala.clients.executors.spark_shim",
     "by_tablet": "nyala.clients.spark.api",
-    "configure": "nyala.clients.spark_session.session",
+    "configure": "nyala.clients.executors.spark_session",
     "merge_changes": "nyala.clients.spark.api",
     "read_table": "nyala.clients.spark.api",
     "write_table": "nyala.clients.spark.api",

@@ -23,7 +23,7 @@ NOT_IN_THE_CLIENT = [
     "numba", "llvmlite", "numpy", "lz4", "zstandard",
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
-MORE_THAN_THE_CLIENT = ("spark", "spark_session", "cluster", "offload")
+MORE_THAN_THE_CLIENT = ("spark", "spark_session.py", "spark_shim.py", "cluster", "offline_jobs")
 WITH_NUMPY = ("row_hash.py", "differences.py", "change_rows.py", "row_shapes.py")
 
 

@@ -32,7 +32,7 @@ with nyala.open({store!r}) as db:
     report()
 """
 ASK_A_BUCKET = """
-from nyala.clients.offload.noted import noted_locations
+from nyala.clients.offline_jobs.noted import noted_locations
 assert noted_locations("file://{store}", "a") == []
 report()
 """

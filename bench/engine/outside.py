@@ -57,7 +57,7 @@ def measure(rows: int, rounds: int, work: Path, console: Console) -> Results:
 
 
 def _round(orders: pa.Table, pools: dict[int, ProcessPoolExecutor], work: Path) -> dict[str, float]:
-    from nyala.clients.offload.bulk_compact import bulk_compact
+    from nyala.clients.offline_jobs.bulk_compact import bulk_compact
 
     seconds: dict[str, float] = {}
     with scratch_store(work) as database:

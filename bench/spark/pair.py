@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import nyala
 from nyala.clients.flight.scan_parts import ScanPart
 from nyala.clients.flight.store import FlightStore
-from nyala.clients.offload.direct_scan import DirectSplit
+from nyala.clients.offline_jobs.direct_scan import DirectSplit
 from nyala.schemas.rows.scan import ScanSpec
 
 PROCESSES = 2

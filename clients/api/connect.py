@@ -93,7 +93,7 @@ def _server_of_bucket(uri: Given, name: str, retries: bool, credentials: Credent
             "a bucket may name any server: give tls_roots, which certify yours, or the locations of the servers "
             "instead, or no token and no client certificate"
         )
-    from ..offload.noted import noted_locations
+    from ..offline_jobs.noted import noted_locations
 
     def noted(seconds: float | None = _NOTE_SECONDS) -> list[str]:
         found = noted_locations(uri, name, seconds)

@@ -33,7 +33,7 @@ from .table import Table
 from .transaction import Transaction
 
 if TYPE_CHECKING:
-    from ..offload.direct_scan import DirectScan
+    from ..offline_jobs.direct_scan import DirectScan
 
 
 class Database:
@@ -316,7 +316,7 @@ class Database:
             NotFoundError: there is no such pin, or it does not have the table.
             InvalidArgumentError: an argument has the wrong form, or the pin has several tables.
         """
-        from ..offload.direct_scan import pinned_scan  # needs the engine, which clients of a server may lack
+        from ..offline_jobs.direct_scan import pinned_scan  # needs the engine, which clients of a server may lack
 
         pin_id = pin_id_of(self._store, pin)
         where_to = {"directory": directory, "split_bytes": split_bytes}

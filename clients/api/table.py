@@ -33,7 +33,7 @@ from .statements import execute, expression_text
 from .write_options import OnError, StatementHow, WriteHow, command_of
 
 if TYPE_CHECKING:
-    from ..offload.direct_scan import DirectScan
+    from ..offline_jobs.direct_scan import DirectScan
 
 
 class Table:
@@ -130,7 +130,7 @@ class Table:
             NotFoundError: there is no such tablet.
             InvalidArgumentError: the directory is not the store's.
         """
-        from ..offload.bulk_compact import bulk_compact  # needs the engine, which clients of a server may lack
+        from ..offline_jobs.bulk_compact import bulk_compact  # needs the engine, which clients of a server may lack
 
         return bulk_compact(
             self._store,
@@ -324,7 +324,7 @@ class Table:
             InvalidArgumentError: the data does not fit the table, or the directory is not the store's.
             ConflictError: the table was altered meanwhile.
         """
-        from ..offload.bulk_import import bulk_import  # needs the engine, which clients of a server may lack
+        from ..offline_jobs.bulk_import import bulk_import  # needs the engine, which clients of a server may lack
 
         return bulk_import(
             self._store,
@@ -404,7 +404,7 @@ class Table:
             NotFoundError: the files are gone: the time expired, or the server was restarted.
             InvalidArgumentError: an argument has the wrong form.
         """
-        from ..offload.direct_scan import direct_scan  # needs the engine, which clients of a server may lack
+        from ..offline_jobs.direct_scan import direct_scan  # needs the engine, which clients of a server may lack
 
         moment = None if as_of is None else read_moment(as_of)
         return direct_scan(

@@ -15,9 +15,9 @@ from .target import Json, Url, database
 
 if TYPE_CHECKING:
     from ..api.database import Database
-    from ..cluster.balance_report import BalancePlan
-    from ..cluster.check_report import ProcessState, ServerState
-    from ..jobs.check_job import ClusterCheck
+    from ..cluster.upkeep.balance_report import BalancePlan
+    from ..cluster.upkeep.check_report import ProcessState, ServerState
+    from ..jobs.backup.check_job import ClusterCheck
 
 app = typer.Typer(no_args_is_help=True, help="Check all servers that share their tables, and balance them.")
 
@@ -45,7 +45,7 @@ def check(
     json_output: Json = False,
 ) -> None:
     """Check servers, clocks, tables and tablets, and print what is wrong; exit with 1 if anything is an error."""
-    from ..jobs.check_job import check_cluster
+    from ..jobs.backup.check_job import check_cluster
     from .output import print_json
 
     earlier = _earlier(compare)
@@ -133,7 +133,7 @@ def _earlier(path: Path | None) -> ClusterCheck | None:
         return None
     from pydantic import ValidationError
 
-    from ..jobs.check_job import ClusterCheck
+    from ..jobs.backup.check_job import ClusterCheck
 
     try:
         return ClusterCheck.model_validate_json(path.read_bytes())

@@ -151,8 +151,8 @@ def _columns(
     found: dict[str, ColumnDefinition] = {}
     key: list[str] = []
     if like is not None:
-        from ..jobs.file_format import ReadOptions
-        from ..jobs.input_files import input_files
+        from ..jobs.files.file_format import ReadOptions
+        from ..jobs.files.input_files import input_files
 
         found = columns_like(input_files(like, ReadOptions(as_json=as_json))[0].schema())
     if schema is not None:
@@ -204,7 +204,7 @@ def default_of(column: str, text: str, kind: str) -> Any:
 def value_of(text: str, kind: str) -> Any:
     """Return the JSON of the value that a text means in a column of this type."""
     from ...schemas.cells.literal import to_json
-    from ..jobs.text_cells import cell_of_text
+    from ..jobs.files.text_cells import cell_of_text
 
     return to_json(cell_of_text(text, LogicalType.parse(kind)))
 

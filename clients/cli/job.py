@@ -36,7 +36,7 @@ def checksum_command(
     as_of: AsOf = None,
 ) -> None:
     """Print a checksum of a table's rows, by tablet; it does not depend on how the rows are stored."""
-    from ..jobs.verify_job import checksum
+    from ..jobs.backup.verify_job import checksum
     from .output import print_table
 
     with job.database() as db:
@@ -61,7 +61,7 @@ def verify_command(
     differences: Annotated[int, typer.Option(min=1, help="Print at most this many differing keys.")] = 100,
 ) -> None:
     """Compare two tables, in one store or two; exit with 1 if they differ."""
-    from ..jobs.verify_job import verify
+    from ..jobs.backup.verify_job import verify
 
     with job.database() as db, other_database(job.context, db, other_url, other_data, other_name) as other:
         found = verify(
@@ -117,7 +117,7 @@ def backup_command(
     as_of: AsOf = None,
 ) -> None:
     """Back up a table: in full the first time, then only changes. Resumes an interrupted run."""
-    from ..jobs.backup_job import backup
+    from ..jobs.backup.backup_job import backup
 
     with job.database() as db:
         made = backup(
@@ -153,7 +153,7 @@ def restore_command(
     ] = True,
 ) -> None:
     """Restore a table from its backups. Resumes an interrupted run."""
-    from ..jobs.restore_job import restore
+    from ..jobs.backup.restore_job import restore
 
     with job.database(create=True) as db:
         made = restore(
@@ -173,7 +173,7 @@ def restore_command(
 @app.command("backups")
 def backups_command(root: Root, json_output: Json = False) -> None:
     """List the backups in a folder."""
-    from ..jobs.chain import list_backups
+    from ..jobs.backup.chain import list_backups
     from .output import print_json, print_table
 
     found = list_backups(root)
@@ -239,7 +239,7 @@ def export_command(
     as_of: AsOf = None,
 ) -> None:
     """Export rows to a folder of Parquet files. Resumes an interrupted run."""
-    from ..jobs.export_job import export
+    from ..jobs.backup.export_job import export
 
     chosen = [each.strip() for each in columns.split(",")] if columns else None
     with job.database() as db:
@@ -312,8 +312,8 @@ def apply_command(
     as_json: AsJson = False,
 ) -> None:
     """Apply files of changes, keeping the last of each key. A second run skips commits already applied."""
-    from ..jobs.apply_job import apply_changes
-    from ..jobs.file_format import ReadOptions
+    from ..jobs.files.apply_job import apply_changes
+    from ..jobs.files.file_format import ReadOptions
 
     how = {"op_column": op_column, "order_by": order_by, "batch_rows": batch_rows, "run": run}
     with job.database() as db:

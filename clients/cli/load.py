@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ...schemas.table.column import ColumnDefinition
     from ...schemas.table.table import TableDefinition
     from ..api.database import Database
-    from ..jobs.file_format import ReadOptions
-    from ..jobs.input_files import InputFile
-    from ..jobs.load_job import LoadResult
+    from ..jobs.files.file_format import ReadOptions
+    from ..jobs.files.input_files import InputFile
+    from ..jobs.files.load_job import LoadResult
 
 ERRORS_SHOWN = 10
 
@@ -88,7 +88,7 @@ def load(
 
     zcat homes.tsv.gz | nyala load homes - --format tsv --rejects refused.csv
     """
-    from ..jobs.load_job import load as load_files
+    from ..jobs.files.load_job import load as load_files
 
     if again and run:
         raise InvalidArgumentError("give --run or --again, not both")
@@ -130,7 +130,7 @@ def load(
 
 def read_options(**parts: Any) -> ReadOptions:
     r"""Return how files are read; ``\t`` means a tab."""
-    from ..jobs.file_format import ReadOptions
+    from ..jobs.files.file_format import ReadOptions
 
     if parts["delimiter"] == "\\t":
         parts["delimiter"] = "\t"
@@ -145,7 +145,7 @@ def inputs(places: Sequence[str], options: ReadOptions) -> Iterator[list[InputFi
         NotFoundError: a file does not exist.
         InvalidArgumentError: a file has an unknown format.
     """
-    from ..jobs.input_files import input_files
+    from ..jobs.files.input_files import input_files
 
     with tempfile.TemporaryDirectory(prefix="nyala-load-") as scratch:
         found: list[InputFile] = []

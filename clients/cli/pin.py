@@ -67,7 +67,7 @@ def restore_command(
     ] = None,
 ) -> None:
     """Make a new table with the rows that a pin keeps."""
-    from ..jobs.restore_pin_job import restore_pin
+    from ..jobs.backup.restore_pin_job import restore_pin
 
     with job.database() as db:
         done = restore_pin(db, pin, table=table, name=to, directory=directory, **job.running)

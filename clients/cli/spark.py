@@ -22,6 +22,6 @@ def build_shim_command(
     ] = None,
 ) -> None:
     """Compile the Java shim, which gives Spark column pruning, filter pushdown and a catalog. Needs JDK 17."""
-    from ..spark_session.shim import build_shim, spark_version
+    from ..executors.spark_shim import build_shim, spark_version
 
     print(f"{build_shim(folder)}, for Spark {spark_version()}")

@@ -125,7 +125,7 @@ def _context(spark: SparkSession | None) -> SparkContext:
     except ModuleNotFoundError as error:
         raise InvalidArgumentError("the spark executor needs pyspark: pip install 'nyala[spark]'") from error
     if spark is None:
-        from ..spark_session.session import configure
+        from .spark_session import configure
 
         spark = configure(SparkSession.Builder().appName("nyala")).getOrCreate()
     try:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pydantic import BaseModel
 
 from ...schemas.errors import ConflictError, NotFoundError, UnavailableError
-from ..cluster.balance import planned_balance
-from ..cluster.balance_report import MARGIN, MEASURES, BalancePlan, PlannedMove
+from ..cluster.upkeep.balance import planned_balance
+from ..cluster.upkeep.balance_report import MARGIN, MEASURES, BalancePlan, PlannedMove
 from ..executors.progress import JobProgress, Show
 from .link import Store, StoreLink
 

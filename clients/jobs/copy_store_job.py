@@ -34,6 +34,6 @@ def copy_store(
         PermissionDeniedError: the caller has not the grants ``maintain`` and ``read`` on all tables.
         UnavailableError: a bucket or the server does not answer. Run it again.
     """
-    from ..offload.store_copy import copy_store  # needs the engine, which clients of a server may lack
+    from ..offline_jobs.store_copy import copy_store  # needs the engine, which clients of a server may lack
 
     return copy_store(StoreLink.to(source).service, url, name, source_url, workers, show)

@@ -14,7 +14,7 @@ _OVERRUN = """
 import tests.bounds.checked as checked
 import numpy as np
 from nyala.engine.kernels.hashing import hash_u64
-from nyala.engine.vectors.memory import address_of
+from nyala.engine.vectors.memory.memory import address_of
 
 words, hashes = np.zeros(4, np.uint64), np.zeros(4, np.uint64)
 hash_u64(address_of(words), 4, address_of(hashes))

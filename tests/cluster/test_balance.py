@@ -14,7 +14,7 @@ from pair import Pair, Stopped
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.cluster import balance
+from nyala.clients.cluster.upkeep import balance
 from nyala.jobs import apply_balance, check_cluster, plan_balance
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.store.placement import Placement, Rule, TablePlacement

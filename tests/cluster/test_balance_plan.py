@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.clients.cluster.balance_plan import plan_moves
-from nyala.clients.cluster.balance_report import MEASURES, BalancePlan, TabletLoad
+from nyala.clients.cluster.upkeep.balance_plan import plan_moves
+from nyala.clients.cluster.upkeep.balance_report import MEASURES, BalancePlan, TabletLoad
 
 Cluster = tuple[list[TabletLoad], dict[str, float]]
 

@@ -12,8 +12,8 @@ from pair import Pair
 from rival import COUNT, SCHEMA, Rival, filled, rows
 
 import nyala
-from nyala.clients.cluster.check_report import Fault
-from nyala.clients.jobs import check_job
+from nyala.clients.cluster.upkeep.check_report import Fault
+from nyala.clients.jobs.backup import check_job
 from nyala.jobs import check_cluster
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.store.placement import Placement, ServerIdentity

@@ -9,8 +9,8 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.cluster.check_processes import of_processes, process_states
-from nyala.clients.cluster.check_report import FaultKind
+from nyala.clients.cluster.upkeep.check_processes import of_processes, process_states
+from nyala.clients.cluster.upkeep.check_report import FaultKind
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

@@ -20,7 +20,7 @@ from nyala.clients.api.table import Table
 from nyala.clients.cluster import reading
 from nyala.clients.cluster.store import PlacedStore
 from nyala.clients.flight import staging_put
-from nyala.clients.jobs.load_job import load
+from nyala.clients.jobs.files.load_job import load
 from nyala.engine.table.table_version import TableVersion
 from nyala.schemas.errors import NotFoundError, UnavailableError, WrongServerError
 from nyala.schemas.rows.scan import ScanSpec

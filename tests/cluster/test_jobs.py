@@ -15,7 +15,7 @@ from cluster import Cluster
 from job_campaign import KEYS, SCHEMA, SPLIT_BYTES, Campaign, Moving, alone, by_key, make_table, rows, ways
 
 from nyala.clients.flight import staging_put
-from nyala.clients.jobs import load_job
+from nyala.clients.jobs.files import load_job
 from nyala.clients.jobs.link import StoreLink
 from nyala.clients.jobs.splits import check_cover, split_table
 from nyala.jobs import backup, checksum, copy_table, export, load, restore, verify

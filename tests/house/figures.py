@@ -3,10 +3,10 @@
     python tests/house/figures.py            prints them
     python tests/house/figures.py --record   writes them to figures.json; test_figures.py fails when one rises
 
-A *room* is a package below one of the four product folders; the files in such a folder itself are its *hall*. An
-*arrow* goes from one room or hall to another of the same product folder if a file of the first imports one of the
-second. A *circle* is a set of rooms, or of files, each of which reaches all others by arrows. Imports inside functions
-count; those under ``TYPE_CHECKING`` are counted apart.
+A *room* is a package below one of the four product folders; a file in such a folder itself is *loose*, and counts as a
+room of its own. An *arrow* goes from one room to another of the same product folder if a file of the first imports one
+of the second. A *circle* is a set of rooms, or of files, each of which reaches all others by arrows. Imports inside
+functions count; those under ``TYPE_CHECKING`` are counted apart.
 """
 
 from __future__ import annotations
@@ -151,9 +151,11 @@ def _nodes(tree: ast.AST, type_only: bool) -> Iterator[ast.AST]:
 
 
 def _rooms(folder: str, imports: Graph, modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Return which rooms of a product folder import which; its hall is the folder itself."""
+    """Return which rooms of a product folder import which."""
+    hall = ROOT / folder
     arrows: dict[str, set[str]] = defaultdict(set)
-    inside = {name: str(file.parent) for name, file in modules.items() if file.is_relative_to(ROOT / folder)}
+    files = {name: file for name, file in modules.items() if file.is_relative_to(hall)}
+    inside = {name: str(file if file.parent == hall else file.parent) for name, file in files.items()}
     for name, room in inside.items():
         arrows[room] |= {inside[each] for each in imports[name] if each in inside and inside[each] != room}
     return dict(arrows)

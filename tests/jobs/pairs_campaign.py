@@ -29,8 +29,8 @@ from job_rows import SCHEMA, rows
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.jobs.backup.row_hash import Sums
 from nyala.clients.jobs.folder import Folder
-from nyala.clients.jobs.row_hash import Sums
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store

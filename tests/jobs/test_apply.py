@@ -15,7 +15,7 @@ from job_rows import SCHEMA, rows
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import apply_job
+from nyala.clients.jobs.files import apply_job
 from nyala.jobs import apply_changes, checksum
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 

@@ -17,7 +17,7 @@ from job_rows import SCHEMA, rows
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import parts
+from nyala.clients.jobs.backup import parts
 from nyala.clients.jobs.folder import Folder
 from nyala.clients.jobs.link import StoreLink
 from nyala.jobs import backup, checksum, restore
@@ -296,7 +296,7 @@ def test_columns_changed_while_a_backup_runs(
 def test_a_killed_restore_is_gone_on_with(
     source: Database, homes: Table, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    from nyala.clients.jobs import restore_job
+    from nyala.clients.jobs.backup import restore_job
 
     backup(source, "homes", tmp_path)
     homes.upsert(rows(range(400, 700), 3))

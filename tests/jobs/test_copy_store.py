@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.clients.api.database import Database
-from nyala.clients.offload import store_copy
+from nyala.clients.offline_jobs import store_copy
 from nyala.engine.home.bucket import BucketHome
 from nyala.engine.home.opening import home_at
 from nyala.engine.recovery.verify_bucket import verify_bucket

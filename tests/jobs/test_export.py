@@ -13,8 +13,8 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import export_job, parts
-from nyala.clients.jobs.row_hash import Sums
+from nyala.clients.jobs.backup import export_job, parts
+from nyala.clients.jobs.backup.row_hash import Sums
 from nyala.jobs import LocalExecutor, backup, checksum, export
 from nyala.schemas.errors import AlreadyPresentError
 

@@ -15,7 +15,8 @@ from pairs_campaign import Campaign
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import lease, parts, under_way
+from nyala.clients.jobs import lease, under_way
+from nyala.clients.jobs.backup import parts
 from nyala.clients.jobs.folder import Folder
 from nyala.clients.jobs.lease import FolderLease, Holder
 from nyala.clients.jobs.under_way import TableUnderWay

@@ -14,7 +14,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.convert import batching
 from nyala.clients.flight import staging_put
-from nyala.clients.jobs import load_job
+from nyala.clients.jobs.files import load_job
 from nyala.jobs import checksum, load
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 

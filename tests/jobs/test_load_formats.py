@@ -18,7 +18,7 @@ from job_rows import SCHEMA, rows
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.cli.rows import json_lines
-from nyala.clients.jobs import csv_file, json_file
+from nyala.clients.jobs.files import csv_file, json_file
 from nyala.jobs import ReadOptions, load
 from nyala.schemas.errors import InvalidArgumentError
 

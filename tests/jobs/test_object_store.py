@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import parts
+from nyala.clients.jobs.backup import parts
 from nyala.clients.jobs.folder import Folder
 from nyala.jobs import backup, checksum, export, list_backups, load, restore
 from nyala.schemas.errors import CorruptionError, UnavailableError

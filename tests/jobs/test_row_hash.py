@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.clients.jobs.row_hash import Sums, row_hashes
+from nyala.clients.jobs.backup.row_hash import Sums, row_hashes
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

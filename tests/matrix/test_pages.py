@@ -16,7 +16,7 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.offload.direct_scan import DirectScan
+from nyala.clients.offline_jobs.direct_scan import DirectScan
 from nyala.engine.cfile import page_kind
 from nyala.engine.codecs import registry
 from nyala.engine.codecs.bitshuffle import BitshuffleCodec

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from nyala.clients.api.database import Database
+from nyala.clients.executors import spark_shim as shim
 from nyala.clients.spark.source import NyalaDataSource
-from nyala.clients.spark_session import shim
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.spark import configure
 
@@ -73,7 +73,7 @@ def test_a_jar_that_does_not_fit_is_left_out_with_a_warning(
     what, why = UNFIT[case]
     jar = fake_jar(tmp_path, **what)
     monkeypatch.setattr(shim, "JAR_NAME", jar.name)
-    monkeypatch.setattr("nyala.clients.spark_session.session.default_jar", lambda: jar)
+    monkeypatch.setattr("nyala.clients.executors.spark_session.default_jar", lambda: jar)
     with pytest.warns(RuntimeWarning, match=why):
         assert "spark.sql.catalog.nyala" not in settings()
     with pytest.raises(InvalidArgumentError, match=why):
@@ -81,7 +81,7 @@ def test_a_jar_that_does_not_fit_is_left_out_with_a_warning(
 
 
 def test_without_a_jar_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nyala.clients.spark_session.session.default_jar", lambda: tmp_path / "none.jar")
+    monkeypatch.setattr("nyala.clients.executors.spark_session.default_jar", lambda: tmp_path / "none.jar")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert settings()["spark.jars"] == "other.jar"

@@ -43,9 +43,9 @@ from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
 from ...table.table_version import TableVersion, check_here
 from ...tablet.tablet import Tablet
-from ..compaction.install_merge import OutsideMerge, check_current, prepared, put_merged
 from ..leases import Leases
 from .check import check_task
+from .install_merge import OutsideMerge, check_current, prepared, put_merged
 from .run import INPUTS
 from .tasks import groups
 

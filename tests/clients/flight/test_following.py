@@ -24,7 +24,7 @@ from nyala.clients.flight import heartbeat, holder_client, server_wait
 from nyala.clients.flight.credentials import Credentials
 from nyala.clients.flight.holder_client import HolderClient
 from nyala.clients.flight.store import FlightStore
-from nyala.clients.offload import noted
+from nyala.clients.offline_jobs import noted
 from nyala.clients.spark.part_batches import batches_of
 from nyala.clients.spark.server import ServerOptions
 from nyala.engine.bucket import PatientBucket, bucket_of

@@ -15,7 +15,7 @@ import pytest
 import nyala
 from nyala.clients.api.connect import connect
 from nyala.clients.api.database import Database
-from nyala.clients.offload import bulk_compact as compaction
+from nyala.clients.offline_jobs import bulk_compact as compaction
 from nyala.engine.home.opening import home_at
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify_bucket import verify_bucket

@@ -159,7 +159,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error(tmp_path: Path) -> None
     )
     code = (
         "import os, sys, pyarrow as pa\n"
-        "from nyala.clients.offload.bulk_import import ParquetPart\n"
+        "from nyala.clients.offline_jobs.bulk_import import ParquetPart\n"
         "reader = ParquetPart(sys.argv[1], (0, 1, 2, 3)).reader()\n"
         "os.truncate(sys.argv[1], 4096)\n"
         "try:\n"

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.repair.keeping import keep
-from nyala.engine.repair.report import ROOT
+from nyala.engine.recovery.repair.keeping import keep
+from nyala.engine.recovery.repair.report import ROOT
 from tests.crash.images import cut_at_every_call
 
 PATHS = ["tablets/1.base"]

@@ -13,8 +13,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.recovery.repair import RepairReport, repair_store
 from nyala.engine.recovery.verify import verify_store
-from nyala.engine.repair import RepairReport, repair_store
 from nyala.schemas.errors import CorruptionError, SnapshotTooOldError
 from tests.crash.images import contents, cut_at_every_call
 from tests.engine.subject import Subject

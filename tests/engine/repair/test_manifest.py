@@ -12,8 +12,8 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.manifest.manifest import read_manifest
+from nyala.engine.recovery.repair import repair_store
 from nyala.engine.recovery.verify import verify_store
-from nyala.engine.repair import repair_store
 from nyala.schemas.errors import CorruptionError
 from tests.crash.images import cut_at_every_call
 from tests.engine.subject import Subject

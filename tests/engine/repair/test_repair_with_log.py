@@ -13,8 +13,8 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import LocalFileSystem
+from nyala.engine.recovery.repair import repair_store
 from nyala.engine.recovery.verify import verify_store
-from nyala.engine.repair import repair_store
 from nyala.schemas.errors import CorruptionError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string()), ("gone", pa.int8())])

@@ -12,10 +12,10 @@ import nyala
 from nyala.engine.compaction import switch_over as swapping
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import ManifestFile
-from nyala.engine.offload.compaction import install_merge as outside
-from nyala.engine.offload.compaction.concurrent_deltas import LaterDeltas
-from nyala.engine.offload.compaction.row_places import place_rows
 from nyala.engine.offload.merge import compactions
+from nyala.engine.offload.merge import install_merge as outside
+from nyala.engine.offload.merge.concurrent_deltas import LaterDeltas
+from nyala.engine.offload.merge.row_places import place_rows
 from nyala.engine.offload.merge.run import merge_task
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store

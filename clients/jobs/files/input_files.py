@@ -1,0 +1,291 @@
+"""Files of rows to load or apply: Parquet, CSV, Arrow and JSON, on any of pyarrow's file systems."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from ....schemas.errors import InvalidArgumentError, NotFoundError
+from ....schemas.table.column import ColumnSchema
+from ..folder import Folder, Place
+from .file_format import ReadOptions, format_of, is_note
+from .json_text import schema_of_text, with_json_text
+from .text_cells import Piece
+
+Made = TypeVar("Made")
+
+_TEXT = ("csv", "tsv", "jsonl", "json")
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file. Can be pickled."""
+
+    files: pafs.FileSystem
+    path: str
+    size: int
+    mtime: int
+    """Modification time, in nanoseconds since 1970."""
+    format: str
+    """One of ``file_format.FORMATS``."""
+    compression: str | None
+    options: ReadOptions
+    name: str = ""
+    """The name to show, if not the path."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies the file, its content (by size and time) and how it is read."""
+        said = f"{self.files.type_name}:{self.path}:{self.size}:{self.mtime}"
+        if self.options != ReadOptions():
+            said += f":{self.options.said}"
+        return hashlib.blake2b(said.encode(), digest_size=12).hexdigest()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are text whose types the table decides."""
+        return self.format in _TEXT
+
+    def row_groups(self) -> list[tuple[int, int]]:
+        """Return (rows, bytes before compression) of each row group of a Parquet file."""
+        import pyarrow.parquet as pq
+
+        with self._open() as file:
+            about = _readable(self, lambda: pq.ParquetFile(file).metadata)
+        groups = (about.row_group(number) for number in range(about.num_row_groups))
+        return [(group.num_rows, group.total_byte_size) for group in groups]
+
+    def schema(self) -> pa.Schema:
+        """Return the columns; text columns get the types that the first rows suggest."""
+        schema = _readable(self, lambda: _SCHEMAS[self.format](self))
+        return schema_of_text(schema) if self.options.as_json else schema
+
+    def pieces(
+        self,
+        columns: Sequence[ColumnSchema],
+        row_groups: Sequence[int] | None = None,
+        batch_rows: int = 65_536,
+        overlooked: Callable[[str], bool] = is_note,
+        tells_absent: bool = False,
+    ) -> Iterator[Piece]:
+        """Yield the rows, in the same pieces on each read.
+
+        ``columns`` are the table's columns, to which text is cast; the file need not have all. Other formats keep their
+        own types. ``row_groups`` selects row groups of a Parquet file, None all. Columns that are ``overlooked`` are
+        left out, unless the table has them. With ``tells_absent`` pieces tell which rows lack a column.
+
+        Raises:
+            InvalidArgumentError: the file does not have its format, or has text in a column that the table lacks.
+        """
+        known = {column.name: column for column in columns}
+        wanted = _Wanted(known, overlooked, row_groups, batch_rows, tells_absent)
+        return _told(self, wanted)
+
+    def _open(self) -> pa.NativeFile:
+        return self.files.open_input_file(self.path)
+
+    def _stream(self) -> pa.NativeFile:
+        return self.files.open_input_stream(self.path, compression=self.compression)
+
+    def __str__(self) -> str:
+        return self.name or self.path
+
+
+def input_files(
+    places: Place | InputFile | Sequence[Place | InputFile], options: ReadOptions | None = None
+) -> list[InputFile]:
+    """Return the files at paths or URIs, those of folders in path order. Names that begin with ``_`` or ``.`` are
+    ignored.
+
+    Raises:
+        NotFoundError: there are no files.
+        InvalidArgumentError: neither a file's suffix nor the options name a format.
+    """
+    chosen = options or ReadOptions()
+    given = [places] if isinstance(places, str | Path | InputFile) else places
+    found = [
+        file for place in given for file in ([place] if isinstance(place, InputFile) else _at(Folder.at(place), chosen))
+    ]
+    if not found:
+        raise NotFoundError("there are no files to read")
+    return found
+
+
+def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
+    info = place.files.get_file_info(place.path)
+    if info.type == pafs.FileType.NotFound:
+        raise NotFoundError(f"there is no file or folder {place}")
+    if info.is_file:
+        return [_file(place, info, options)]
+    inside = place.files.get_file_info(pafs.FileSelector(place.path, recursive=True))
+    wanted = [each for each in inside if each.is_file and not each.base_name.startswith(("_", "."))]
+    return [_file(place, each, options) for each in sorted(wanted, key=lambda each: each.path)]
+
+
+def _file(place: Folder, info: pafs.FileInfo, options: ReadOptions) -> InputFile:
+    name, compression = format_of(info.path, options)
+    if compression and name == "parquet":
+        raise InvalidArgumentError(f"{info.path}: a Parquet file cannot be compressed as a whole; decompress it first")
+    file = InputFile(place.files, info.path, info.size, info.mtime_ns or 0, name, compression, options)
+    if name == "tsv":
+        return replace(file, options=options.model_copy(update={"delimiter": options.delimiter or "\t"}))
+    if name == "json" and not _readable(file, lambda: _is_array(file)):
+        return replace(file, format="jsonl")
+    return file
+
+
+def _is_array(file: InputFile) -> bool:
+    from .json_file import starts_an_array
+
+    with file._stream() as stream:
+        return starts_an_array(stream)
+
+
+def _readable(file: InputFile, read: Callable[[], Made]) -> Made:
+    try:
+        return read()
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: InputFile, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{file} cannot be read: {str(error).partition(chr(10))[0]}")
+
+
+def _told(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    """Yield pieces; add the file's name to errors."""
+    try:
+        yield from _PIECES[file.format](file, wanted)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise _unreadable(file, error) from None
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{file}: {error.message}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What to read of a file."""
+
+    known: Mapping[str, ColumnSchema]
+    overlooked: Callable[[str], bool]
+    row_groups: Sequence[int] | None
+    batch_rows: int
+    tells_absent: bool
+
+    def columns(self, names: Sequence[str]) -> list[ColumnSchema]:
+        """Return the target columns for the columns of a text file.
+
+        Raises:
+            InvalidArgumentError: some have none.
+        """
+        if unknown := [name for name in names if name not in self.known and not self.overlooked(name)]:
+            listed = ", ".join(list(self.known)[:20])
+            raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {listed}")
+        if twice := sorted({name for name in names if list(names).count(name) > 1}):
+            raise InvalidArgumentError(f"more than one column is named {', '.join(map(repr, twice))}")
+        return [self.known[name] for name in names if name in self.known]
+
+
+def _parquet(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    import pyarrow.parquet as pq
+
+    opened = pq.ParquetFile(file._open())
+    groups = None if wanted.row_groups is None else list(wanted.row_groups)
+    return _counted(file, opened.iter_batches(wanted.batch_rows, row_groups=groups), wanted)
+
+
+def _csv(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    from .csv_file import csv_names, csv_pieces
+
+    with file._stream() as stream:
+        columns = wanted.columns(csv_names(stream, file.options))
+    return csv_pieces(file._stream(), file.options, columns)
+
+
+def _json_lines(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    from .json_file import line_pieces
+
+    return line_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent, file.options.as_json)
+
+
+def _json_array(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    from .json_file import array_pieces
+
+    return array_pieces(file._stream(), wanted.known, wanted.overlooked, wanted.tells_absent, file.options.as_json)
+
+
+def _arrow(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
+    return _counted(file, _arrow_batches(file), wanted)
+
+
+def _arrow_batches(file: InputFile) -> pa.RecordBatchReader:
+    """Return the batches of an Arrow file or stream; a compressed file is read into memory."""
+    source = _stream_or_file(file)
+    try:
+        opened = pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source)
+    batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
+    return pa.RecordBatchReader.from_batches(opened.schema, batches)
+
+
+def _stream_or_file(file: InputFile) -> pa.NativeFile:
+    if file.compression is None:
+        return file._open()
+    with file._stream() as stream:
+        return pa.BufferReader(stream.read())
+
+
+def _counted(file: InputFile, batches: Iterable[pa.RecordBatch], wanted: _Wanted) -> Iterator[Piece]:
+    row = 0
+    for batch in batches:
+        left_out = [name for name in batch.schema.names if name not in wanted.known and wanted.overlooked(name)]
+        rows = batch.drop_columns(left_out) if left_out else batch
+        yield Piece(with_json_text(rows) if file.options.as_json else rows, row)
+        row += batch.num_rows
+
+
+def _parquet_schema(file: InputFile) -> pa.Schema:
+    import pyarrow.parquet as pq
+
+    with file._open() as opened:
+        return pq.ParquetFile(opened).schema_arrow
+
+
+def _csv_schema(file: InputFile) -> pa.Schema:
+    from .csv_file import csv_schema
+
+    with file._stream() as stream:
+        return csv_schema(stream, file.options)
+
+
+def _json_schema(file: InputFile) -> pa.Schema:
+    from .json_file import json_schema
+
+    with file._stream() as stream:
+        return json_schema(stream, file.format == "json")
+
+
+_PIECES: Mapping[str, Callable[..., Iterator[Piece]]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "tsv": _csv,
+    "arrow": _arrow,
+    "jsonl": _json_lines,
+    "json": _json_array,
+}
+_SCHEMAS: Mapping[str, Callable[[InputFile], pa.Schema]] = {
+    "parquet": _parquet_schema,
+    "csv": _csv_schema,
+    "tsv": _csv_schema,
+    "arrow": lambda file: _arrow_batches(file).schema,
+    "jsonl": _json_schema,
+    "json": _json_schema,
+}

@@ -1,0 +1,30 @@
+"""Lists and objects as text of JSON, for columns of text: no column type holds them as they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from ....schemas.cells.literal import to_json
+
+
+def json_text(value: Any) -> str:
+    """Return a value of JSON as text; text stays as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=to_json)
+
+
+def with_json_text(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose nested columns are text of JSON. Cells inside that JSON lacks are as in a scan of JSON."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            cells = rows.column(place).to_pylist(maps_as_pydicts="strict")
+            text = pa.array([None if cell is None else json_text(cell) for cell in cells], pa.string())
+            rows = rows.set_column(place, pa.field(field.name, pa.string(), field.nullable), text)
+    return rows
+
+
+def schema_of_text(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of rows after ``with_json_text``."""
+    return pa.schema([field.with_type(pa.string()) if pa.types.is_nested(field.type) else field for field in schema])

@@ -1,0 +1,174 @@
+"""Casts text to a table's cells, a column at a time; finds wrong cells row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ....schemas import compute as pc
+from ....schemas.cells.literal import from_json
+from ....schemas.cells.types import LogicalType
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.table.column import ColumnSchema
+from ...convert.casting import cast
+from .json_text import json_text
+
+UNSPLIT = " text"
+"""In the place of a column: the text of a line that could not be split into cells."""
+_SHOWN = 60
+"""Characters of a cell shown in an error."""
+_BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row of a file that does not fit its table. ``row`` counts rows from 0, ``line`` lines from 1."""
+
+    row: int
+    line: int | None
+    message: str
+    cells: Mapping[str, Any]
+    """The file's content, as far as it could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a file from ``first_row`` on: the good ones in ``batch``, in order, and the ``bad`` ones."""
+
+    batch: pa.RecordBatch
+    first_row: int
+    bad: Sequence[BadRow] = ()
+    absent: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
+    """For each column that some rows lack, which do: their cells are NULL. Only JSON has such rows."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the file in it."""
+        return self.batch.num_rows + len(self.bad)
+
+
+def columns_of_text(
+    given: Sequence[pa.Array], columns: Sequence[ColumnSchema]
+) -> tuple[list[pa.Array], dict[int, str]]:
+    """Return text columns cast to the table's columns, and for each row with a wrong cell the reason, by position.
+
+    Wrong cells are NULL in the result.
+    """
+    made: list[pa.Array] = []
+    wrong: dict[int, str] = {}
+    for values, column in zip(given, columns, strict=True):
+        try:
+            made.append(_whole(values, column))
+        except (pa.ArrowException, InvalidArgumentError):
+            cells, why = _one_by_one(values.to_pylist(), column, cell_of_text)
+            made.append(cells)
+            wrong |= why | wrong
+    return made, wrong
+
+
+def columns_of_values(
+    given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema], as_json: bool
+) -> tuple[list[pa.Array], dict[int, str]]:
+    """Like ``columns_of_text``, for JSON values; with ``as_json``, values that are no text become text in columns of
+    text."""
+    made: list[pa.Array] = []
+    wrong: dict[int, str] = {}
+    for values, column in zip(given, columns, strict=True):
+        cells, why = _one_by_one(values, column, _cell_of_json if as_json else _cell_of_value)
+        made.append(cells)
+        wrong |= why | wrong
+    return made, wrong
+
+
+def cell_of_text(text: str, kind: LogicalType) -> Any:
+    """Return the Python cell that a text means in a column of ``kind``.
+
+    Raises:
+        InvalidArgumentError: it means none.
+    """
+    if kind.is_variable:
+        return from_json(text, kind)
+    bare = text.strip()
+    try:
+        if kind.name == "bool":
+            return _BOOLEANS[bare.lower()]
+        if kind.is_integer and "_" not in bare:
+            return from_json(int(bare), kind)
+        if kind.is_floating and "_" not in bare:
+            return float(bare)
+    except (KeyError, ValueError):
+        pass
+    else:
+        if not (kind.is_integer or kind.is_floating):
+            return from_json(bare, kind)
+    raise InvalidArgumentError(f"the value {text!r} is not a valid {kind}")
+
+
+def _cell_of_value(value: Any, kind: LogicalType) -> Any:
+    return cell_of_text(value, kind) if isinstance(value, str) else from_json(value, kind)
+
+
+def _cell_of_json(value: Any, kind: LogicalType) -> Any:
+    return _cell_of_value(json_text(value) if kind.is_text else value, kind)
+
+
+def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
+    """Cast a column at once; raise if that fails, even if single cells would fit."""
+    kind = column.logical
+    if kind.is_variable:
+        return cast(values, kind, column.name)
+    if pa.types.is_timestamp(kind.arrow):
+        try:
+            return values.cast(kind.arrow)
+        except pa.ArrowException:
+            return values.cast(pa.timestamp("us", "UTC")).cast(kind.arrow)  # all of them have a zone
+    return values.cast(kind.arrow)
+
+
+def _one_by_one(
+    values: Sequence[Any], column: ColumnSchema, read: Callable[[Any, LogicalType], Any]
+) -> tuple[pa.Array, dict[int, str]]:
+    kind, target = column.logical, column.field.type
+    cells: list[Any] = []
+    wrong: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            cells.append(None if value is None else read(value, kind))
+        except InvalidArgumentError:
+            cells.append(None)
+            wrong[row] = f"column {column.name!r}: {_shown(value)} is not a valid {kind}{_advice(value, kind)}"
+    try:
+        return pa.array(cells, target), wrong
+    except (pa.ArrowException, OverflowError):  # one is a Python value that Arrow cannot hold
+        return _with_gaps(cells, column, wrong)
+
+
+def _with_gaps(cells: list[Any], column: ColumnSchema, wrong: dict[int, str]) -> tuple[pa.Array, dict[int, str]]:
+    for row, cell in enumerate(cells):
+        try:
+            pa.scalar(cell, column.field.type)
+        except (pa.ArrowException, OverflowError):
+            cells[row] = None
+            wrong[row] = f"column {column.name!r}: {_shown(cell)} is not a valid {column.logical}"
+    return pa.array(cells, column.field.type), wrong
+
+
+def without(arrays: Sequence[pa.Array], schema: pa.Schema, rows: Mapping[int, str]) -> pa.RecordBatch:
+    """Return the columns as a batch without some rows."""
+    batch = pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    if not rows:
+        return batch
+    bad = pa.array(sorted(rows), pa.int64())
+    return batch.filter(pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), bad)))
+
+
+def _advice(value: Any, kind: LogicalType) -> str:
+    return "; as_json (--as-json) keeps it as text of JSON" if isinstance(value, list | dict) and kind.is_text else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
