@@ -6,7 +6,7 @@
 A *room* is a package below one of the four product folders; a file in such a folder itself is *loose*, and counts as a
 room of its own. An *arrow* goes from one room to another of the same product folder if a file of the first imports one
 of the second. A *circle* is a set of rooms, or of files, each of which reaches all others by arrows. Imports inside
-functions count; those under ``TYPE_CHECKING`` are counted apart.
+functions count; those under ``TYPE_CHECKING`` are counted apart. In Java a room is a package, and a file a class.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ FOLDERS = ("flight_server", "schemas", "engine", "clients")
 PRODUCT = ("nyala", "pyspark_nyala", *FOLDERS)
 VERBS = {"found", "said", "told", "asked", "known", "wanted", "made", "done"}
 """Words that say what happened to a thing, not what it is: no names of variables."""
+_DOOR = "package-info.java"
+_JAVA_NO_CODE = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'""", re.DOTALL)
+"""Comments and texts. One expression, since each may have the beginning of the other in it."""
 Graph = Mapping[str, Set[str]]
 
 
@@ -55,8 +58,11 @@ def figures() -> dict[str, int]:
         not ast.get_docstring(_tree(file)) for file in modules.values() if file.name == "__init__.py"
     )
     counts["variables that are verbs"] = sum(_verbs(file) for file in modules.values())
+    java = java_graph((file.stem, file.read_text()) for file in _java())
     counts["java: files in the largest package"] = max(Counter(file.parent for file in _java()).values())
-    counts["java: classes in the largest circle"] = max(map(len, circles(_java_graph())), default=0)
+    counts["java: classes in the largest circle"] = max(map(len, circles(java)), default=0)
+    counts["java: circles of packages"] = len(circles(packages_of(java)))
+    counts["java: packages that say nothing at their door"] = _silent(_java())
     counts["top folders of tests"] = sum(
         each.is_dir() and each.name[0] not in "._" for each in (ROOT / "tests").iterdir()
     )
@@ -167,17 +173,39 @@ def _verbs(file: Path) -> int:
 
 
 def _java() -> list[Path]:
-    return sorted((ROOT / "java").rglob("*.java"))
+    return sorted(file for file in (ROOT / "java").rglob("*.java") if file.name != _DOOR)
 
 
-def _java_graph() -> dict[str, set[str]]:
-    names = {file.stem for file in _java()}
-    words = {file.stem: set(re.findall(r"\b[A-Z]\w+", _without_comments(file.read_text()))) for file in _java()}
-    return {name: (used & names) - {name} for name, used in words.items()}
+def _silent(files: Iterable[Path]) -> int:
+    """Return how many folders of Java have no file with a word on their package."""
+    return sum(not (folder / _DOOR).exists() for folder in {file.parent for file in files})
 
 
-def _without_comments(text: str) -> str:
-    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+def java_graph(texts: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Return which classes use which, by their full names. ``texts`` has the name of each file and its text: classes of
+    the same package stand there by their names alone, and others in imports."""
+    codes = [(name, _JAVA_NO_CODE.sub("", text)) for name, text in texts]
+    classes = {f"{_package(code)}.{name}": code for name, code in codes}
+    graph: dict[str, set[str]] = {}
+    for name, code in classes.items():
+        imported = set(re.findall(r"^import (?:static )?((?:[a-z]\w*\.)+[A-Z]\w*)", code, re.MULTILINE))
+        words = set(re.findall(r"\b[A-Z]\w*", code)) - {each.rpartition(".")[2] for each in imported}
+        used = imported | {f"{_package(code)}.{word}" for word in words}
+        graph[name] = used & classes.keys() - {name}
+    return graph
+
+
+def _package(code: str) -> str:
+    return re.findall(r"^package ([\w.]+);", code, re.MULTILINE)[0]
+
+
+def packages_of(classes: Graph) -> dict[str, set[str]]:
+    """Return which packages use which."""
+    arrows: dict[str, set[str]] = defaultdict(set)
+    for name, used in classes.items():
+        package = name.rpartition(".")[0]
+        arrows[package] |= {each.rpartition(".")[0] for each in used} - {package}
+    return dict(arrows)
 
 
 def risen(now: Mapping[str, int], before: Mapping[str, int]) -> Iterable[str]:
