@@ -104,7 +104,7 @@ final class AlterSteps {
       default -> throw fixed(property);
     };
     JsonNode value = text == null ? Json.tree(null) : TableProperties.value(part, text, "");
-    String column = ReadRequest.knownName(of.column(), List.copyOf(types.keySet()));
+    String column = ColumnNames.known(of.column(), List.copyOf(types.keySet()));
     steps.addObject().put("op", operation).put("name", column).set(part, value);
   }
 

@@ -55,7 +55,7 @@ record ColumnFacts(Optional<Object> min, Optional<Object> max, OptionalLong null
       long cells = row.getLong(answer.fieldIndex("_count_" + place));
       Function<String, Optional<Object>> end = name -> end(row, answer, name);
       boolean isKey = key.equals(List.of(column.name()));
-      found.put(HashKeys.reference(column.name()), new ColumnFacts(
+      found.put(ColumnNames.reference(column.name()), new ColumnFacts(
           end.apply("_min_" + place), end.apply("_max_" + place),
           isFiltered ? OptionalLong.empty() : OptionalLong.of(rows - cells),
           isKey && !isFiltered ? OptionalLong.of(rows) : OptionalLong.empty()));

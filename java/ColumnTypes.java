@@ -1,11 +1,14 @@
 package io.nyala.spark;
 
 import java.util.Map;
+import org.apache.arrow.vector.types.pojo.ArrowType;
+import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.VarcharType;
+import org.apache.spark.sql.util.ArrowUtils;
 
 /** The types of columns: the store's words for them, and Spark's. */
 final class ColumnTypes {
@@ -33,6 +36,12 @@ final class ColumnTypes {
     }
     String[] digits = word.substring(name.length() + 1, word.length() - 1).split(",");
     return new DecimalType(Integer.parseInt(digits[0].strip()), Integer.parseInt(digits[1].strip()));
+  }
+
+  /** Returns Spark's type of a column of a scan, whose timestamps are moments. */
+  static DataType of(Field field) {
+    boolean isMoment = field.getType() instanceof ArrowType.Timestamp;
+    return isMoment ? DataTypes.TimestampType : ArrowUtils.fromArrowType(field.getType());
   }
 
   static boolean isVarchar(String word) {

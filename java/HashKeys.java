@@ -14,7 +14,6 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.TransformExpression;
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
 import org.apache.spark.sql.connector.expressions.Expressions;
-import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
@@ -95,7 +94,7 @@ record HashKeys(List<Key> keys, Map<ScanParts.Part, List<Integer>> byPart) {
   /** Returns the keys in the form in which a source tells them. Spark looks for the functions in the table's catalog. */
   Partitioning partitioning() {
     Transform[] functions = keys.stream()
-        .map(key -> Expressions.apply(key.function.name(), reference(key.column.name())))
+        .map(key -> Expressions.apply(key.function.name(), ColumnNames.reference(key.column.name())))
         .toArray(Transform[]::new);
     return new KeyGroupedPartitioning(functions, (int) count());
   }
@@ -111,11 +110,6 @@ record HashKeys(List<Key> keys, Map<ScanParts.Part, List<Integer>> byPart) {
           .forEach(column -> functions.add(new TransformExpression(function, column, Option.empty(), Option.empty())));
     }
     return functions.size() == keys.size() ? Optional.of(functions) : Optional.empty();
-  }
-
-  /** Returns a column for Spark to find, whatever is in its name. */
-  static NamedReference reference(String column) {
-    return Expressions.column("`" + column.replace("`", "``") + "`");
   }
 
   /** Returns a task that reads a part. */

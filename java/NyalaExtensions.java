@@ -1,9 +1,7 @@
 package io.nyala.spark;
 
-import java.util.stream.Stream;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.internal.SQLConf;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -16,12 +14,6 @@ import scala.runtime.BoxedUnit;
  * columns to which others assign, {@link HashedScans} tells how rows are spread over the parts of scans.
  */
 public final class NyalaExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
-  /** Returns whether the session of this thread uses these extensions. */
-  static boolean areInUse() {
-    String named = SQLConf.get().getConfString("spark.sql.extensions", "");
-    return Stream.of(named.split(",")).map(String::strip).anyMatch(NyalaExtensions.class.getName()::equals);
-  }
-
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectHintResolutionRule(session -> new InsertMark()); // while INSERT is still distinct

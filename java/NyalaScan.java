@@ -33,7 +33,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class NyalaScan implements SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
   private static final int JOIN_FILTER_MAX = 32 << 10; // longer ones than 64 KiB are read by one task (docs/flight.md)
 
-  private final NyalaTable table;
+  private final StoreTable table;
   private final StructType schema;
   private final StructType comparable;
   private final CaseInsensitiveStringMap options;
@@ -45,7 +45,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
   private Map<NamedReference, ColumnStatistics> facts;
   private boolean isStream;
 
-  NyalaScan(NyalaTable table, StructType columns, CaseInsensitiveStringMap options, Pushed pushed) {
+  NyalaScan(StoreTable table, StructType columns, CaseInsensitiveStringMap options, Pushed pushed) {
     this.table = table;
     this.comparable = HashKeys.comparable(table.schema());
     this.schema = pushed.measures() == null ? columns : pushed.measures().schema();
@@ -92,7 +92,7 @@ final class NyalaScan implements SupportsReportStatistics, SupportsReportPartiti
     boolean isPrunable = isOfRows() && pushed.measures() == null && pushed.first() == null;
     return Stream.of(isPrunable ? schema.fieldNames() : new String[0])
         .filter(name -> HashKeys.isClear(name, table.schema()))
-        .map(HashKeys::reference)
+        .map(ColumnNames::reference)
         .toArray(NamedReference[]::new);
   }
 

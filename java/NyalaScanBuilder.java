@@ -24,7 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class NyalaScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownAggregates, SupportsPushDownTopN, SupportsPushDownLimit,
         SupportsPushDownRequiredColumns {
-  private final NyalaTable table;
+  private final StoreTable table;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final FilterText filterText;
@@ -35,7 +35,7 @@ final class NyalaScanBuilder
   private NyalaScan ofMeasures;
   private FirstRows first;
 
-  NyalaScanBuilder(NyalaTable table, CaseInsensitiveStringMap options) {
+  NyalaScanBuilder(StoreTable table, CaseInsensitiveStringMap options) {
     this.table = table;
     this.schema = table.schema();
     this.options = options;

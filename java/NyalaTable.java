@@ -1,5 +1,6 @@
 package io.nyala.spark;
 
+import io.nyala.flight.FlightStore;
 import io.nyala.flight.Json;
 import java.util.ArrayList;
 import java.util.EnumSet;
@@ -10,7 +11,6 @@ import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
-import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -21,16 +21,12 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.types.Metadata;
-import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table of a store, or its changes; planned anew for each query. */
-class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, TruncatableTable {
-  /** The key in its columns' metadata; the value is the server and the name of a whole table. */
-  static final String MARK = "nyala";
+class NyalaTable implements StoreTable, SupportsWrite, SupportsRowLevelOperations, TruncatableTable {
   private static final String STATEMENT = "statement";
   private static final String INSERT = "insert";
   private static final String MERGE = "merge";
@@ -50,7 +46,7 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
   /** {@code about} is what the store says of a table of a catalog; null of changes, and elsewhere. */
   NyalaTable(
       String name, StructType schema, CaseInsensitiveStringMap options, boolean isOfCatalog, TableDescription about) {
-    this(name, marked(schema), options, isOfCatalog, about, Map.of(), List.of());
+    this(name, ColumnMark.put(schema), options, isOfCatalog, about, Map.of(), List.of());
   }
 
   private NyalaTable(
@@ -63,22 +59,6 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
     this.about = about;
     this.ofWrite = ofWrite;
     this.leftOut = leftOut;
-  }
-
-  private static StructType marked(StructType schema) {
-    return new StructType(Stream.of(schema.fields()).map(NyalaTable::marked).toArray(StructField[]::new));
-  }
-
-  private static StructField marked(StructField field) {
-    if (isMarked(field.metadata())) {
-      return field;
-    }
-    Metadata metadata = new MetadataBuilder().withMetadata(field.metadata()).putString(MARK, "").build();
-    return new StructField(field.name(), field.dataType(), field.nullable(), metadata);
-  }
-
-  static boolean isMarked(Metadata ofColumn) {
-    return ofColumn.contains(MARK);
   }
 
   /**
@@ -107,8 +87,8 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
     return new NyalaTable(name, same, adding, isOfCatalog, about);
   }
 
-  /** Whether a catalog of ours has the table. */
-  boolean isOfCatalog() {
+  @Override
+  public boolean isOfCatalog() {
     return isOfCatalog;
   }
 
@@ -116,7 +96,8 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
     return !ofWrite.isEmpty();
   }
 
-  CaseInsensitiveStringMap options() {
+  @Override
+  public CaseInsensitiveStringMap options() {
     return options;
   }
 
@@ -128,7 +109,9 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
 
   @Override
   public boolean truncateTable() {
-    WrittenTable.truncate(this);
+    ReadOptions.checkWhole(name, options, "TRUNCATE");
+    FlightStore store = FlightStore.at(ReadOptions.uri(options), TableOptions.credentials(options));
+    new StoreTables(store).truncate(ReadOptions.table(options));
     return true;
   }
 
@@ -149,8 +132,8 @@ class NyalaTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperati
     return CatalogV2Util.structTypeToV2Columns(CharVarcharUtils.getRawSchema(schema), true);
   }
 
-  /** Returns what the store says of a table of a catalog; null of changes, and elsewhere. */
-  TableDescription about() {
+  @Override
+  public TableDescription about() {
     return about;
   }
 

@@ -182,7 +182,7 @@ final class Partitioning {
     List<String> known = List.copyOf(types.keySet());
     return Stream.of(transform.arguments())
         .filter(NamedReference.class::isInstance)
-        .map(each -> ReadRequest.knownName(String.join(".", ((NamedReference) each).fieldNames()), known))
+        .map(each -> ColumnNames.known(String.join(".", ((NamedReference) each).fieldNames()), known))
         .toList();
   }
 

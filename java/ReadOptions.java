@@ -57,6 +57,14 @@ final class ReadOptions {
     return OF_PARTS.stream().noneMatch(options::containsKey);
   }
 
+  /** Throws an exception if {@code what} cannot be done to a part of a table, its changes or its past. */
+  static void checkWhole(String name, CaseInsensitiveStringMap options, String what) {
+    if (TableOptions.isOfChanges(options) || !isOfWholeTable(options)) {
+      throw new UnsupportedOperationException(
+          what + " needs a whole table as it is now, and " + name + " is a part of one, its changes or its past");
+    }
+  }
+
   static String uri(CaseInsensitiveStringMap options) {
     return given(options, "uri", "grpc://127.0.0.1:8815");
   }

@@ -16,7 +16,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Stream;
-import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
@@ -25,13 +24,10 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What one scan asks the store: columns, filter, measures and moment. For one thread. */
 final class ReadRequest {
-  static final String BEFORE = "_before_"; // the prefix of the columns with previous values
-
   private final StructType schema;
   private final String uri;
   private final Credentials credentials;
@@ -108,7 +104,7 @@ final class ReadRequest {
     JsonNode table = store().ask("describe_table", Map.of("table", scan.get("table").asText()));
     table.path("columns").forEach(column -> known.add(column.path("name").asText()));
     JsonNode before = scan.deepCopy();
-    pushed.putWhere(scan, ofUser, name -> sameName(name, known));
+    pushed.putWhere(scan, ofUser, name -> ColumnNames.same(name, known));
     if (scan.get("aggregate") instanceof ObjectNode measures) {
       resolve(measures, known);
     } else {
@@ -119,22 +115,22 @@ final class ReadRequest {
 
   private void resolveColumns(List<String> known) {
     scan.path("order_by").forEach(term ->
-        ((ObjectNode) term).put("column", sameName(term.path("column").asText(), known)));
+        ((ObjectNode) term).put("column", ColumnNames.same(term.path("column").asText(), known)));
     putColumns(Stream.of(schema.fieldNames()).map(name -> {
-      String before = name.startsWith(BEFORE) ? BEFORE : "";
-      return before + sameName(name.substring(before.length()), known);
+      String before = name.startsWith(ColumnNames.BEFORE) ? ColumnNames.BEFORE : "";
+      return before + ColumnNames.same(name.substring(before.length()), known);
     }).toList());
   }
 
   private void resolve(ObjectNode measures, List<String> known) {
     measures.forEach(measure -> {
       if (measure instanceof ArrayNode pair && pair.size() == 2) {
-        pair.set(0, sameName(pair.get(0).asText(), known));
+        pair.set(0, ColumnNames.same(pair.get(0).asText(), known));
       }
     });
     if (scan.get("group_by") instanceof ArrayNode groups) {
       for (int place = 0; place < groups.size(); place++) {
-        groups.set(place, sameName(groups.get(place).asText(), known));
+        groups.set(place, ColumnNames.same(groups.get(place).asText(), known));
       }
     }
   }
@@ -143,7 +139,7 @@ final class ReadRequest {
   private void putColumns(List<String> names) {
     Set<String> columns = new LinkedHashSet<>();
     for (String name : names) {
-      String own = name.startsWith(BEFORE) ? name.substring(BEFORE.length()) : name;
+      String own = name.startsWith(ColumnNames.BEFORE) ? name.substring(ColumnNames.BEFORE.length()) : name;
       if (!List.of("_op", "_timestamp").contains(own)) { // those of the change feed
         columns.add(own);
       }
@@ -154,9 +150,9 @@ final class ReadRequest {
 
   private static int placeOf(StructField asked, List<Field> fields) {
     List<String> names = fields.stream().map(Field::getName).toList();
-    int place = names.indexOf(knownName(asked.name(), names));
+    int place = names.indexOf(ColumnNames.known(asked.name(), names));
     Field have = fields.get(place);
-    DataType type = typeOf(have);
+    DataType type = ColumnTypes.of(have);
     if (!readsAs(type, asked.dataType())) {
       throw new IllegalArgumentException("column '" + asked.name() + "' is " + type.simpleString() + ", not "
           + asked.dataType().simpleString() + ": leave out the schema, load the table again if it was altered, or "
@@ -169,39 +165,10 @@ final class ReadRequest {
     return place;
   }
 
-  /** Returns Spark's type of a column of a scan, whose timestamps are moments. */
-  static DataType typeOf(Field field) {
-    boolean isMoment = field.getType() instanceof ArrowType.Timestamp;
-    return isMoment ? DataTypes.TimestampType : ArrowUtils.fromArrowType(field.getType());
-  }
-
   private static boolean readsAs(DataType have, DataType asked) {
     if (have.equals(DataTypes.TimestampType) && asked instanceof TimestampNTZType) {
       return true;
     }
     return have instanceof StringType ? asked instanceof StringType : have.equals(asked);
-  }
-
-  /** Returns the one of the known names that a name means. */
-  static String knownName(String name, List<String> known) {
-    String found = sameName(name, known);
-    if (known.contains(found)) {
-      return found;
-    }
-    String some = String.join(", ", known.subList(0, Math.min(known.size(), 20)));
-    throw new IllegalArgumentException("the table has no column '" + name + "'; it has " + some);
-  }
-
-  /** Returns the one that differs only in case, if the session does not tell cases apart; else the name itself. */
-  private static String sameName(String name, List<String> known) {
-    if (known.contains(name) || SQLConf.get().caseSensitiveAnalysis()) {
-      return name;
-    }
-    List<String> alike = known.stream().filter(name::equalsIgnoreCase).toList();
-    if (alike.size() > 1) {
-      throw new IllegalArgumentException(
-          "column '" + name + "' is ambiguous: write '" + String.join("' or '", alike) + "'");
-    }
-    return alike.isEmpty() ? name : alike.get(0);
   }
 }

@@ -19,13 +19,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * unless one of them changed after that moment.
  */
 final class RowOperation implements SupportsDelta {
-  private final NyalaTable table;
+  private final StoreTable table;
   private final Command command;
   private final WrittenTable written;
   private ScanParts.Moment moment;
   private List<String> assigned;
 
-  RowOperation(NyalaTable table, Command command, WrittenTable written) {
+  RowOperation(StoreTable table, Command command, WrittenTable written) {
     this.table = table;
     this.command = command;
     this.written = written;
@@ -62,7 +62,7 @@ final class RowOperation implements SupportsDelta {
 
   @Override
   public NamedReference[] rowId() {
-    return written.key().stream().map(HashKeys::reference).toArray(NamedReference[]::new);
+    return written.key().stream().map(ColumnNames::reference).toArray(NamedReference[]::new);
   }
 
   @Override

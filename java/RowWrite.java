@@ -20,7 +20,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * condition selects. {@code leftOut} are the columns that Spark filled, which are not sent.
  */
 record RowWrite(
-    NyalaTable table, CaseInsensitiveStringMap options, LogicalWriteInfo info, List<String> leftOut)
+    StoreTable table, CaseInsensitiveStringMap options, LogicalWriteInfo info, List<String> leftOut)
     implements WriteBuilder {
   /** clients/spark/statement.py says the same. */
   private static final String ONLY_NEW =

@@ -85,7 +85,7 @@ final class SinkBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite
     static IllegalStateException refusal() {
       return new IllegalStateException(
           "Spark does not say which columns of existing rows a statement leaves out: start Spark with "
-              + "spark.sql.extensions=" + NyalaExtensions.class.getName() + ", or use df.write");
+              + SessionExtensions.SETTING + "=" + SessionExtensions.NAME + ", or use df.write");
     }
 
     @Override

@@ -65,10 +65,12 @@ record StoreTables(FlightStore store) {
     }
   }
 
-  /** Whether this is one process that shares its tables with no other. */
+  /** Whether the server is one process, and shares its tables with no other. */
   boolean isAlone() {
     try {
-      return WrittenTable.isAlone(store);
+      JsonNode health = store.holderHealth();
+      boolean isShared = health.hasNonNull("server") && store.ask("placement", null).path("servers").size() > 1;
+      return !isShared && health.path("processes").isEmpty();
     } catch (StoreException error) {
       throw PlanError.thrown(error);
     }

@@ -73,7 +73,7 @@ final class TableColumns {
       List<Field> measures = store.plan(ReadOptions.scan(options), StoreIdentity.UNKNOWN).schema().getFields();
       return new StructType(measures.stream()
           .map(field -> new StructField(
-              field.getName(), ReadRequest.typeOf(field), field.isNullable(), Metadata.empty()))
+              field.getName(), ColumnTypes.of(field), field.isNullable(), Metadata.empty()))
           .toArray(StructField[]::new));
     }
     return TableOptions.isOfChanges(options) ? ofChanges() : ofRows();
@@ -99,7 +99,7 @@ final class TableColumns {
         .add("_timestamp", DataTypes.LongType, false);
     Stream<StructField> now = columns.stream().map(column -> field(column, "", null));
     Stream<StructField> before = options.getBoolean("beforeValues", false)
-        ? columns.stream().map(column -> field(column, ReadRequest.BEFORE, null)) : Stream.of();
+        ? columns.stream().map(column -> field(column, ColumnNames.BEFORE, null)) : Stream.of();
     return new StructType(Stream.of(Stream.of(feed.fields()), now, before)
         .flatMap(each -> each)
         .toArray(StructField[]::new));
@@ -115,7 +115,7 @@ final class TableColumns {
     }
     List<String> known = all.stream().map(TableColumns::name).toList();
     List<String> asked = names(options.get("columns"));
-    List<Integer> places = asked.stream().map(name -> known.indexOf(ReadRequest.knownName(name, known))).toList();
+    List<Integer> places = asked.stream().map(name -> known.indexOf(ColumnNames.known(name, known))).toList();
     if (places.stream().distinct().count() < places.size()) {
       throw new IllegalArgumentException("duplicate column in " + String.join(", ", asked));
     }
@@ -149,7 +149,7 @@ final class TableColumns {
     }
     String word = column.path("type").asText();
     if (mark != null) {
-      metadata.putString(NyalaTable.MARK, mark);
+      metadata.putString(ColumnMark.KEY, mark);
       if (ColumnTypes.isVarchar(word)) {
         metadata.putString(CharVarcharUtils$.MODULE$.CHAR_VARCHAR_TYPE_STRING_METADATA_KEY(), word);
       }

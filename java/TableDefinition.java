@@ -49,7 +49,7 @@ final class TableDefinition {
 
   /** Returns the definition of a table like one of a store, with properties of its own. */
   static ObjectNode like(String name, TableInfo info, Table source) {
-    TableDescription about = source instanceof NyalaTable table ? table.about() : null;
+    TableDescription about = source instanceof StoreTable table ? table.about() : null;
     if (about == null) {
       throw new UnsupportedOperationException(
           "CREATE TABLE ... LIKE " + source.name() + ", which is no table of a store: use CREATE TABLE, with a key");
@@ -107,7 +107,7 @@ final class TableDefinition {
           + "df.writeTo(...).tableProperty('primary_key', 'id')");
     }
     List<String> known = List.copyOf(columns.keySet());
-    return found.stream().map(name -> ReadRequest.knownName(name, known)).toList();
+    return found.stream().map(name -> ColumnNames.known(name, known)).toList();
   }
 
   private void putProperties(Map<String, String> properties) {
@@ -128,7 +128,7 @@ final class TableDefinition {
   }
 
   private void putOfColumn(TableProperties.OfColumn property, String text) {
-    ObjectNode column = columns.get(ReadRequest.knownName(property.column(), List.copyOf(columns.keySet())));
+    ObjectNode column = columns.get(ColumnNames.known(property.column(), List.copyOf(columns.keySet())));
     column.set(property.part(), TableProperties.value(property.part(), text, column.path("type").asText()));
   }
 

@@ -72,7 +72,7 @@ final class TableOptions {
    */
   static CaseInsensitiveStringMap ofSchema(CaseInsensitiveStringMap options) {
     Map<String, String> kept = new HashMap<>(options);
-    if (NyalaExtensions.areInUse()) {
+    if (SessionExtensions.areInUse()) {
       kept.keySet().removeAll(OF_WRITES);
     }
     return new CaseInsensitiveStringMap(kept);

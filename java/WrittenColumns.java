@@ -93,7 +93,7 @@ final class WrittenColumns extends Rule<LogicalPlan> {
     List<String> names = new ArrayList<>();
     if (write.query() instanceof Project top) {
       for (NamedExpression column : CollectionConverters.asJava(top.projectList())) {
-        if (column instanceof Alias alias && alias.references().isEmpty() && NyalaTable.isMarked(column.metadata())) {
+        if (column instanceof Alias alias && alias.references().isEmpty() && ColumnMark.isOn(column.metadata())) {
           names.add(column.name());
         }
       }

@@ -22,7 +22,7 @@ record WrittenTable(
    * cannot be done to the table.
    */
   static WrittenTable of(String name, CaseInsensitiveStringMap options, String what) {
-    checkWhole(name, options, what);
+    ReadOptions.checkWhole(name, options, what);
     return alone(options).orElseThrow(() -> new UnsupportedOperationException(
         what + " is one commit, and " + name + " may be on several servers or processes, of which each commits "
             + "by itself: use df.write with the option operation or operationColumn"));
@@ -35,7 +35,7 @@ record WrittenTable(
     FlightStore store = FlightStore.at(uri, credentials);
     String table = ReadOptions.table(options);
     try {
-      if (!isAlone(store)) {
+      if (!new StoreTables(store).isAlone()) {
         return Optional.empty();
       }
       List<String> key = new ArrayList<>();
@@ -57,28 +57,6 @@ record WrittenTable(
     } catch (StoreException error) {
       throw PlanError.thrown(error);
     }
-  }
-
-  /** Deletes all rows of a table. */
-  static void truncate(NyalaTable written) {
-    CaseInsensitiveStringMap options = written.options();
-    checkWhole(written.name(), options, "TRUNCATE");
-    FlightStore store = FlightStore.at(ReadOptions.uri(options), TableOptions.credentials(options));
-    new StoreTables(store).truncate(ReadOptions.table(options));
-  }
-
-  private static void checkWhole(String name, CaseInsensitiveStringMap options, String what) {
-    if (TableOptions.isOfChanges(options) || !ReadOptions.isOfWholeTable(options)) {
-      throw new UnsupportedOperationException(
-          what + " needs a whole table as it is now, and " + name + " is a part of one, its changes or its past");
-    }
-  }
-
-  /** Whether a server is one process, and shares its tables with no other. */
-  static boolean isAlone(FlightStore store) {
-    JsonNode health = store.holderHealth();
-    boolean isShared = health.hasNonNull("server") && store.ask("placement", null).path("servers").size() > 1;
-    return !isShared && health.path("processes").isEmpty();
   }
 
   FlightStore store(ScanParts.Moment moment) {
