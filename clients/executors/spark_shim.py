@@ -24,7 +24,8 @@ EXTENSIONS = "io.nyala.spark.NyalaExtensions"
 JAR_NAME = "nyala-spark-shim.jar"
 _SERIES = "4.3"
 """The Spark version whose internal classes the shim uses."""
-_SOURCES = Path(__file__).parents[2] / "java"  # in a checkout and in an installed package
+_FOLDER = Path(__file__).parents[2] / "java"  # in a checkout and in an installed package
+_SOURCES = _FOLDER / "src/main/java"
 _MANIFEST = "META-INF/MANIFEST.MF"
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _VERSION = "Implementation-Version"
@@ -34,11 +35,11 @@ _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 def default_jar() -> Path:
     """Return where ``configure`` looks for the shim."""
-    return _SOURCES / JAR_NAME
+    return _FOLDER / JAR_NAME
 
 
 def build_shim(folder: Path | None = None) -> Path:
-    """Compile the shim with ``javac`` and return its jar, written beside its sources or into ``folder``.
+    """Compile the shim with ``javac`` and return its jar, written into the folder of its sources or into ``folder``.
 
     Raises:
         InvalidArgumentError: there is no JDK, Spark has another version, or the folder is not writable.

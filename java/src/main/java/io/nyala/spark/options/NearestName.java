@@ -1,0 +1,20 @@
+package io.nyala.spark.options;
+
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import org.apache.commons.text.similarity.LevenshteinDistance;
+
+/** The name that somebody may have meant by one that is unknown. */
+public final class NearestName {
+  private NearestName() {}
+
+  /** Returns the known name that differs from this one in few letters, whatever their case. */
+  public static Optional<String> of(String name, List<String> known) {
+    LevenshteinDistance near = LevenshteinDistance.getDefaultInstance();
+    String low = name.toLowerCase(Locale.ROOT);
+    return known.stream()
+        .filter(each -> near.apply(each.toLowerCase(Locale.ROOT), low) <= 1 + name.length() / 4)
+        .findFirst();
+  }
+}
