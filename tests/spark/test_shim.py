@@ -7,6 +7,7 @@ import shutil
 import warnings
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
@@ -126,3 +127,8 @@ def test_an_aggregate_is_one_row(db: Database, uri: str) -> None:
     assert [tuple(map(int, row.values())) for row in rows] == [(3, 3, 2)]
     with pytest.raises(InvalidArgumentError, match="aggregate cannot be combined with columns"):
         NyalaDataSource({"uri": uri, "table": "homes", "columns": "id", "aggregate": asked}).schema()
+
+
+def test_editors_are_given_the_jars_of_the_spark_that_the_shim_is_built_for() -> None:
+    project = ElementTree.parse(shim._FOLDER / "pom.xml")
+    assert project.findtext(".//{*}spark.version") == shim.spark_version()
