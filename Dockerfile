@@ -26,7 +26,7 @@ RUN /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-d
 # Compile the kernels for every processor that the image may run on, as `make wheel` does: no container compiles at its
 # start, and the machine code is nothing that the server could write to.
 WORKDIR /
-RUN /opt/nyala/bin/python -m nyala.engine.kernels.ahead.making
+RUN /opt/nyala/bin/python -m nyala.engine.kernels.compile.making
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 RUN groupadd --gid 10001 nyala \

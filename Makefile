@@ -46,7 +46,7 @@ format: .venv/.installed-dev  ## rewrite the code in the one format
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
 wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for x86-64 (four levels) and 64-bit Arm: some minutes
-	@$(BIN)/python -m nyala.engine.kernels.ahead.making
+	@$(BIN)/python -m nyala.engine.kernels.compile.making
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 aarch64: .venv/.installed-dev  ## run tests of kernels on an emulated 64-bit Arm; installs qemu on Debian (ARGS="tests/engine/codecs")

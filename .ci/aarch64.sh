@@ -48,8 +48,8 @@ from pathlib import Path
 
 from nyala.engine.kernels.ahead.levels import LEVELS
 from nyala.engine.kernels.ahead.library import library_name
-from nyala.engine.kernels.ahead.making import make_library
-from nyala.engine.kernels.private import source_digest
+from nyala.engine.kernels.compile.making import make_library
+from nyala.engine.kernels.ahead.private import source_digest
 
 level = next(level for level in LEVELS if level.machine == "aarch64")
 directory = Path(sys.argv[1]) / "nyala" / "libraries"
@@ -62,7 +62,7 @@ export NYALA_CACHE_DIR=$place/libraries PYTHONPATH=$place/site:$PWD/.typing PYTH
 arm=(qemu-aarch64 -L "$root" "$(ls "$root"/usr/bin/python3.[0-9]*)")
 "${arm[@]}" -P -c '
 from nyala.engine.kernels.ahead.library import library
-from nyala.engine.kernels.self_test import self_test
+from nyala.engine.kernels.compile.self_test import self_test
 assert library() is not None and library().level == "aarch64" and self_test()
 print(len(library().kernels), "kernels")'
 # Not the nyala/ of the checkout, which has a part of the package only, but that of .typing.

@@ -62,12 +62,12 @@ def open_warm(
 
 def warm_kernels() -> None:
     """Compile the kernels, or load them."""
-    from ..engine.kernels.ahead.making import ensure_library
+    from ..engine.kernels.compile.making import ensure_library
 
     told = "compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"
     with said_if_slow(told, _COMPILING_SECONDS):
         ensure_library()
-    from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
+    from ..engine.kernels.compile.warmup import warm_up  # not before: the first kernel's import looks for the library
 
     with said_if_slow(told):
         warm_up()

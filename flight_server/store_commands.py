@@ -31,7 +31,7 @@ def warmup(json_output: Json = False) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from ..engine.kernels.ahead.making import ensure_library
+    from ..engine.kernels.compile.making import ensure_library
 
     with Progress(console=Console(stderr=True), transient=True, disable=json_output) as progress:
         task = progress.add_task("kernels", total=None)
@@ -40,7 +40,9 @@ def warmup(json_output: Json = False) -> None:
             progress.update(task, completed=done, total=total, description=name)
 
         ensure_library(show)
-        from ..engine.kernels.warmup import warm_up  # not before: the first kernel's import looks for the library
+        from ..engine.kernels.compile.warmup import (  # not before: the first kernel's import looks for the library
+            warm_up,
+        )
 
         count = warm_up(show)
         from ..engine.kernels.ahead.library import library

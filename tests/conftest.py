@@ -88,11 +88,11 @@ def library() -> Path:
     """The library of kernels for this machine, in the cache. It is made if there is none, which takes a minute."""
     from nyala.engine.kernels.ahead.levels import usable_levels
     from nyala.engine.kernels.ahead.library import library_name
-    from nyala.engine.kernels.private import cache_base, source_digest
+    from nyala.engine.kernels.ahead.private import cache_base, source_digest
 
     if not usable_levels():
         pytest.skip("this processor has no libraries")
-    code = "from nyala.engine.kernels.ahead.making import ensure_library; ensure_library()"
+    code = "from nyala.engine.kernels.compile.making import ensure_library; ensure_library()"
     subprocess.run([sys.executable, "-c", code], check=True)
     path = cache_base() / "libraries" / library_name(usable_levels()[0], source_digest())
     assert path.is_file()

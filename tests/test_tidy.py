@@ -219,7 +219,7 @@ def chance_through_the_seam(source: Source) -> Iterator[Finding]:
 def compiled_only_in_kernels(source: Source) -> Iterator[Finding]:
     """The compile cache is keyed by the kernels folders: code elsewhere would be served stale."""
     if "/kernels/" not in source.path:
-        yield from imports_of(source, "numba", "llvmlite", "nyala.engine.kernels.kernel")
+        yield from imports_of(source, "numba", "llvmlite", "nyala.engine.kernels.ahead.kernel")
 
 
 EVERYWHERE: list[Rule] = [file_length, function_length, ascii_only]
@@ -240,10 +240,10 @@ IN_PRODUCT: list[Rule] = [
 EXCEPTIONS: dict[Rule, dict[str, str]] = {
     files_through_the_seam: {
         "engine/fs/local.py": "it is the way to the disk",
-        "engine/kernels/cache.py": "the compiler keeps machine code outside the store",
+        "engine/kernels/ahead/cache.py": "the compiler keeps machine code outside the store",
         "engine/kernels/ahead/": "libraries of kernels are outside the store, too",
-        "engine/kernels/form.py": "reads the environment",
-        "engine/kernels/private.py": "finds the place for machine code",
+        "engine/kernels/ahead/form.py": "reads the environment",
+        "engine/kernels/ahead/private.py": "finds the place for machine code",
         "engine/fs/encryption/key_source.py": "runs the command that prints a key",
         "engine/fs/private_file.py": "reads a key, which is never beside the store",
         "engine/fs/opening.py": "is told by a Path where a store lies, and hands it on",

@@ -18,7 +18,7 @@ from numba import types
 
 from bench.micro.case import NYALA, Case
 from nyala.engine.codecs.bitshuffle import BitshuffleCodec
-from nyala.engine.kernels import transpose
+from nyala.engine.kernels.pages import transpose
 from nyala.engine.kernels.simd.simd import address_of
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector

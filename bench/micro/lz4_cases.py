@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.micro.case import NYALA, Case
-from nyala.engine.kernels.lz4 import decompress_block
+from nyala.engine.kernels.pages.lz4 import decompress_block
 from nyala.engine.kernels.simd.simd import address_of
 
 TOTAL = 256 << 10

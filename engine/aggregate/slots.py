@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..kernels import morsel_groups as kernels
+from ..kernels.reads import morsel_groups as kernels
 from ..vectors.arrow import to_arrow
 from ..vectors.memory.memory import address_of
 from ..vectors.physical import PhysicalType

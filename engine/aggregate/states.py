@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.table.column import ColumnSchema
-from ..kernels import aggregate as kernels
+from ..kernels.cells import aggregate as kernels
 from ..vectors.arrow import to_arrow
 from ..vectors.memory.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType, physical_of

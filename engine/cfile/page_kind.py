@@ -1,17 +1,6 @@
 """What kernels that read pages take one for: its kind, and where its cells begin."""
 
-from ..kernels.point_read import (
-    BITS,
-    CODES,
-    FIXED,
-    FRAMES,
-    NULLS,
-    PREFIXES,
-    RUNS,
-    SHUFFLED,
-    STRINGS,
-    SYMBOLS,
-)
+from ..kernels.reads.point_read import BITS, CODES, FIXED, FRAMES, NULLS, PREFIXES, RUNS, SHUFFLED, STRINGS, SYMBOLS
 from ..vectors.memory.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType
 from .page import Page

@@ -5,9 +5,9 @@ Payload, little-endian::
     | ends u4 x blocks | block 0 | block 1 | ... |
 
 A block holds 1,024 rows (the last one of a page perhaps fewer). Its cells are bitshuffled (see
-`nyala.engine.kernels.transpose` for the layout, which is the C library's) and then compressed as one LZ4 block. If that
-saves nothing, they are stored uncompressed, and the block is exactly as large as its cells. An end counts from the
-first byte of block 0.
+`nyala.engine.kernels.pages.transpose` for the layout, which is the C library's) and then compressed as one LZ4 block.
+If that saves nothing, they are stored uncompressed, and the block is exactly as large as its cells. An end counts from
+the first byte of block 0.
 
 Cells of one column mostly differ in their low bits only: their high bit planes are long runs of
 equal bytes, which LZ4 shrinks to almost nothing and decodes at memory speed. 8 KB blocks keep both

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..kernels import blocks as kernels
+from ..kernels.pages import blocks as kernels
 from ..vectors.memory.memory import address_of, allocate
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, require
 

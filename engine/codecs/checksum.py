@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from ..kernels import crc32 as kernels
+from ..kernels.pages import crc32 as kernels
 from ..kernels.simd.cpu import HAS_CARRYLESS_PRODUCT, HAS_WIDE_CARRYLESS_PRODUCT
 from ..vectors.memory.memory import address_of
 

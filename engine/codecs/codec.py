@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..kernels.blocks import BLOCK_ROWS
+from ..kernels.pages.blocks import BLOCK_ROWS
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import Vector
 

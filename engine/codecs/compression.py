@@ -12,7 +12,7 @@ import pyarrow as pa
 import zstandard
 
 from ...schemas.cells.encoding import COMPRESSIONS
-from ..kernels.lz4 import decompress_block
+from ..kernels.pages.lz4 import decompress_block
 from ..vectors.memory.memory import address_of, allocate
 from .codec import CorruptPageError, require
 

@@ -15,8 +15,8 @@ falls back to another encoding for the pages that follow. Reading: ``decode`` re
 
 import numpy as np
 
-from ..kernels import dictionary as kernels
-from ..kernels.blocks import widen_codes
+from ..kernels.pages import dictionary as kernels
+from ..kernels.pages.blocks import widen_codes
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector

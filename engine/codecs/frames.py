@@ -5,15 +5,15 @@ Payload, little-endian::
     | frame x blocks | block 0 | block 1 | ... | 8 zeros |
 
 A block holds 1,024 rows (the last one of a page perhaps fewer); frames and blocks are drawn in
-`nyala.engine.kernels.frames` and `nyala.engine.kernels.decimals`. Under NULL stands whatever takes no bits.
+`nyala.engine.kernels.pages.frames` and `nyala.engine.kernels.pages.decimals`. Under NULL stands whatever takes no bits.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..kernels import frame_pages as pages
-from ..kernels import frames as kernels
+from ..kernels.pages import frame_pages as pages
+from ..kernels.pages import frames as kernels
 from ..vectors.memory.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector

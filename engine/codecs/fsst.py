@@ -5,15 +5,15 @@ Payload, little-endian::
     | symbols u1 | length u1 x symbols | symbol 8 x symbols | ends u4 x blocks | block 0 | ... | 8 zeros |
 
 A block holds 1,024 rows (the last one of a page perhaps fewer) and is decoded alone; its layout is in
-`nyala.engine.kernels.fsst`. An end counts from the first byte of block 0. A symbol of fewer than 8 bytes is followed by
-anything.
+`nyala.engine.kernels.pages.fsst`. An end counts from the first byte of block 0. A symbol of fewer than 8 bytes is
+followed by anything.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..kernels import fsst as kernels
+from ..kernels.pages import fsst as kernels
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector

@@ -5,12 +5,12 @@ Payload, little-endian::
     | ends u4 x blocks | block 0 | block 1 | ... |
 
 A block holds 1,024 rows (the last one of a page perhaps fewer) and is decoded alone; its layout is
-in `nyala.engine.kernels.prefix`. An end counts from the first byte of block 0.
+in `nyala.engine.kernels.pages.prefix`. An end counts from the first byte of block 0.
 """
 
 import numpy as np
 
-from ..kernels import prefix as kernels
+from ..kernels.pages import prefix as kernels
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector

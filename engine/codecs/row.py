@@ -4,7 +4,7 @@
 
 A row names its columns by id, so reading it does not need the schema that it was written under. The layout is drawn in
 ``docs/format/row.md``; source: RisingWave's RFC "Table Schema Change" of 2022, section "Column-aware Row Encoding".
-Rows are made and read in batches; the loops are in `nyala.engine.kernels.row`.
+Rows are made and read in batches; the loops are in `nyala.engine.kernels.cells.row`.
 
 As for pages: checksum, then ``check``, then ``decode`` as often as needed.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..kernels import row as kernels
+from ..kernels.cells import row as kernels
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector, Vector, as_bytes, patch

@@ -12,7 +12,7 @@ more than 4 bytes a page.
 
 import numpy as np
 
-from ..kernels.run_length import LASTS_SLACK_BYTES, find_runs, take_cells, write_runs
+from ..kernels.pages.run_length import LASTS_SLACK_BYTES, find_runs, take_cells, write_runs
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector

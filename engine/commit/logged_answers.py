@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import log_parts as kernels
+from ..kernels.log import log_parts as kernels
 from ..record.parts import Parts
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 

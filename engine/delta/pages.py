@@ -16,7 +16,7 @@ from ...schemas.errors import CorruptionError
 from ..cfile.cache import FilePages
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
-from ..kernels.point_read import last_entries
+from ..kernels.reads.point_read import last_entries
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.vector import FixedVector, Vector
 from .cells import DeltaCells

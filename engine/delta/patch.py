@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..kernels import deltas as kernels
-from ..kernels.gather import patch_strings
+from ..kernels.cells import deltas as kernels
+from ..kernels.cells.gather import patch_strings
 from ..vectors.gather import check_data_bytes
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, as_bytes, validity

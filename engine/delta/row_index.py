@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..kernels import point_read as kernels
+from ..kernels.reads import point_read as kernels
 from ..vectors.memory.memory import address_of, allocate
 
 _FIRST_CAPACITY = 64

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import deltas as kernels
+from ..kernels.cells import deltas as kernels
 from ..vectors.memory.memory import address_of
 from .patch import RowPlaces
 

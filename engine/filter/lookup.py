@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ..expression.literal import Cell
-from ..kernels import membership
+from ..kernels.keys import membership
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, FixedVector
@@ -85,7 +85,7 @@ class TableLookup:
 
 @dataclass(frozen=True, slots=True)
 class SetLookup:
-    """A hash table of integers with large gaps: see ``kernels/membership.py``."""
+    """A hash table of integers with large gaps: see ``kernels/keys/membership.py``."""
 
     slots: np.ndarray
     empty: int

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import morsel_filter as kernels
+from ..kernels.reads import morsel_filter as kernels
 from ..vectors.memory.memory import address_of
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector

@@ -31,7 +31,7 @@ from ..fs.low_water import low_mark
 from ..fs.memory import MemoryFileSystem
 from ..fs.opening import NO_KEY, KeySource
 from ..fs.store_lock import STORE_LOCK
-from ..kernels.private import cache_base, is_private
+from ..kernels.ahead.private import cache_base, is_private
 from ..manifest import files
 from ..manifest.makers import maker_of
 from ..manifest.manifest import Manifest, ManifestFile

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.partition_schema import HashSchema
-from ..kernels import xxhash64 as kernels
+from ..kernels.keys import xxhash64 as kernels
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.raw_cell import RawCell

@@ -19,7 +19,7 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.partition_schema import HashSchema, PartitionSchema, RangePartition, TabletPartition
 from ...schemas.table.table import TableSchema
 from ..expression.literal import place
-from ..kernels import bounds as kernels
+from ..kernels.keys import bounds as kernels
 from ..vectors.arrow import from_arrow
 from ..vectors.keys.keys import KeyEncoder, KeyVector, U64Keys
 from ..vectors.memory.memory import address_of, allocate

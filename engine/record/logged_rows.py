@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...schemas.errors import CorruptionError
 from ..codecs.codec import CorruptPageError
 from ..codecs.row import WantedColumn, check, decode
-from ..kernels import log_parts as kernels
+from ..kernels.log import log_parts as kernels
 from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.gather import MAX_DATA_BYTES
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed

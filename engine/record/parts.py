@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.errors import CorruptionError
-from ..kernels import log_parts as kernels
+from ..kernels.log import log_parts as kernels
 from ..vectors.memory.memory import address_of, allocate
 from .change import Attachment, ChangeKind
 from .log_note import Note, NoteKind

@@ -15,7 +15,7 @@ from ..cfile.format import StreamKey
 from ..cfile.stream import StreamReader
 from ..codecs.codec import PAGE_ROWS
 from ..delta import LIVE
-from ..kernels import bloom as kernels
+from ..kernels.keys import bloom as kernels
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.vector import FixedVector
 

@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 
 import numpy as np
 
-from ..kernels import hash_index as kernels
-from ..kernels.point_read import locate
+from ..kernels.keys import hash_index as kernels
+from ..kernels.reads.point_read import locate
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.memory.reserved import TABLES
 

@@ -25,7 +25,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..kernels.point_batch import locate_keys
+from ..kernels.reads.point_batch import locate_keys
 from ..manifest.key_budget import KeyIndexBudget
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.key_index import KeyIndex

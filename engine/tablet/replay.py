@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..delta import LIVE
-from ..kernels import replay as kernels
+from ..kernels.log import replay as kernels
 from ..record.change import ChangeKind
 from ..record.logged_rows import LoggedRows
 from ..rowset.location import ROWID_BITS, by_slot, pack, rowids_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..kernels import gather as kernels
+from ..kernels.cells import gather as kernels
 from .memory.memory import address_of, allocate
 
 MAX_DATA_BYTES = 2**31 - 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..kernels import gather_many as kernels
+from ..kernels.cells import gather_many as kernels
 from .gather import check_data_bytes, concat_bytes
 from .memory.memory import address_of, address_or_0, addresses, allocate
 from .places import Places

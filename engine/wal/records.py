@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import log_groups as kernels
+from ..kernels.log import log_groups as kernels
 from ..vectors.memory.memory import address_of, allocate
 from .format import GroupHeader, MalformedError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schemas.errors import CorruptionError
-from ..kernels import log_groups as kernels
+from ..kernels.log import log_groups as kernels
 from ..vectors.memory.memory import address_of, allocate
 from .format import (
     SEGMENT_HEADER_BYTES,

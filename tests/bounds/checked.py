@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nyala.engine.kernels import kernel as decorator
-from nyala.engine.kernels.form import FORM, Form
+from nyala.engine.kernels.ahead import kernel as decorator
+from nyala.engine.kernels.ahead.form import FORM, Form
 from nyala.engine.kernels.simd import simd_python
 
 assert FORM is Form.INTERPRETED, "set NUMBA_DISABLE_JIT=1"

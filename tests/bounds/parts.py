@@ -9,8 +9,9 @@ import numpy as np
 
 from nyala.engine.codecs.frames import AlpCodec, FrameOfReferenceCodec
 from nyala.engine.codecs.registry import codec_by_name
-from nyala.engine.kernels import aggregate, merge_vectors
-from nyala.engine.kernels.frames import DICTIONARY
+from nyala.engine.kernels.cells import aggregate
+from nyala.engine.kernels.keys import merge_vectors
+from nyala.engine.kernels.pages.frames import DICTIONARY
 from nyala.engine.kernels.simd import simd
 from nyala.engine.rowset.key_index import KeyIndex
 from nyala.engine.vectors.gather_many import take_from

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 _OVERRUN = """
 import tests.bounds.checked as checked
 import numpy as np
-from nyala.engine.kernels.hashing import hash_u64
+from nyala.engine.kernels.keys.hashing import hash_u64
 from nyala.engine.vectors.memory.memory import address_of
 
 words, hashes = np.zeros(4, np.uint64), np.zeros(4, np.uint64)

@@ -19,8 +19,8 @@ import pyarrow as pa
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.kernels.inventory import import_all
-from nyala.engine.kernels.kernel import KERNELS
+from nyala.engine.kernels.ahead.kernel import KERNELS
+from nyala.engine.kernels.compile.inventory import import_all
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.table.column import ColumnOptions

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nyala.engine.kernels.warmup import warm_up
+from nyala.engine.kernels.compile.warmup import warm_up
 from tests.churn.churn import MIB, Result, run
 
 BUDGET_MB = 64

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import nyala
 from nyala.__main__ import make_app
 from nyala.clients.api.database import Database
-from nyala.engine.kernels.ahead import making
+from nyala.engine.kernels.compile import making
 from nyala.flight_server.opening import open_warm
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 import nyala
 from nyala.engine.fs import LocalFileSystem
-from nyala.engine.kernels.warmup import warm_up
+from nyala.engine.kernels.compile.warmup import warm_up
 from nyala.engine.recovery.verify import verify_store
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, StoreError

@@ -20,7 +20,7 @@ import pytest
 from served import Served, code_of
 
 import nyala
-from nyala.engine.kernels import warmup
+from nyala.engine.kernels.compile import warmup
 from nyala.flight_server import commands
 from nyala.flight_server.opening import open_warm
 from nyala.flight_server.settings import read_settings

@@ -109,7 +109,7 @@ def test_the_server_is_nobody_and_owns_its_data_only() -> None:
 
 def test_kernels_are_compiled_when_the_image_is_built() -> None:
     build = stages()[0]
-    assert build[-1] == Instruction("RUN", "/opt/nyala/bin/python -m nyala.engine.kernels.ahead.making")
+    assert build[-1] == Instruction("RUN", "/opt/nyala/bin/python -m nyala.engine.kernels.compile.making")
     assert build[-2].word == "WORKDIR" and build[-2].text == "/", "from /src Python would import the sources"
 
 

@@ -19,7 +19,8 @@ from nyala.engine.delta.memstore import DeltaLog
 from nyala.engine.delta.pages import DeltaPages
 from nyala.engine.delta.patch import Patch
 from nyala.engine.delta.tracker import DeltaStores
-from nyala.engine.kernels import frames, morsel, point_read
+from nyala.engine.kernels.pages import frames
+from nyala.engine.kernels.reads import morsel, point_read
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.memrowset import MemRowSet
 from nyala.engine.rowset.native.morsel_column import MorselColumn

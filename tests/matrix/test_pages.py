@@ -21,7 +21,7 @@ from nyala.engine.cfile import page_kind
 from nyala.engine.codecs import registry
 from nyala.engine.codecs.bitshuffle import BitshuffleCodec
 from nyala.engine.fs import FileSystem, MemoryFileSystem
-from nyala.engine.kernels import point_read
+from nyala.engine.kernels.reads import point_read
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.rowset import RowSet
 from nyala.engine.store import Store

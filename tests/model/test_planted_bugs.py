@@ -13,8 +13,8 @@ from nyala.engine.compaction import flush, flush_deltas, history_gc, merge_rows
 from nyala.engine.compaction.key_merge import MergedRows
 from nyala.engine.delta import tracker
 from nyala.engine.delta.history import Moments
-from nyala.engine.kernels.morsel import AS_STRINGS
-from nyala.engine.kernels.point_read import NULLS
+from nyala.engine.kernels.reads.morsel import AS_STRINGS
+from nyala.engine.kernels.reads.point_read import NULLS
 from nyala.engine.manifest.manifest import Manifest
 from nyala.engine.partition import prune
 from nyala.engine.rowset import diskrowset, memrowset

@@ -30,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 import nyala
-from nyala.engine.kernels.warmup import warm_up
+from nyala.engine.kernels.compile.warmup import warm_up
 from nyala.schemas.cells.timestamp import microseconds_of
 from nyala.schemas.errors import SnapshotTooOldError
 from nyala.schemas.protocol.service import MaintenanceKind

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..private import KERNELS_DIRECTORY, cache_base, is_private, source_digest
 from .image import DamagedLibraryError, Header, load_image, read_library
 from .levels import LEVELS, Level, usable_levels
+from .private import KERNELS_DIRECTORY, cache_base, is_private, source_digest
 from .trial import works
 
 INSTALLED = KERNELS_DIRECTORY / "ahead" / "libraries"
@@ -41,8 +41,8 @@ class Library:
 
 
 def kernel_name(function: Callable[..., Any]) -> str:
-    """Return the name of a kernel in a library."""
-    return f"{function.__module__.partition('.kernels.')[2]}.{function.__qualname__}"
+    """Return the name of a kernel in a library: that of its file, which no two rooms share, and its own."""
+    return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
 
 
 def c_functions() -> dict[str, int]:

@@ -5,8 +5,8 @@ This is the level of the library, or what numba compiles for, which ``NUMBA_CPU_
 target lacks would abort the compiler, so the variants are chosen here, once, at import.
 """
 
+from ..ahead.form import FORM, Form
 from ..ahead.library import library
-from ..form import FORM, Form
 
 
 def target_features() -> frozenset[str]:

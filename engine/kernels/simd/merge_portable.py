@@ -4,7 +4,7 @@ vectors, and the ends of runs for all.
 
 import numpy as np
 
-from ..kernel import kernel
+from ..ahead.kernel import kernel
 from .simd import copy_bytes, load_u64, store_u64
 
 _FEWEST_STEPS = 8

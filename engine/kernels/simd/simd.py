@@ -26,7 +26,7 @@ and are seen by a coverage tool. So they are in a process that has a library: it
 
 from typing import Any
 
-from ..form import FORM, Form
+from ..ahead.form import FORM, Form
 
 if FORM is Form.JIT:
     from . import simd_llvm as form

@@ -7,7 +7,7 @@ them into the eight bit planes of these 64 cells, and back: the transposition is
 
 import numpy as np
 
-from ..kernel import inline, kernel
+from ..ahead.kernel import inline, kernel
 from .simd import load_u8, load_u64, store_u8, store_u64
 
 _ODD_BITS = np.uint64(0x5555555555555555)

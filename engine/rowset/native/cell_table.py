@@ -1,4 +1,4 @@
-"""CellTable: the cells of some rows, a row for each key that was asked for, as `kernels/point_batch` fills it."""
+"""CellTable: the cells of some rows, a row for each key that was asked for, as `kernels/reads/point_batch` fills it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...codecs.codec import CorruptPageError
-from ...kernels import point_batch as kernels
-from ...kernels.point_read import CELL_BYTES, FULL, read_cells
+from ...kernels.reads import point_batch as kernels
+from ...kernels.reads.point_read import CELL_BYTES, FULL, read_cells
 from ...vectors.arrow import to_arrow
 from ...vectors.gather import check_data_bytes
 from ...vectors.keys.keys import KeyVector, U64Keys

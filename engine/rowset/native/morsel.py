@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....schemas.table.column import ColumnSchema
-from ...kernels import morsel as kernels
+from ...kernels.reads import morsel as kernels
 from ...vectors.memory.memory import Scratch
 from ...vectors.vector import Vector
 from .morsel_column import CannotReadError, ColumnBase, MorselColumn, MorselTables

@@ -14,8 +14,8 @@ from ...cfile.page_kind import part_of
 from ...cfile.stream import StreamReader
 from ...codecs.codec import BLOCK_ROWS
 from ...delta.patch import Patch, apply_all
-from ...kernels import morsel as kernels
-from ...kernels.point_read import CODES, NULLS
+from ...kernels.reads import morsel as kernels
+from ...kernels.reads.point_read import CODES, NULLS
 from ...vectors.gather import check_data_bytes
 from ...vectors.memory.huge_pages import RESULTS
 from ...vectors.memory.memory import address_of, address_or_0, allocate

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...filter.bound import BoundFilter
 from ...filter.steps import NoStepsError, Steps
-from ...kernels import morsel_filter as kernels
-from ...kernels.windows import COLUMNS_MAX
+from ...kernels.reads import morsel_filter as kernels
+from ...kernels.reads.windows import COLUMNS_MAX
 from ...vectors.memory.memory import Scratch, address_of, address_or_0, allocate
 from .morsel_column import CannotReadError, ColumnBase, MorselColumn, MorselTables
 

@@ -13,8 +13,8 @@ from ...aggregate.slots import Key, NoSlotsError, has_slots
 from ...cfile.zone_map import ZoneMap
 from ...filter.bound import BoundFilter
 from ...filter.steps import NoStepsError, Steps, has_steps
-from ...kernels import morsel_groups as kernels
-from ...kernels.windows import COLUMNS_MAX
+from ...kernels.reads import morsel_groups as kernels
+from ...kernels.reads.windows import COLUMNS_MAX
 from ...vectors.memory.memory import Scratch, address_or_0
 from ...vectors.physical import PhysicalType, physical_of
 from .morsel_column import CannotReadError, ColumnBase, MorselColumn, MorselTables

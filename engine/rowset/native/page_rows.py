@@ -19,7 +19,7 @@ from ...cfile.page import Page
 from ...cfile.page_kind import kind_of
 from ...cfile.stream import OFTEN, StreamReader
 from ...codecs.codec import PAGE_ROWS, CorruptPageError
-from ...kernels import point_read as kernels
+from ...kernels.reads import point_read as kernels
 from ...vectors.memory.memory import address_of, address_or_0, allocate
 from ...vectors.physical import PhysicalType
 from ...vectors.raw_cell import RawCell, raw_cell

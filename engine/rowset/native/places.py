@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels import point_read as kernels
+from ...kernels.reads import point_read as kernels
 from ...vectors.memory.memory import address_of, address_or_0, allocate
 from ...vectors.physical import PhysicalType
 from ...vectors.vector import FixedVector, Vector, as_bytes

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...kernels import point_read as kernels
+from ...kernels.reads import point_read as kernels
 from ...vectors.memory.memory import address_of, allocate
 
 _LEAST_BYTES = 4096

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...kernels import keys as kernels
+from ...kernels.keys import keys as kernels
 from ..gather import check_data_bytes
 from ..memory.memory import address_of, allocate
 from ..physical import PhysicalType

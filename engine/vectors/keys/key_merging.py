@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...kernels import merging as kernels
+from ...kernels.keys import merging as kernels
 from ..memory.memory import address_of, addresses, allocate
 from ..places import Places, bits_for
 from .key_bounds import KeyBounds, overlapping

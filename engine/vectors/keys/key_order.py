@@ -6,8 +6,8 @@ refine only groups of ties, 8 bytes at a time. It is a radix sort from the most 
 
 import numpy as np
 
-from ...kernels import keys as key_kernels
-from ...kernels import sorting as kernels
+from ...kernels.keys import keys as key_kernels
+from ...kernels.keys import sorting as kernels
 from ..memory.memory import address_of, allocate
 from .key_vector import BytesKeys, KeyVector, U64Keys
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...kernels import key_search as kernels
+from ...kernels.keys import key_search as kernels
 from ..memory.memory import address_of, allocate
 from ..vector import BytesVector
 from .key_vector import BytesKeys, KeyVector, U64Keys

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...kernels import bounds, hashing
-from ...kernels import keys as kernels
+from ...kernels.keys import bounds, hashing
+from ...kernels.keys import keys as kernels
 from ..gather import checked_indices, concat_bytes, gather_bytes, gather_fixed
 from ..memory.memory import address_of, allocate, allocate_zeroed
 from ..vector import BytesVector

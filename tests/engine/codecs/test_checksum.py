@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nyala.engine.codecs import checksum
 from nyala.engine.codecs.checksum import crc32
-from nyala.engine.kernels import crc32 as kernels
+from nyala.engine.kernels.pages import crc32 as kernels
 from nyala.engine.vectors.memory.memory import address_of, allocate
 
 BYTES = np.random.default_rng(5).integers(0, 256, 70_000, np.uint8).tobytes()

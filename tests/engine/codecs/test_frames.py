@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nyala.engine.codecs.codec import CorruptPageError
 from nyala.engine.codecs.frames import FrameOfReferenceCodec
-from nyala.engine.kernels import frames as kernels
+from nyala.engine.kernels.pages import frames as kernels
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.engine.kernels import aggregate as kernels
+from nyala.engine.kernels.cells import aggregate as kernels
 from nyala.engine.vectors.memory.memory import address_of
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.engine.kernels.bit_packing import LOAD_BYTES, WHOLE, WIDEST, pack_bits, packed_bytes, unpack_bits
+from nyala.engine.kernels.pages.bit_packing import LOAD_BYTES, WHOLE, WIDEST, pack_bits, packed_bytes, unpack_bits
 from nyala.engine.vectors.memory.memory import address_of
 
 WIDTHS = [*range(WIDEST + 1), WHOLE]
@@ -39,7 +39,7 @@ def test_values_come_back(width: int, count: int, cell_bytes: int, base: int, se
 _AT_THE_EDGE = """
 import ctypes, mmap
 import numpy as np
-from nyala.engine.kernels.bit_packing import LOAD_BYTES, WHOLE, WIDEST, packed_bytes, unpack_bits
+from nyala.engine.kernels.pages.bit_packing import LOAD_BYTES, WHOLE, WIDEST, packed_bytes, unpack_bits
 
 page = mmap.PAGESIZE
 memory = mmap.mmap(-1, 4 * page)

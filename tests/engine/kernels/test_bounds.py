@@ -5,7 +5,8 @@ import pytest
 from lz4 import block
 
 from nyala.engine.codecs.registry import codec_by_name
-from nyala.engine.kernels import blocks, fsst, lz4, morsel, point_read, prefix, run_length
+from nyala.engine.kernels.pages import blocks, fsst, lz4, prefix, run_length
+from nyala.engine.kernels.reads import morsel, point_read
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector
 

@@ -12,11 +12,11 @@ from pwd import struct_passwd
 
 import pytest
 
-from nyala.engine.kernels import cache, private
+from nyala.engine.kernels.ahead import cache, private
 
 KERNEL = """
 from numba.core import config
-from nyala.engine.kernels.lz4 import decompress_block
+from nyala.engine.kernels.pages.lz4 import decompress_block
 import numpy as np
 packed = np.array([0x10, 97], np.uint8)  # one literal byte
 raw = np.zeros(1, np.uint8)
@@ -210,9 +210,15 @@ def test_an_edited_source_changes_the_digest(tmp_path):
     assert private.source_digest(copy) != before
 
 
+def test_no_two_files_of_kernels_share_a_name():
+    """A library names a kernel by its file, without the room."""
+    names = [source.stem for source in private.KERNELS_DIRECTORY.rglob("*.py") if source.stem != "__init__"]
+    assert len(names) > 50 and len(names) == len(set(names))
+
+
 def test_kernels_stand_in_the_folder_that_the_digest_covers():
     engine = private.KERNELS_DIRECTORY.parent
     compiles = re.compile(r"^\s*(@kernel|@inline|import numba|from numba)", re.MULTILINE)
     inside = {source for source in engine.rglob("*.py") if compiles.search(source.read_text())}
-    assert private.KERNELS_DIRECTORY / "blocks.py" in inside
+    assert private.KERNELS_DIRECTORY / "pages" / "blocks.py" in inside
     assert [source for source in inside if private.KERNELS_DIRECTORY not in source.parents] == []

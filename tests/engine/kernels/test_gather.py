@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from nyala.engine.kernels import gather as kernels
-from nyala.engine.kernels import hashing, keys
+from nyala.engine.kernels.cells import gather as kernels
+from nyala.engine.kernels.keys import hashing, keys
 from nyala.engine.vectors.gather import gather_bytes, patch_bytes
 from nyala.engine.vectors.keys.key_vector import BytesKeys, hash_keys
 from nyala.engine.vectors.keys.keys import argsort_keys, first_occurrences

@@ -20,7 +20,7 @@ from nyala.engine.kernels.ahead.library import library_name
 FORM = """
 import json, sys
 from nyala.engine.kernels.ahead.library import library
-from nyala.engine.kernels.form import FORM
+from nyala.engine.kernels.ahead.form import FORM
 print(json.dumps([FORM.name, len(library().kernels) if library() else 0]))
 """
 FILES = ("test_gather.py", "test_bounds.py", "test_merging.py", "test_simd.py", "test_transpose.py")

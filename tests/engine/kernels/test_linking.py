@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from nyala.engine.kernels.ahead import trial
-from nyala.engine.kernels.ahead.aarch64 import ArmReferences
 from nyala.engine.kernels.ahead.image import load_image, read_library
 from nyala.engine.kernels.ahead.levels import LEVELS, usable_levels
 from nyala.engine.kernels.ahead.library import c_functions
-from nyala.engine.kernels.ahead.linking import link
-from nyala.engine.kernels.ahead.making import make_library
-from nyala.engine.kernels.ahead.object_file import Reference, Symbol
-from nyala.engine.kernels.ahead.references import Image
-from nyala.engine.kernels.private import KERNELS_DIRECTORY
+from nyala.engine.kernels.ahead.private import KERNELS_DIRECTORY
+from nyala.engine.kernels.compile.aarch64 import ArmReferences
+from nyala.engine.kernels.compile.linking import link
+from nyala.engine.kernels.compile.making import make_library
+from nyala.engine.kernels.compile.object_file import Reference, Symbol
+from nyala.engine.kernels.compile.references import Image
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 

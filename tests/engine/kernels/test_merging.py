@@ -11,7 +11,7 @@ from nyala.engine.kernels.simd.merge_portable import merge_overlapping_portable,
 Merge = Callable[[int, int, int, int, int], None]
 VARIANTS: dict[str, Merge] = {"portable": merge_overlapping_portable}
 if HAS_WIDE_MINIMUM:
-    from nyala.engine.kernels.merge_vectors import merge_overlapping
+    from nyala.engine.kernels.keys.merge_vectors import merge_overlapping
 
     VARIANTS["vectors"] = merge_overlapping
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nyala.engine.kernels import transpose
+from nyala.engine.kernels.pages import transpose
 
 COUNTS = [0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 1000, 1016, 1023, 1024]
 WIDTHS = [1, 2, 4, 8, 16]

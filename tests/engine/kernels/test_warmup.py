@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nyala.engine.kernels import self_test, warmup
 from nyala.engine.kernels.ahead.levels import usable_levels
+from nyala.engine.kernels.compile import self_test, warmup
 
 ROUND_TRIPS = """
 import hashlib
 import numpy as np
 from nyala.engine.codecs.dictionary import DictionaryBuilder
 from nyala.engine.codecs.registry import codec_by_code
-from nyala.engine.kernels.self_test import self_test
+from nyala.engine.kernels.compile.self_test import self_test
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector, FixedVector
 
@@ -87,8 +87,8 @@ def test_every_processor_writes_the_same_bytes(name, expected):
 def test_warm_up_compiles_all_that_the_codecs_call():
     """After it, a round trip of everything compiles nothing more."""
     script = f"""
-from nyala.engine.kernels.warmup import warm_up
-from nyala.engine.kernels.kernel import KERNELS
+from nyala.engine.kernels.compile.warmup import warm_up
+from nyala.engine.kernels.ahead.kernel import KERNELS
 assert warm_up() > 20
 before = [len(kernel.signatures) for kernel in KERNELS]
 {ROUND_TRIPS}
@@ -100,7 +100,7 @@ print([k.__name__ for k, a, b in zip(KERNELS, before, after) if a != b])
 
 def test_progress_is_reported_to_the_end():
     script = """
-from nyala.engine.kernels import warmup
+from nyala.engine.kernels.compile import warmup
 steps = []
 count = warmup.warm_up(lambda done, total, name: steps.append((done, total, name)))
 assert steps[0][0] == 0 and steps[0][2]
@@ -111,8 +111,9 @@ assert [done for done, _, _ in steps] == list(range(count + 1))
 
 
 WRONG = """
-from nyala.engine.kernels import cache, inventory, warmup
-from nyala.engine.kernels.kernel import KERNELS
+from nyala.engine.kernels.ahead import cache
+from nyala.engine.kernels.compile import inventory, warmup
+from nyala.engine.kernels.ahead.kernel import KERNELS
 
 inventory.import_all()
 outcomes, wiped, recompiled = iter({outcomes}), [], []
@@ -156,7 +157,7 @@ def test_wiping_leaves_an_empty_directory(tmp_path):
     (tmp_path / "folder" / "entry.nbi").write_bytes(b"x")
     (tmp_path / "entry.nbc").write_bytes(b"x")
     script = f"""
-from nyala.engine.kernels import cache
+from nyala.engine.kernels.ahead import cache
 cache.config.CACHE_DIR = {str(tmp_path)!r}
 cache.wipe()
 """

@@ -15,7 +15,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.delta.cells import DeltaCells
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.kernels import morsel as kernels
+from nyala.engine.kernels.reads import morsel as kernels
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.native import morsel_column

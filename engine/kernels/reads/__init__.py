@@ -1,0 +1,4 @@
+"""Kernels that read rows of a rowset: morsels of a scan, their filters and groups, and single rows.
+
+Not inside: the tables of addresses that they read by, which `rowset/native` fills. `rowset` and `scan/read` call them.
+"""

@@ -1,0 +1,178 @@
+"""Rows by their keys, many at once: the locations of the keys, the cells of the rows, and the columns of those found.
+
+Between them stands a table of cells (`point_read.read_cells`), a row for each key that was asked for: CELL_BYTES for
+each column, in the form of `read_row`, and a byte each that says whether it is NULL. Its first columns are those of the
+key, and its last one is the liveness of the row.
+
+Nothing here is locked: the caller holds the lock of a table that others change, and keeps the memory of pages alive.
+Pages have passed the `check` of their codecs.
+"""
+
+import numpy as np
+
+from ..ahead.kernel import inline, kernel
+from ..keys.hash_index import LOCATION_BITS, matching, tag_of
+from ..simd.simd import copy_bytes, load_u8, load_u32, load_u64, prefetch, store_u8, view_i32, view_i64, view_u64
+from .point_read import ABSENT, CELL_BYTES
+
+INDEX_FIELDS = 3
+"""int64 of each hash index in a list: its slots, their number, and what to add to a location that it holds."""
+TARGET_FIELDS = 4
+"""int64 of each column that is taken: the width of its cells, 0 for strings; where cells (or int32 offsets), bytes of
+strings and flags of NULLs (0 for none) go. Cells at 0: it is left out."""
+
+_GROUP = 64
+_LOCATION_MASK = np.uint64((1 << LOCATION_BITS) - 1)
+_HALF = np.uint64(32)
+
+
+@kernel
+def locate_keys(indexes: int, index_count: int, hashes: int, count: int, locations: int) -> int:
+    """Write for each hash the location of the first entry with its tag, in the first hash index that has one, or
+    ABSENT; return how many are absent. An entry of another key may have the same tag: the caller compares."""
+    hashed, found = view_u64(hashes, count), view_i64(locations, count)
+    missing = np.int64(count)
+    for i in range(count):
+        found[i] = ABSENT
+    for number in range(index_count):
+        if missing == 0:
+            break
+        index = view_i64(indexes + 8 * INDEX_FIELDS * number, INDEX_FIELDS)
+        slots, capacity, base = index[0], index[1], index[2]
+        table = view_u64(slots, capacity)
+        for first in range(0, count, _GROUP):
+            last = min(first + _GROUP, count)
+            for i in range(first, last):
+                prefetch(slots + 8 * np.int64(((hashed[i] >> _HALF) * np.uint64(capacity)) >> _HALF))
+            for i in range(first, last):
+                if found[i] == ABSENT:
+                    home = np.int64(((hashed[i] >> _HALF) * np.uint64(capacity)) >> _HALF)
+                    slot = matching(table, home, capacity, tag_of(hashed[i]))
+                    if slot >= 0:
+                        found[i] = np.int64(table[slot] & _LOCATION_MASK) + base
+                        missing -= 1
+    return missing
+
+
+@kernel
+def other_keys(
+    cells: int, columns: int, widths: int, key_columns: int, keys: int, offsets: int, locations: int, count: int
+) -> int:
+    """Return how many rows of a table of cells have another key than the one that was asked for.
+
+    Rows without a location are left out. ``widths`` (int64) are those of the key columns, 0 for strings. The keys are
+    uint64, or bytes from ``keys`` on at ``offsets`` (int32) if that is not 0.
+    """
+    wide, found, asked = view_i64(widths, key_columns), view_i64(locations, count), view_u64(keys, count)
+    others = np.int64(0)
+    for i in range(count):
+        if found[i] == ABSENT:
+            continue
+        row = cells + i * columns * CELL_BYTES
+        if offsets == 0:
+            others += np.int64(_word_of(row, wide, key_columns) != asked[i])
+        else:
+            start, end = np.int64(load_u32(offsets + 4 * i)), np.int64(load_u32(offsets + 4 * i + 4))
+            others += np.int64(_follows(row, wide, key_columns, keys + start, keys + end) == 0)
+    return others
+
+
+@inline
+def _word_of(row, wide, key_columns):
+    """Return the cells of a key as one uint64, the first column on top."""
+    word = np.uint64(0)
+    for column in range(key_columns):
+        bits = np.uint64(8 * wide[column])
+        cell = load_u64(row + column * CELL_BYTES) ^ (np.uint64(1) << (bits - np.uint64(1)))
+        word = cell if wide[column] == 8 else word << bits | cell & ((np.uint64(1) << bits) - np.uint64(1))
+    return word
+
+
+@inline
+def _follows(row, wide, key_columns, at, end):
+    """Return 1 if the bytes from ``at`` to ``end`` are the encoded key of a row."""
+    for column in range(key_columns):
+        cell, width = row + column * CELL_BYTES, wide[column]
+        if width > 0:
+            if end - at < width:
+                return 0
+            for byte in range(width):
+                flipped = np.uint8(0x80) if byte == 0 else np.uint8(0)
+                if load_u8(at + byte) != load_u8(cell + width - 1 - byte) ^ flipped:
+                    return 0
+            at += width
+            continue
+        text, length = np.int64(load_u64(cell)), np.int64(load_u64(cell + 8))
+        is_last = column == key_columns - 1
+        for byte in range(length):
+            is_zero = load_u8(text + byte) == 0
+            needed = 2 if is_zero and not is_last else 1
+            if end - at < needed or load_u8(at) != load_u8(text + byte):
+                return 0
+            if needed == 2 and load_u8(at + 1) != np.uint8(1):
+                return 0
+            at += needed
+        if not is_last:
+            if end - at < 2 or load_u8(at) != 0 or load_u8(at + 1) != 0:
+                return 0
+            at += 2
+    return np.int64(at == end)
+
+
+@kernel
+def live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -> int:
+    """Write (int64) which rows of a table of cells have a location and are alive; return how many."""
+    found, kept = view_i64(locations, count), view_i64(rows, count)
+    total = np.int64(0)
+    for i in range(count):
+        if found[i] != ABSENT and load_u64(cells + ((i + 1) * columns - 1) * CELL_BYTES) != 0:
+            kept[total] = i
+            total += 1
+    return total
+
+
+@kernel
+def measure_columns(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int) -> None:
+    """Write, for each column, how many bytes the strings of some rows have, and how many are NULL (int64 each). Of
+    numbers the former means nothing."""
+    kept, measured = view_i64(rows, count), view_i64(sizes, 2 * columns)
+    for i in range(2 * columns):
+        measured[i] = 0
+    for i in range(count):
+        first = kept[i] * columns
+        for column in range(columns):
+            at = first + column
+            measured[2 * column] += np.int64(load_u64(cells + at * CELL_BYTES + 8))
+            measured[2 * column + 1] += np.int64(load_u8(nulls + at))
+
+
+@kernel
+def take_columns(cells: int, nulls: int, columns: int, rows: int, count: int, targets: int) -> None:
+    """Write the cells of some rows column by column; ``targets`` has TARGET_FIELDS for each column."""
+    kept = view_i64(rows, count)
+    for column in range(columns):
+        target = view_i64(targets + 8 * TARGET_FIELDS * column, TARGET_FIELDS)
+        width, values, data, valid = target[0], target[1], target[2], target[3]
+        if values == 0:
+            continue
+        if width == 0:
+            _take_strings(cells + column * CELL_BYTES, columns, rows, count, values, data)
+        else:
+            for i in range(count):
+                copy_bytes(values + i * width, cells + (kept[i] * columns + column) * CELL_BYTES, width)
+        if valid != 0:
+            for i in range(count):
+                store_u8(valid + i, load_u8(nulls + kept[i] * columns + column) ^ np.uint8(1))
+
+
+@kernel
+def _take_strings(cells: int, columns: int, rows: int, count: int, offsets: int, data: int) -> None:
+    kept, ends = view_i64(rows, count), view_i32(offsets, count + 1)
+    end = np.int64(0)
+    ends[0] = 0
+    for i in range(count):
+        cell = cells + kept[i] * columns * CELL_BYTES
+        length = np.int64(load_u64(cell + 8))
+        copy_bytes(data + end, np.int64(load_u64(cell)), length)
+        end += length
+        ends[i + 1] = np.int32(end)
