@@ -58,7 +58,7 @@ lock:  ## write which versions the image installs, with hashes; needs the image'
 image: WORK ?= /var/tmp/nyala-replay
 image: .venv/.installed-dev  ## replay the Dockerfile and docker-compose.yml without a container engine; as root, on Debian
 	@command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap
-	@$(BIN)/python tests/image/replay.py --work $(WORK)
+	@$(BIN)/python tests/campaigns/image/replay.py --work $(WORK)
 
 docs: .venv/.installed-dev  ## build the API reference from the docstrings, in build/api
 	@$(BIN)/python .ci/api_reference.py build/api && echo "build/api/index.html"
@@ -70,82 +70,82 @@ console: .venv/.installed-dev  ## how long each page of the console takes, the m
 	@$(BIN)/python -m bench.console --tablets $(or $(TABLETS),1000)
 
 counters: .venv/.installed-dev  ## count what fourteen operations cost (functions, pages, allocations, disk), and record it
-	@$(BIN)/python tests/counters/record.py
+	@$(BIN)/python tests/campaigns/counters/record.py
 
 fuzz: .venv/.installed-dev  ## random operations against a model (MINUTES=5 SEED=0)
-	@$(BIN)/python tests/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/model/fuzz.py --minutes $(MINUTES) --seed $(SEED)
 
 fuzz-bytes: .venv/.installed-fuzz  ## malformed bytes for each decoder, by atheris (SECONDS=600 for each of nine, SEED=0, ONLY=codecs)
-	@$(BIN)/python tests/corruption/fuzz_bytes.py --seconds $(or $(filter-out 60,$(SECONDS)),600) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python tests/campaigns/corruption/fuzz_bytes.py --seconds $(or $(filter-out 60,$(SECONDS)),600) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 
 filters: .venv/.installed-dev  ## random filters, expressions and aggregates beside DuckDB (COUNT=5000 SEED=0)
 	@$(BIN)/python tests/engine/filter/campaign.py --count $(COUNT) --seed $(SEED)
 
 slots-model: .venv/.installed-dev  ## every order of events of the log of slots in a bucket, and of moves (SIZES=study or larger; ONLY="three processes")
-	@$(BIN)/python tests/model_slots/campaign.py --sizes $(or $(SIZES),study) $(if $(ONLY),--only "$(ONLY)")
+	@$(BIN)/python tests/campaigns/model_slots/campaign.py --sizes $(or $(SIZES),study) $(if $(ONLY),--only "$(ONLY)")
 
 bucket-faults: .venv/.installed-dev  ## every fault at every call of a store in a bucket, in a random order (MINUTES=5 SEED=0; all take some 40)
 	@$(BIN)/python tests/engine/home/bucket_faults_campaign.py --minutes $(MINUTES) --seed $(SEED)
 
 failover: MINUTES = 10
 failover: .venv/.installed-dev  ## servers of a store in a bucket fail in every way under load (MINUTES=10 SEED=0 WAY=directory or moto LEASE=5)
-	@$(BIN)/python tests/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5)
+	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way $(or $(WAY),directory) --lease $(or $(LEASE),5)
 
 ceph: MINUTES = 10
 ceph: .venv/.installed-dev  ## the same over a Ceph with two gateways, whose OSD is killed, out of Debian's packages (MINUTES=10 SEED=0 LEASE=5)
-	@$(BIN)/python tests/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way ceph --lease $(or $(LEASE),5)
+	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way ceph --lease $(or $(LEASE),5)
 
 kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server; WAY=openings: how long a start takes then)
-	@$(BIN)/python tests/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
 
 stops: .venv/.installed-dev  ## SIGTERM under load: it ends in 10 s, with a clean log, and loses nothing (CYCLES=200 SEED=0, 2 to 8 s each)
-	@$(BIN)/python tests/crash/stops.py --cycles $(CYCLES) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/crash/stops.py --cycles $(CYCLES) --seed $(SEED)
 
 full-disk: CYCLES = 100
 full-disk: .venv/.installed-dev  ## fill and free a small disk under a server (CYCLES=100 SEED=0); needs unshare
-	@mkdir -p build/disk && unshare -rm sh -c 'mount -t tmpfs -o size=64m tmpfs build/disk && exec $(BIN)/python tests/crash/full_disk.py --data build/disk/store --cycles $(CYCLES) --seed $(SEED)'
+	@mkdir -p build/disk && unshare -rm sh -c 'mount -t tmpfs -o size=64m tmpfs build/disk && exec $(BIN)/python tests/campaigns/crash/full_disk.py --data build/disk/store --cycles $(CYCLES) --seed $(SEED)'
 
 race: .venv/.installed-dev  ## writers, scanners and all compactions at once, every scan checked (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/race/race.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/race/race.py --seconds $(SECONDS) --seed $(SEED)
 
 decay: .venv/.installed-dev  ## flip bits under a running store that is scanned, compacted and backed up (FLIPS=300 SEED=0)
-	@$(BIN)/python tests/corruption/decay.py --flips $(FLIPS) --seed $(SEED)
+	@$(BIN)/python tests/campaigns/corruption/decay.py --flips $(FLIPS) --seed $(SEED)
 
 leases: .venv/.installed-dev  ## slow scans of many tablets under a second of history, every one checked (SECONDS=60 SEED=0 SCAN_SECONDS=8)
-	@$(BIN)/python tests/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
+	@$(BIN)/python tests/campaigns/race/leases.py --seconds $(SECONDS) --seed $(SEED) --scan-seconds $(SCAN_SECONDS)
 
 moves: .venv/.installed-dev  ## tablets that keep moving between servers, every scan checked (SECONDS=60 SEED=0; WAY=directory or moto: processes that fail)
-	@$(BIN)/python tests/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED) $(if $(WAY),--way $(WAY) --lease $(or $(LEASE),2))
+	@$(BIN)/python tests/clients/cluster/moves_campaign.py --seconds $(SECONDS) --seed $(SEED) $(if $(WAY),--way $(WAY) --lease $(or $(LEASE),2))
 
 jobs: .venv/.installed-dev  ## jobs on a table of three servers, under moves, compared row by row (SECONDS=60 SEED=0)
-	@$(BIN)/python tests/cluster/job_campaign.py --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python tests/clients/cluster/job_campaign.py --seconds $(SECONDS) --seed $(SEED)
 
 pairs: COUNT = 100
 pairs: .venv/.installed-dev  ## two backups, restores or exports at once, over and over, some killed (COUNT=100 SEED=0)
-	@$(BIN)/python tests/jobs/pairs_campaign.py --count $(COUNT) --seed $(SEED)
+	@$(BIN)/python tests/clients/jobs/pairs_campaign.py --count $(COUNT) --seed $(SEED)
 
 attack: .venv/.installed-dev  ## misbehaving clients beside an honest one (SECONDS=5 SEED=0 ONLY=idle_readers)
-	@$(BIN)/python tests/attack/attack.py --seconds $(or $(filter-out 60,$(SECONDS)),5) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python tests/campaigns/attack/attack.py --seconds $(or $(filter-out 60,$(SECONDS)),5) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 
 stalled: .venv/.installed-dev  ## the rate of a fast reader beside stalled ones (READERS="100 1000")
-	@$(BIN)/python tests/attack/stalled_readers.py --counts $(or $(READERS),100 1000)
+	@$(BIN)/python tests/campaigns/attack/stalled_readers.py --counts $(or $(READERS),100 1000)
 
 soak: MINUTES = 60
 soak: .venv/.installed-bench  ## sixteen mixed clients for an hour: memory, files and latencies stay flat (MINUTES=60 CLIENTS=16 SEED=0 OUT=build/soak)
-	@$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) --clients $(or $(CLIENTS),16) --seed $(SEED) --out $(or $(OUT),build/soak)
+	@$(BIN)/python tests/campaigns/soak/soak.py --minutes $(MINUTES) --clients $(or $(CLIENTS),16) --seed $(SEED) --out $(or $(OUT),build/soak)
 
 churn: ROWS = 5000000
 churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROWS=5000000 ROUNDS=10 MEMORY_MB=512)
-	@$(BIN)/python tests/churn/churn.py --rows $(ROWS) --rounds $(ROUNDS) --memory-mb $(MEMORY_MB)
+	@$(BIN)/python tests/campaigns/churn/churn.py --rows $(ROWS) --rounds $(ROUNDS) --memory-mb $(MEMORY_MB)
 
 streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (RESTARTS=100 SEED=0)
 	@.ci/java.sh
-	@$(BIN)/python tests/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
+	@$(BIN)/python tests/clients/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
 
 kills: SECONDS = 600
 kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0 BUCKET=1)
 	@.ci/java.sh javac
-	@$(BIN)/python tests/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(BUCKET),--bucket) $(if $(PLANTED),--planted $(PLANTED))
+	@$(BIN)/python tests/clients/spark/kills.py --seconds $(SECONDS) --seed $(SEED) --steps "$(STEPS)" --faults "$(FAULTS)" $(if $(BUCKET),--bucket) $(if $(PLANTED),--planted $(PLANTED))
 
 clean:  ## remove .venv and everything generated
 	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -40,7 +40,7 @@ run() {
 
 with_spark() {
     if .ci/java.sh javac || .ci/java.sh || [ -n "${CI:-}" ]; then
-        [ $# -gt 0 ] || set -- tests/spark tests/test_docs.py
+        [ $# -gt 0 ] || set -- tests/clients/spark tests/house/test_docs.py
         run spark "${sessions[@]}" -m "spark$by_day" "$@"
     else
         echo "the tests with Spark are left out"

@@ -22,16 +22,16 @@ settings.register_profile(
 settings.load_profile("nyala")
 
 LONGEST = (
-    "tests/spark/test_kill_campaign.py",
-    "tests/spark/test_spark_tpch.py",
-    "tests/test_docs.py",
-    "tests/bounds",
-    "tests/engine/kernels/test_warmup.py",
-    "tests/model",
-    "tests/crash",
-    "tests/corruption",
-    "tests/soak",
-    "tests/failover",
+    "tests/clients/spark/test_kill_campaign.py",
+    "tests/clients/spark/test_spark_tpch.py",
+    "tests/house/test_docs.py",
+    "tests/campaigns/bounds",
+    "tests/engine/kernels/compile/test_warmup.py",
+    "tests/campaigns/model",
+    "tests/campaigns/crash",
+    "tests/campaigns/corruption",
+    "tests/campaigns/soak",
+    "tests/campaigns/failover",
 )
 """Where tests take long. The soak is not among the first: its load should be steady, and Spark starts beside those."""
 

@@ -52,7 +52,7 @@ STEPS = (
     Step("filters", "make filters COUNT={dose} SEED={seed}", 20_000),
     Step("fuzz", "make fuzz MINUTES={dose} SEED={seed}", 60),
     Step("fuzz-bytes", "make fuzz-bytes SECONDS={dose} SEED={seed}", 300),
-    Step("crash", ".venv/bin/python tests/crash/campaign.py --minutes {dose} --seed {seed}", 30),
+    Step("crash", ".venv/bin/python tests/campaigns/crash/campaign.py --minutes {dose} --seed {seed}", 30),
     Step("kill9", "make kill9 CYCLES={dose} SEED={seed}", 100),
     Step("kill9-embedded", "make kill9 WAY=embedded CYCLES={dose} SEED={seed}", 50),
     Step("kill9-openings", "make kill9 WAY=openings CYCLES={dose} SEED={seed}", 20),

@@ -218,7 +218,7 @@ def kill(store: Store, fs: FileSystem) -> FileSystem:
 @pytest.mark.parametrize("stop", [close, kill])
 def test_a_restart_finds_all_and_goes_on(store: Store, fs: FileSystem, stop: Callable) -> None:
     if stop is kill and not isinstance(fs, MemoryFileSystem):
-        pytest.skip("a real process is killed in tests/crash/kill9.py")
+        pytest.skip("a real process is killed in tests/campaigns/crash/kill9.py")
     write(store, "insert", [item(1, 1, "one"), item(2, 2, "two")])
     store.maintain("items", "flush")
     first = write(store, "update", [item(1, None, "uno")]).timestamp

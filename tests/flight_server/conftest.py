@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,14 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # for the helper modules beside this file
-
-from fake_store import FakeStore
-from guarded import Guarded
-from http_client import Port
-from raw_session import Session
-from served import SCHEMA, Served
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
@@ -30,6 +21,11 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.table.table import TableDefinition
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.guarded import Guarded
+from tests.flight_server.http_client import Port
+from tests.flight_server.raw_session import Session
+from tests.flight_server.served import SCHEMA, Served
 
 if TYPE_CHECKING:
     from nyala.flight_server.traces import Traces

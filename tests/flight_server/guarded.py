@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from served import Served
-
 import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
@@ -15,6 +13,7 @@ from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.grant_statements import ALL, PLAIN, SCHEMA, Caller
+from tests.flight_server.served import Served
 
 
 class Guarded:

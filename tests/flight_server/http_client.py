@@ -7,9 +7,9 @@ import urllib.error
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
-from served import Served
 
 from nyala.flight_server.http.port import HttpPort
+from tests.flight_server.served import Served
 
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

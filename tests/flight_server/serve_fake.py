@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator
 
 import pyarrow as pa
-from fake_store import FakeStore
-from served import SCHEMA
 
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.lifecycle import run_server
@@ -17,6 +15,8 @@ from nyala.schemas.protocol.service import ScanStream
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA
 
 
 class SlowStore(FakeStore):

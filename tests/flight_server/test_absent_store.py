@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow.flight as fl
 import pytest
-from guarded import Guarded
 
 from nyala.flight_server.failover.absent_store import AbsentStore
 from nyala.flight_server.http.console.requests import scans_page, writes_page
@@ -16,6 +15,7 @@ from nyala.flight_server.recent_requests import RecentRequest
 from nyala.flight_server.security.identity import Identity
 from nyala.schemas.errors import PermissionDeniedError
 from nyala.schemas.store.whereabouts import Whereabouts
+from tests.flight_server.guarded import Guarded
 
 ALICE, ROOT = Identity("alice"), Identity("root", frozenset({"admin"}))
 REQUEST = RecentRequest("1", "do_put", "salaries", "bob", "10.0.0.7", 1.0, 0.1, 0, 0, 0, 5, 100, "")

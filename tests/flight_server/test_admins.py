@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from served import Served
 
 import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
@@ -19,6 +18,7 @@ from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, PermissionDeniedError
 from tests.doubles.certificates import Authority
+from tests.flight_server.served import Served
 
 
 @pytest.mark.parametrize("source", Source)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guarded import Guarded
 
 from nyala.flight_server.actions import FOR_PROCESS_ADMINS
 from nyala.flight_server.security.audit import AuditLog
@@ -23,6 +22,7 @@ from nyala.schemas.protocol.server_verbs import SERVER_VERBS
 from nyala.schemas.protocol.verbs import VERBS
 from nyala.schemas.store.grants import Privilege
 from tests.doubles.grant_statements import ALL, REQUESTS, SECRET, outcome
+from tests.flight_server.guarded import Guarded
 
 
 def entries(path: Path) -> list[dict[str, Any]]:

@@ -17,8 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from fake_store import FakeStore
-from served import SCHEMA, Served, code_of
 
 import nyala
 from nyala.clients.flight.credentials import Credentials, TokenFile
@@ -36,6 +34,8 @@ from nyala.schemas.errors import (
 from nyala.schemas.store.description import Health
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.raw_streams import RawStreams
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 ROW = {"id": 1, "city": "Oslo", "price": 2.0}
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from served import SCHEMA, Served, code_of
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 
 def refused(action: Callable[[], object]) -> tuple[str, str]:

@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterable
 
 import pytest
-from fake_store import FakeStore
-from served import SCHEMA, Served
 
 from nyala.schemas.rows.transaction import StagedBatch, StageResult
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA, Served
 
 _CLIENT = """
 import sys, time, pyarrow as pa, pyarrow.flight as fl

@@ -16,8 +16,6 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
-from http_client import Port
-from served import SCHEMA
 
 import nyala
 from nyala.flight_server.http.console.frame import page
@@ -31,6 +29,8 @@ from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
 from nyala.schemas.store.description import RowsetStats
 from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.table.partition import hash as by_hash
+from tests.flight_server.http_client import Port
+from tests.flight_server.served import SCHEMA
 
 OPERATORS = (
     *("/console/activity", "/console/scans", "/console/writes", "/console/maintenance", "/console/memory"),

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from http_client import Port
-from served import SCHEMA
 
 import nyala
 from tests.doubles.browser import Browser, program
+from tests.flight_server.http_client import Port
+from tests.flight_server.served import SCHEMA
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium is installed: apt-get install chromium")
 

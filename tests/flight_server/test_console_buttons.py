@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_client import Port
-from test_console import Stay, tree, words
 
 from nyala.engine.maintenance import upkeep
 from nyala.flight_server.http.console.maintenance import Buttons
@@ -26,6 +24,8 @@ from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.waiting import until
+from tests.flight_server.http_client import Port
+from tests.flight_server.test_console import Stay, tree, words
 
 PATH = "/console/maintenance"
 

@@ -10,10 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from http_client import Port, ask
-from served import SCHEMA, Served
-from test_console import NASTY, listed, tree, words
-from test_http import Process
 
 import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
@@ -31,6 +27,10 @@ from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.store.placement import Placement, ServerIdentity
 from nyala.schemas.store.whereabouts import Holder, Whereabouts
+from tests.flight_server.http_client import Port, ask
+from tests.flight_server.served import SCHEMA, Served
+from tests.flight_server.test_console import NASTY, listed, tree, words
+from tests.flight_server.test_http import Process
 
 ROWS = "/console/rows?name=homes"
 ADMINISTRATORS = ("/console/settings", "/console/log")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_http import documented
+
+from tests.flight_server.test_http import documented
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "nyala.json").read_text())

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from fake_store import FakeStore
 
 from nyala.flight_server import lifecycle
 from nyala.flight_server.config import ServerConfig
@@ -16,6 +15,7 @@ from nyala.flight_server.lifecycle import drain
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.whereabouts import Whereabouts
+from tests.flight_server.fake_store import FakeStore
 
 PROCESS = cast(Any, SimpleNamespace(stop=lambda seconds: True, has_store=True))
 

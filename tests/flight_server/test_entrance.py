@@ -14,8 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from fake_store import FakeStore
-from served import SCHEMA, Served
 
 from nyala.clients.flight.errors import store_error
 from nyala.flight_server.config import ServerConfig
@@ -28,6 +26,8 @@ from nyala.schemas.errors import NOT_BEGUN, UnavailableError
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.raw_streams import RawStreams
 from tests.doubles.waiting import until
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA, Served
 
 FEW = 24
 """Threads that a flood may take: gRPC keeps some for the next calls."""

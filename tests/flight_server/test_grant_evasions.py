@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from guarded import Guarded
 
 import nyala
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.table.operation import Operation
 from tests.doubles.grant_statements import ALL, Caller, OpenSession, batch
+from tests.flight_server.guarded import Guarded
 
 
 @pytest.fixture

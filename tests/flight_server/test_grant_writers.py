@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow.flight as fl
 import pytest
-from guarded import Guarded
 
 from nyala.flight_server.security.identity import Identity
 from nyala.schemas.protocol.service import UNDECIDED, RowWriter
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation
 from tests.doubles.grant_statements import ALL, SECRET, Caller, base64_of, batch
+from tests.flight_server.guarded import Guarded
 
 NUMBERED = {"table": "t", "op": "upsert", "writer": "nightly"}
 

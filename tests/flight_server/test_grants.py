@@ -10,10 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from guarded import Guarded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from served import Served
 
 import nyala
 from nyala.__main__ import main
@@ -35,6 +33,8 @@ from nyala.schemas.store.maintenance import FailingWork
 from nyala.schemas.table.table import QUOTAS, UPKEEP, TableOptions
 from tests.doubles.grant_actions import ACTIONS
 from tests.doubles.grant_statements import ALL, PLAIN, REQUESTS, SCHEMA, OpenSession, expected, outcome, privileges
+from tests.flight_server.guarded import Guarded
+from tests.flight_server.served import Served
 
 USERS: dict[str, dict[str, frozenset[str]]] = {
     "nothing": {},

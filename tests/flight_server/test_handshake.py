@@ -12,8 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from fake_store import FakeStore
-from served import Served
 
 from nyala.flight_server.security.audit import AuditLog
 from nyala.flight_server.security.handshake import Handshakes
@@ -22,6 +20,8 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import Served
 
 
 @pytest.fixture

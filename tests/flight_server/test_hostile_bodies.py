@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from guarded import Guarded
-from served import code_of
 
 from nyala.schemas.protocol.server_verbs import ACTIONS
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Stage, WriteCommand
 from tests.doubles.grant_statements import batch
+from tests.flight_server.guarded import Guarded
+from tests.flight_server.served import code_of
 
 BIG = 10**4299
 """The longest integer that JSON may have here."""

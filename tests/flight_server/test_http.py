@@ -24,9 +24,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 from cryptography import x509
-from http_client import Port, ask, of, values_of
 from prometheus_client.openmetrics import parser as openmetrics
-from served import SCHEMA
 
 import nyala
 from nyala.flight_server.http.connections import name_in
@@ -38,6 +36,8 @@ from nyala.schemas.errors import UnavailableError
 from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.certificates import NAMES, UNNAMED, Authority
 from tests.doubles.waiting import until
+from tests.flight_server.http_client import Port, ask, of, values_of
+from tests.flight_server.served import SCHEMA
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 

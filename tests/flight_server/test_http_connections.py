@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_client import Port
 
 from nyala.flight_server.http import connections, state
 from nyala.flight_server.http import port as http_port
 from nyala.flight_server.settings import ServeOptions
 from tests.doubles.certificates import Authority
 from tests.doubles.waiting import until
+from tests.flight_server.http_client import Port
 
 
 def connected(one: Port, receive_bytes: int | None = None) -> socket.socket:

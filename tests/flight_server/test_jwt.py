@@ -13,9 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from fake_store import FakeStore
 from jwt.utils import base64url_encode
-from served import SCHEMA, Served
 
 import nyala
 from nyala.flight_server.security import jwt_tokens
@@ -25,6 +23,8 @@ from nyala.flight_server.security.security import Security
 from nyala.flight_server.settings import ServeOptions, read_settings
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError
 from nyala.schemas.table.table import TableDefinition
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA, Served
 
 ISSUER, AUDIENCE = "https://login.example", "nyala"
 KEYS: dict[str, Any] = {

@@ -17,7 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from served import Served, code_of
 
 import nyala
 from nyala.engine.kernels.compile import warmup
@@ -26,6 +25,7 @@ from nyala.flight_server.opening import open_warm
 from nyala.flight_server.settings import read_settings
 from nyala.flight_server.stop_signals import StopSignals
 from tests.doubles.waiting import until
+from tests.flight_server.served import Served, code_of
 
 SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 SERVE_FAKE = [sys.executable, str(Path(__file__).parent / "serve_fake.py")]

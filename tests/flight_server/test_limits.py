@@ -12,8 +12,6 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from serve_fake import SlowStore
-from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.limits import Admission
@@ -27,6 +25,8 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.store.description import ScanPlan
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
+from tests.flight_server.serve_fake import SlowStore
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 
 def test_slots_are_counted_by_kind() -> None:

@@ -11,8 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from fake_store import FakeStore
-from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.errors import ConflictError, CorruptionError, SnapshotTooOldError, StorageFullError, UnavailableError
@@ -21,6 +19,8 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 SECRET = "password=hunter2 in /etc/nyala/secret.py line 7"
 PATH = fl.FlightDescriptor.for_path("homes")

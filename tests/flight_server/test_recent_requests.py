@@ -11,9 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from http_client import Port
-from served import SCHEMA
-from test_console import filled, tree, words
 
 from nyala.flight_server.http.console.charts import Samples, charts
 from nyala.flight_server.http.console.explanation import explained
@@ -22,6 +19,9 @@ from nyala.flight_server.http.console.graph import Unit
 from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
 from nyala.flight_server.scanned import Scanned
 from nyala.schemas.rows.prune_count import PruneCount
+from tests.flight_server.http_client import Port
+from tests.flight_server.served import SCHEMA
+from tests.flight_server.test_console import filled, tree, words
 
 
 def rows_of(text: str) -> list[list[str]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from both import ROWS, Both
 
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
@@ -20,6 +19,7 @@ from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.settings import ServeOptions
 from nyala.schemas.errors import NotFoundError, PermissionDeniedError, StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
+from tests.flight_server.both import ROWS, Both
 
 
 class Users(Both):

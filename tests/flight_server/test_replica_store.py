@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from both import ROWS, Both
 
 from nyala.clients.api.database import Database
 from nyala.clients.flight.store import FlightStore
@@ -24,6 +23,7 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.store.description import Health
 from tests.doubles.waiting import until
 from tests.engine.replica.replicas import SMALL
+from tests.flight_server.both import ROWS, Both
 
 
 @pytest.fixture

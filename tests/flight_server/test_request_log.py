@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from served import SCHEMA, Served
 
 import nyala
 from nyala.flight_server import request_log
@@ -24,6 +23,7 @@ from nyala.schemas.protocol.request import Request, serving
 from nyala.schemas.protocol.service import ScanStream, StoreService
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.table.table import TableDefinition
+from tests.flight_server.served import SCHEMA, Served
 
 from .conftest import open_real
 

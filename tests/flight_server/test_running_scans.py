@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from guarded import Guarded
 
 import nyala
 from nyala.flight_server.security.identity import Identity
 from nyala.schemas.errors import NotFoundError, PermissionDeniedError, StoreError
 from nyala.schemas.protocol.service import ScanStream, StoreService
 from nyala.schemas.rows.scan import ScanSpec
+from tests.flight_server.guarded import Guarded
 
 ALICE = Identity("alice", frozenset({"team"}))
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_session import Session, error_code, row_line
-from served import Served
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.protocol.session import RowCells, cells_from_json, cells_to_json
 from nyala.schemas.table.table import TableDefinition
+from tests.flight_server.raw_session import Session, error_code, row_line
+from tests.flight_server.served import Served
 
 pytestmark = pytest.mark.usefixtures("ended")
 

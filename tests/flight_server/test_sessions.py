@@ -15,9 +15,6 @@ import pyarrow.flight as fl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from raw_session import Session, as_base64, error_code, row_line, short_scan, write_line
-from serve_fake import SlowStore
-from served import SCHEMA, Served, code_of
 
 from nyala.flight_server import session as sessions
 from nyala.flight_server.config import ServerConfig
@@ -26,6 +23,9 @@ from nyala.schemas.protocol.session import parts_of, request
 from nyala.schemas.protocol.verb import Kind
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
+from tests.flight_server.raw_session import Session, as_base64, error_code, row_line, short_scan, write_line
+from tests.flight_server.serve_fake import SlowStore
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 KEYS = pa.schema([SCHEMA.field("id")])
 

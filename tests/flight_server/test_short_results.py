@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from served import Served, code_of
 
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.protocol.verb import Kind
 from tests.doubles.waiting import until
+from tests.flight_server.served import Served, code_of
 
 
 def messages(client: fl.FlightClient, ticket: bytes) -> list[pa.RecordBatch]:

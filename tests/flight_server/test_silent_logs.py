@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow.flight as fl
 import pytest
-from http_client import Port
 
 import nyala
 from nyala.flight_server.security.token_file import create_token
@@ -19,6 +18,7 @@ from nyala.flight_server.settings import ServeOptions
 from nyala.flight_server.traces import Traces
 from nyala.schemas.errors import StoreError
 from tests.doubles.collector import Collector, collecting
+from tests.flight_server.http_client import Port
 
 SECRET = "hunter2"
 NUMBER = 190_283_746_501

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from served import SCHEMA, Served, code_of
 
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 
 class Stream:

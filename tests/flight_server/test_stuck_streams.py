@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from serve_fake import SlowStore
-from served import SCHEMA, Served
 
 from nyala.flight_server.calls import Call
 from nyala.flight_server.config import ServerConfig
 from nyala.schemas.protocol.verb import Kind
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until
+from tests.flight_server.serve_fake import SlowStore
+from tests.flight_server.served import SCHEMA, Served
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from typing import Any
 import pyarrow.flight as fl
 import pytest
 from cryptography import x509
-from fake_store import FakeStore
-from served import SCHEMA, Served
 
 import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
@@ -38,6 +36,8 @@ from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.certificates import NAMES, UNNAMED, Authority, Pair
 from tests.doubles.waiting import until
+from tests.flight_server.fake_store import FakeStore
+from tests.flight_server.served import SCHEMA, Served
 
 
 @pytest.fixture

@@ -12,10 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from http_client import Port
 from opentelemetry import trace
-from raw_session import Session, as_base64, error_code, write_line
-from served import SCHEMA, Served, code_of
 
 import nyala
 from nyala.flight_server.config import ServerConfig
@@ -25,6 +22,9 @@ from nyala.flight_server.traces import Traces
 from nyala.schemas.errors import NotFoundError
 from nyala.schemas.protocol.service import StoreService
 from tests.doubles.collector import Collector, Seen, collecting
+from tests.flight_server.http_client import Port
+from tests.flight_server.raw_session import Session, as_base64, error_code, write_line
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pyarrow.flight as fl
 import pytest
-from guarded import Guarded
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from tests.doubles.grant_statements import ALL, Caller
+from tests.flight_server.guarded import Guarded
 
 
 @pytest.fixture(scope="module")

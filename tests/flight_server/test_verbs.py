@@ -6,11 +6,11 @@ from contextlib import closing
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from served import SCHEMA, Served, code_of
 
 from nyala.clients.flight.store import FlightStore
 from nyala.schemas.protocol.server_verbs import ACTIONS
 from nyala.schemas.store.whereabouts import Whereabouts
+from tests.flight_server.served import SCHEMA, Served, code_of
 
 KEY = {"name": "k", "type": "int32", "nullable": False}
 

@@ -27,8 +27,8 @@ from nyala.schemas.store.checkpoint import Checkpoint, MakeCheckpoint
 from nyala.schemas.store.placement import Placement
 from nyala.schemas.table.alter import AddColumn, Alteration, Step
 from nyala.schemas.table.table import TableDefinition
-from tests.crash.images import contents
-from tests.crash.workloads import DIRECT, OPTIONS, SCHEMA, TABLE, WRITER, open_store, read, row, write
+from tests.campaigns.crash.images import contents
+from tests.campaigns.crash.workloads import DIRECT, OPTIONS, SCHEMA, TABLE, WRITER, open_store, read, row, write
 from tests.doubles.encrypted import KEY
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 

@@ -22,9 +22,9 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
-from tests.model.session import Session
-from tests.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape
-from tests.model.subjects import EmbeddedSubject
+from tests.campaigns.model.session import Session
+from tests.campaigns.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape
+from tests.campaigns.model.subjects import EmbeddedSubject
 
 SHAPES = {"u64": U64, "composite": ALL_TYPES, "string": STRING_KEY, "short history": SHORT_HISTORY}
 

@@ -23,8 +23,8 @@ from nyala.engine.fs.encryption.records import space_for
 from nyala.engine.fs.filesystem import WritableFile
 from nyala.engine.fs.together import SyncTogether
 from nyala.schemas.errors import CorruptionError
-from tests.crash import workloads
-from tests.crash.images import run_until
+from tests.campaigns.crash import workloads
+from tests.campaigns.crash.images import run_until
 from tests.doubles.encrypted import KEY, RandomBytes, encrypted
 from tests.doubles.faulty import WRITES, FaultRule, FaultyFileSystem
 

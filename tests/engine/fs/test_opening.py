@@ -18,7 +18,7 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store.store_key import StoreKey
-from tests.crash.images import cut_at_every_call
+from tests.campaigns.crash.images import cut_at_every_call
 from tests.doubles.encrypted import KEY, write_key
 from tests.doubles.faulty import CONTENT, FaultRule, FaultyFileSystem
 

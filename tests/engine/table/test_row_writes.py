@@ -25,9 +25,8 @@ from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation
-from tests.doubles.clock import ManualClock
-from tests.model.machine import writes
-from tests.model.shapes import (
+from tests.campaigns.model.machine import writes
+from tests.campaigns.model.shapes import (
     ALL_TYPES,
     IMMUTABLE,
     NO_INDEX,
@@ -38,7 +37,8 @@ from tests.model.shapes import (
     U64,
     Shape,
 )
-from tests.model.subjects import crashed
+from tests.campaigns.model.subjects import crashed
+from tests.doubles.clock import ManualClock
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16)
 FORMS = ["dict", "queued", "batch", "numbered", "os"]

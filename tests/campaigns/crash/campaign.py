@@ -1,0 +1,69 @@
+"""The long crash campaign: the fixed workloads with many images and each call failing in turn, then random workloads
+until the time is up.
+
+python tests/campaigns/crash/campaign.py --minutes 60 --seed 0 --images 100
+python tests/campaigns/crash/campaign.py --faults-only
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.campaigns.crash.faults import RULES, fail_each_call
+from tests.campaigns.crash.images import campaign
+from tests.campaigns.crash.workloads import WORKLOADS, Run, row
+
+
+def random_workload(seed: int) -> Callable[[Run], None]:
+    """Return a workload of some twelve steps drawn by ``seed``: batches that must succeed, upkeep, restarts."""
+
+    def workload(run: Run) -> None:
+        random = Random(seed)
+        run.start()
+        for batch in range(12):
+            live = [key for (key,) in run.oracle.now()]
+            keys = random.sample(range(8), random.randint(1, 4))
+            rewrite = random.choice(["minor_compact", "major_compact", "compact"])
+            kind = random.choice(["upsert", "upsert", "update", "delete", "flush", "flush_deltas", rewrite, "restart"])
+            if kind == "upsert":
+                run.write(kind, [row(key, batch, text="x" * random.choice([0, 5, 900])) for key in keys])
+            elif kind == "restart":
+                run.restart()
+            elif kind == rewrite or kind.startswith("flush"):
+                run.maintain(kind)
+            elif chosen := [key for key in keys if key in live]:
+                run.write(kind, [{"id": key} | ({"batch": batch} if kind == "update" else {}) for key in chosen])
+
+    return workload
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", type=int, default=40)
+    parser.add_argument("--faults-only", action="store_true", help="of the fixed workloads, and no power failures")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL if options.faults_only else logging.WARNING)
+    deadline = time.monotonic() + 60 * options.minutes
+    for name, workload in WORKLOADS.items():
+        if not options.faults_only:
+            print(f"{name}, seed {options.seed}:", campaign(workload, options.images, options.seed), flush=True)
+        for kind in RULES:
+            print(f"{name}, {kind}: {fail_each_call(kind, workload)} calls failed in turn", flush=True)
+    seed = options.seed
+    while not options.faults_only and time.monotonic() < deadline:
+        print(f"random workload {seed}:", campaign(random_workload(seed), options.images // 2, seed), flush=True)
+        seed += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""A server to be killed: the real one, with memory stores so small that it flushes all the time.
+
+python tests/campaigns/crash/server_process.py DIRECTORY [PORT [OPTIONS]]      prints {"location": ...} when it listens
+
+OPTIONS are JSON, of the store: others than those below.
+"""
+
+import json
+import sys
+
+from nyala.engine.options import StoreOptions
+from nyala.engine.store import Store
+from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.lifecycle import run_server
+
+OPTIONS = StoreOptions(flush_bytes=96 << 10, flush_deltas_bytes=32 << 10, wal_segment_bytes=128 << 10, scan_threads=2)
+
+
+def main() -> None:
+    options = OPTIONS.model_copy(update=json.loads(sys.argv[3])) if len(sys.argv) > 3 else OPTIONS
+    run_server(
+        lambda: Store.open(sys.argv[1], options),
+        f"grpc://127.0.0.1:{sys.argv[2] if len(sys.argv) > 2 else 0}",
+        ServerConfig(),
+        lambda location: print(json.dumps({"location": location}), flush=True),
+    )
+
+
+if __name__ == "__main__":
+    main()

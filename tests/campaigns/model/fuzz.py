@@ -1,0 +1,86 @@
+"""Random operations against the model until the time is up; the seed of each round is printed before it runs.
+
+    python tests/campaigns/model/fuzz.py --minutes 30 --seed 0
+
+Each round also alters a table at random, beside its mirror, and works on tables of several pages (`stretches`). A
+failure ends the run with the sequence, shrunk, as a test to paste into test_pinned.py, or with what was done to the
+other tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.campaigns.model.altering import OPTIONS, UNUSUAL, Altering
+from tests.campaigns.model.machine import machine_of
+from tests.campaigns.model.shapes import (
+    ALL_TYPES,
+    IMMUTABLE,
+    NO_INDEX,
+    PARTITIONED,
+    SHORT_HISTORY,
+    SMALL_INDEX,
+    STRING_KEY,
+    STRING_KEY_NO_INDEX,
+    U64,
+)
+from tests.campaigns.model.stretches import Stretches
+from tests.campaigns.model.subjects import DirectSubject, EmbeddedSubject
+
+_EXAMPLES = 30
+_STRETCHES = 10
+_CASES = (
+    (U64, EmbeddedSubject),
+    (ALL_TYPES, EmbeddedSubject),
+    (SHORT_HISTORY, EmbeddedSubject),
+    (STRING_KEY, DirectSubject),
+    (IMMUTABLE, EmbeddedSubject),
+    (PARTITIONED, EmbeddedSubject),
+    (SHORT_HISTORY, DirectSubject),
+    (SMALL_INDEX, EmbeddedSubject),
+    (STRING_KEY_NO_INDEX, EmbeddedSubject),
+    (PARTITIONED, DirectSubject),
+    (NO_INDEX, DirectSubject),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=100)
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    rounds = settings(
+        max_examples=_EXAMPLES,
+        stateful_step_count=options.steps,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    deadline = time.monotonic() + 60 * options.minutes
+    number = options.seed
+    while time.monotonic() < deadline:
+        shape, subject = _CASES[number % len(_CASES)]
+        print(f"seed {number}: {_EXAMPLES} sequences of {options.steps} steps", flush=True)
+        run_state_machine_as_test(seed(number)(machine_of(shape, subject)), settings=rounds)
+        altered_in = UNUSUAL if subject is DirectSubject else OPTIONS
+        Altering(number, history_seconds=shape.history_seconds, options=altered_in).run(options.steps)
+        for stretch in range(_STRETCHES):
+            Stretches(number * _STRETCHES + stretch).run(options.steps // 4)
+        number += 1
+    print(f"all agree; continue with --seed {number}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The store against the model: random sequences, every step checked now and at earlier moments."""
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.campaigns.model.machine import machine_of
+from tests.campaigns.model.shapes import (
+    ALL_TYPES,
+    IMMUTABLE,
+    NO_INDEX,
+    PARTITIONED,
+    SHORT_HISTORY,
+    SMALL_INDEX,
+    STRING_KEY,
+    STRING_KEY_NO_INDEX,
+    U64,
+    Shape,
+)
+from tests.campaigns.model.subjects import BucketSubject, DirectSubject, EmbeddedSubject, FlightSubject
+from tests.dose import dose
+
+
+def budget(examples: int, steps: int) -> settings:
+    """Return settings that report a failure after some shrinking; the notes of the error have it as a test."""
+    phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
+    return settings(max_examples=examples, stateful_step_count=steps, deadline=None, phases=phases, print_blob=True)
+
+
+CASES = {
+    "embedded, u64": (EmbeddedSubject, U64, 30),
+    "embedded, all types": (EmbeddedSubject, ALL_TYPES, 25),
+    "embedded, short history": (EmbeddedSubject, SHORT_HISTORY, 30),
+    "embedded, string key": (EmbeddedSubject, STRING_KEY, 15),
+    "embedded, immutable columns": (EmbeddedSubject, IMMUTABLE, 15),
+    "embedded, small key index": (EmbeddedSubject, SMALL_INDEX, 10),
+    "embedded, no key index": (EmbeddedSubject, NO_INDEX, 10),
+    "embedded, string key, no key index": (EmbeddedSubject, STRING_KEY_NO_INDEX, 10),
+    "embedded, hash and range": (EmbeddedSubject, PARTITIONED, 15),
+    "direct, u64": (DirectSubject, U64, 10),
+    "direct, short history": (DirectSubject, SHORT_HISTORY, 20),
+    "direct, string key, no key index": (DirectSubject, STRING_KEY_NO_INDEX, 10),
+    "direct, hash and range": (DirectSubject, PARTITIONED, 15),
+    "bucket, u64": (BucketSubject, U64, 10),
+    "flight, u64": (FlightSubject, U64, 20),
+    "flight, all types": (FlightSubject, ALL_TYPES, 20),
+    "flight, string key": (FlightSubject, STRING_KEY, 15),
+    "flight, immutable columns": (FlightSubject, IMMUTABLE, 15),
+    "flight, hash and range": (FlightSubject, PARTITIONED, 15),
+}
+STEPS = 60
+
+
+@pytest.mark.parametrize(("subject", "shape", "examples"), CASES.values(), ids=CASES.keys())
+def test_the_store_is_the_model(subject: type[EmbeddedSubject], shape: Shape, examples: int) -> None:
+    run_state_machine_as_test(machine_of(shape, subject), settings=budget(dose(examples // 4, 2 * examples), STEPS))

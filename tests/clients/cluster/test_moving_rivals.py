@@ -1,0 +1,109 @@
+"""Several who move one tablet at once, and moves whose last step was never made: no server loses what it was given."""
+
+from __future__ import annotations
+
+import pytest
+
+import nyala
+from nyala.clients.api.table import Table
+from nyala.schemas.errors import ConflictError, UnavailableError
+from nyala.schemas.store.moving import MoveState
+from tests.clients.cluster.pair import Pair
+from tests.clients.cluster.rival import COUNT, SCHEMA, Rival, check, filled, rows
+
+
+@pytest.fixture
+def table(pair: Pair) -> Table:
+    return filled(pair)
+
+
+def test_what_was_handed_over_is_not_replaced_by_another_move(pair: Pair, table: Table) -> None:
+    first, second = Rival(pair, table, "first"), Rival(pair, table, "second")
+    late = second.brought()
+    begun = first.brought()  # ends the second's move at the source; its files stay at the target
+    first.target.move_prepare(begun)
+    told = first.handed_over(begun)
+    with pytest.raises(ConflictError, match="'second' was aborted"):
+        second.target.move_prepare(late)
+    with pytest.raises(ConflictError, match="another move, 'first' from 'a', has prepared the tablet"):
+        pair.stores["b"].move_prepare(late)  # the source was asked before it handed the tablet over
+    pair.crash("b")
+    first.target.move_take_over(told)
+    first.source.move_forget("first")
+    assert pair.owners("t") == ["b", "b"]
+    check(table, 0)
+
+
+def test_a_move_that_was_given_up_does_not_come_back(pair: Pair, table: Table) -> None:
+    first, second = Rival(pair, table, "first"), Rival(pair, table, "second")
+    first.target.move_prepare(first.brought())
+    second.brought()
+    with pytest.raises(ConflictError, match="'first' was aborted"):
+        first.brought(again=True)
+    pair.db.move_tablet("t", first.tablet, "b", server="a")  # finds what the first has prepared, and throws it away
+    assert pair.owners("t") == ["b", "b"]
+    check(table, 0)
+
+
+@pytest.mark.parametrize("verb", ["abort", "drop_idle"])
+def test_the_files_of_a_tablet_that_is_served_stay(pair: Pair, table: Table, verb: str) -> None:
+    """Somebody who has looked before the tablet was taken over throws the move away after it."""
+    rival = Rival(pair, table, "first")
+    begun = rival.brought()
+    arrivals = pair.stores["b"]._mover.arrivals
+    arrival = arrivals._open["first"]
+    rival.target.move_prepare(begun)
+    rival.target.move_take_over(rival.handed_over(begun))
+    rival.source.move_forget("first")
+    arrivals._open["first"] = arrival
+    getattr(arrivals, verb)("first")
+    pair.crash("b")
+    check(table, 0)
+
+
+def ranged(pair: Pair, server: str) -> Table:
+    """A table of one tablet, which is on a server."""
+    table = pair.db.create_table("t", SCHEMA, ["id"], partition_by=[nyala.range("id", bounds=[(0, COUNT)])])
+    table.insert(rows(0))
+    (place,) = table.tablets()
+    pair.db.move_tablet("t", place.tablet, server)
+    return table
+
+
+@pytest.mark.parametrize(("source", "target"), ["ab", "ba"])
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_range_is_divided_after_a_move_that_nobody_has_ended(
+    pair: Pair, source: str, target: str, is_taken_over: bool
+) -> None:
+    table = ranged(pair, source)
+    rival = Rival(pair, table, "first", source, target)
+    begun = rival.brought()
+    rival.target.move_prepare(begun)
+    told = rival.handed_over(begun)
+    if is_taken_over:
+        rival.target.move_take_over(told)
+    table.alter().split_partition(30).apply()
+    check(table, 0)
+    check_all_is_settled(pair)
+
+
+@pytest.mark.parametrize(("source", "target"), ["ab", "ba"])
+def test_a_range_is_divided_after_it_was_prepared_elsewhere(pair: Pair, source: str, target: str) -> None:
+    table = ranged(pair, source)
+    rival = Rival(pair, table, "first", source, target)
+    rival.target.move_prepare(rival.brought())
+    if target == "a":  # it is asked first, and waits for the move, which another one ends
+        with pytest.raises(UnavailableError, match="moving between this server and 'b'"):
+            table.alter().split_partition(30).apply()
+        pair.db.move_tablet("t", rival.tablet, target)
+    table.alter().split_partition(30).apply()
+    check(table, 0)
+    assert rival.source.move_status("first").state is MoveState.UNKNOWN
+    check_all_is_settled(pair)
+
+
+def check_all_is_settled(pair: Pair) -> None:
+    """The servers know the same table, and no move that has not ended."""
+    stores = pair.stores.values()
+    assert len({store.describe_table("t").schema_version for store in stores}) == 1
+    assert not any(store.moves("t").arriving or store.moves("t").left for store in stores)

@@ -1,0 +1,79 @@
+"""Tables copied between stores."""
+
+from __future__ import annotations
+
+import pytest
+
+import nyala
+from nyala.clients.api.database import Database
+from nyala.clients.api.table import Table
+from nyala.clients.jobs import copy_job
+from nyala.jobs import checksum, copy_table
+from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, SnapshotTooOldError, StoreError
+from tests.clients.jobs.job_rows import SCHEMA, rows
+
+KILLED = "killed"
+
+
+def test_a_copy_has_the_rows_of_the_snapshot(source: Database, homes: Table, target: Database) -> None:
+    before = source.now()
+    homes.delete({"id": [3]})
+    made = copy_table(source, target, "homes", as_of=before, split_bytes=10_000)
+    assert (made.snapshot, made.rows, made.resumed) == (before, 500, False)
+    assert checksum(target, "homes").is_same(checksum(source, "homes", as_of=before))
+    assert target.table("homes").describe()["partitions"] == homes.describe()["partitions"]
+    with pytest.raises(AlreadyPresentError):
+        copy_table(source, target, "homes")
+
+
+def test_a_copy_may_be_cut_otherwise(source: Database, homes: Table, target: Database) -> None:
+    levels = [nyala.range("id", splits=[100, 200, 300])]
+    copy_table(target=source, source=source, table="homes", name="ranged", partition_by=levels)
+    assert len(source.table("ranged").stats()["tablets"]) == 4
+    assert checksum(source, "ranged").is_same(checksum(source, "homes"))
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
+    """Let the copy fail at a split once ``after`` are copied; return the list of splits' tablets that were copied."""
+    copy, copied = copy_job.copy_split, []
+
+    def copy_or_die(task: copy_job.CopyTask) -> int:
+        if len(copied) == after:
+            raise StoreError(KILLED)
+        copied.append(task.split.label)
+        return copy(task)
+
+    monkeypatch.setattr(copy_job, "copy_split", copy_or_die)
+    return copied
+
+
+def test_a_killed_copy_is_gone_on_with(source: Database, target: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"small": {"immutable": True}}
+    homes = source.create_table("homes", SCHEMA, ["id"], [nyala.hash("id", buckets=5)], options, comment="all")
+    homes.insert(rows(range(500)))
+    with monkeypatch.context() as patch:
+        first = dying(patch, 3)
+        with pytest.raises(StoreError, match=KILLED):
+            copy_table(source, target, "homes", workers=1)
+    (unfinished,) = target.tables()
+    assert unfinished.startswith("homes.copying-")
+    snapshot = int(unfinished.rpartition("-")[2])
+    homes.upsert(rows(range(100), 1).drop_columns("small"))
+    with monkeypatch.context() as patch:
+        second = dying(patch, 99)
+        made = copy_table(source, target, "homes", workers=1)
+    assert made.resumed and made.snapshot == snapshot
+    assert len(first) + len(second) == len(set(first) | set(second)) == 5
+    assert target.tables() == ["homes"]
+    assert target.table("homes").describe()["options"]["comment"] == "all"
+    assert checksum(target, "homes").is_same(checksum(source, "homes", as_of=snapshot))
+
+
+def test_what_lies_in_the_way(source: Database, homes: Table, target: Database) -> None:
+    now = source.now()
+    target.create_table(f"homes.copying-{now}", SCHEMA, ["id"], comment="mine")
+    with pytest.raises(InvalidArgumentError, match="does not come from"):
+        copy_table(source, target, "homes")
+    assert target.table(f"homes.copying-{now}").scan().count() == 0
+    with pytest.raises(SnapshotTooOldError, match="copy again"):
+        copy_table(source, target, "homes", as_of=1)

@@ -1,9 +1,0 @@
-"""A few cycles of the SIGTERM campaign; ``make stops`` runs as many as you like."""
-
-from tests.crash.stops import Stops
-
-
-def test_a_loaded_server_stops_cleanly() -> None:
-    campaign = Stops(seed=1)
-    campaign.run(3)
-    assert campaign.acknowledged > 3 and campaign.rows_checked and campaign.slowest > 0
