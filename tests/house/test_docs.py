@@ -113,3 +113,10 @@ def test_scripts_run(script: Path, tmp_path: Path) -> None:
 def run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_map_of_tests_names_each_folder() -> None:
+    listed = set(re.findall(r"^\| `(\w+)/` \|", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE))
+    tops = [ROOT / "tests", ROOT / "tests" / "campaigns"]
+    folders = {each.name for top in tops for each in top.iterdir() if each.is_dir() and each.name[0] not in "._"}
+    assert len(folders) > 20 and listed == folders
