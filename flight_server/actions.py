@@ -16,7 +16,7 @@ from ..schemas.rows.write import WriteResult
 from ..schemas.store.description import Health
 from .calls import Call, Calls
 from .errors import Guarded, Translator
-from .get import sized
+from .limits import sized
 
 FOR_ANYONE = "health"
 """The one action that needs no token, for container systems and load balancers; it then tells the status alone."""

@@ -84,10 +84,10 @@ class Answers:
             self._thread.join()
         self.check()
 
-    def send_last(self, nothing: WriteResult) -> None:
-        """Answer all batches without a number; ``nothing`` is the answer for a stream without batches."""
+    def send_last(self, nothing: Callable[[], WriteResult]) -> None:
+        """Answer all batches without a number; ``nothing`` returns the answer for a stream without batches."""
         if self._unnumbered or not (self._thread or self._is_answered):
-            self._send(combine(self._unnumbered) if self._unnumbered else nothing, None)
+            self._send(combine(self._unnumbered) if self._unnumbered else nothing(), None)
 
     def _settle_waiting(self, left: int) -> None:
         while len(self._waiting) > left:

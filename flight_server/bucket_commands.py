@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from .verify_report import print_report
+
 
 def verified(url: str, name: str | None, json_output: bool) -> bool:
     """Verify the store in a bucket, print the findings, and return whether all is sound."""
     from ..engine.home.opening import home_at
     from ..engine.recovery.verify_bucket import verify_bucket
-    from .store_commands import print_report
 
     report = verify_bucket(home_at(url, name))
     if json_output:

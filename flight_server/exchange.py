@@ -23,7 +23,7 @@ from .calls import Call, Calls
 from .config import ServerConfig
 from .cutter import cut
 from .errors import Translator
-from .get import sized
+from .limits import sized
 from .received_batch import received
 from .session import run_session
 

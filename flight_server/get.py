@@ -9,21 +9,19 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ..schemas.errors import InvalidArgumentError
 from ..schemas.protocol.command import read_json
 from ..schemas.protocol.service import ScanStream, StoreService
 from ..schemas.protocol.verb import Kind
 from ..schemas.rows.scan import ScanSpec
 from .calls import Call, Calls
-from .config import MIB, ServerConfig
+from .config import ServerConfig
 from .cutter import cut
 from .errors import Guarded, Translator
+from .limits import sized
 from .marks import cut_marked
 from .scanned import asked
 from .short_scan import ShortStream, begun_scan
 
-_PARTS_MAX = 500_000
-"""JSON objects and lists in one text: more than the values that a filter may list, each an object."""
 _REMEMBERED_BYTES_MAX = 4096
 """Scans with less text are remembered, since clients repeat them."""
 
@@ -42,24 +40,6 @@ def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
 @lru_cache(1024)
 def _remembered(body: bytes, what: str) -> ScanSpec:
     return read_json(ScanSpec, body, what).checked()
-
-
-def sized(body: bytes, what: str, most: int) -> bytes:
-    """Return ``body`` if it has at most ``most`` bytes, and not too many JSON objects and lists.
-
-    While these become Python objects no other thread runs.
-
-    Raises:
-        InvalidArgumentError: it is larger.
-    """
-    if len(body) > most:
-        raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {most:,} are allowed")
-    if len(body) > _PARTS_MAX:
-        ends = range(0, len(body), MIB)
-        count = sum(body.count(sign, first, first + MIB) for sign in (b"{", b"[") for first in ends)
-        if count > _PARTS_MAX:
-            raise InvalidArgumentError(f"{what} has {count:,} objects and lists; at most {_PARTS_MAX:,} are allowed")
-    return body
 
 
 def stream(

@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..schemas.errors import UnavailableError
+from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.limits.budget import Budget
 from ..schemas.protocol.verb import Kind
-from .config import ServerConfig
+from .config import MIB, ServerConfig
 from .peers import Peer
 from .waiting import RETRY_SECONDS, Returns, WaitingCall, WaitingCalls
 
@@ -29,6 +29,8 @@ _POLL_SECONDS = 0.25
 end."""
 _POLL_SECONDS_MAX = 1.0
 """The same for the others: they are many."""
+_PARTS_MAX = 500_000
+"""JSON objects and lists in one text: more than the values that a filter may list, each an object."""
 _REMEMBERED = 4096
 """Connections whose last outcome is remembered."""
 NOBODY = Peer("", "")
@@ -302,3 +304,21 @@ class Admission:
                 self._next(kind)
             if self._waiting_for_end:
                 self._ended.notify_all()
+
+
+def sized(body: bytes, what: str, most: int) -> bytes:
+    """Return ``body`` if it has at most ``most`` bytes, and not too many JSON objects and lists.
+
+    While these become Python objects no other thread runs.
+
+    Raises:
+        InvalidArgumentError: it is larger.
+    """
+    if len(body) > most:
+        raise InvalidArgumentError(f"{what} has {len(body):,} bytes; at most {most:,} are allowed")
+    if len(body) > _PARTS_MAX:
+        ends = range(0, len(body), MIB)
+        count = sum(body.count(sign, first, first + MIB) for sign in (b"{", b"[") for first in ends)
+        if count > _PARTS_MAX:
+            raise InvalidArgumentError(f"{what} has {count:,} objects and lists; at most {_PARTS_MAX:,} are allowed")
+    return body

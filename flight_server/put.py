@@ -26,7 +26,7 @@ from .buffered_stream import BufferedStream
 from .calls import Call, Calls
 from .client_gone import send_answer
 from .config import ServerConfig
-from .get import sized
+from .limits import sized
 from .received_batch import ReceivedBatch, Remark, messages, received
 
 
@@ -46,12 +46,13 @@ def write_stream(
             those after it are ignored.
     """
     config = calls.config
-    command = _command(store, descriptor, config)
+    command = _command(descriptor, config)
     call.table = command.table
     if command.stage is not None:
         _write_part(store, command, reader, writer, config, call)
         return
     if command.commit is CommitMode.STREAM:
+        store.describe_table(command.table)  # an unknown table is an error before its rows fill memory
         _write_staged(store, command, reader, writer, calls, call)
         return
     answers = Answers(writer, config.writes_ahead, call.wrote)
@@ -67,15 +68,13 @@ def write_stream(
         # Before an error goes out, too: batches in flight are commits, and their answers are due.
         answers.settle()
     if not context.is_cancelled():
-        answers.send_last(_nothing(store, command))
+        answers.send_last(lambda: _nothing(store, command))
 
 
-def _command(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> WriteCommand:
+def _command(descriptor: fl.FlightDescriptor, config: ServerConfig) -> WriteCommand:
     is_path = descriptor.descriptor_type == fl.DescriptorType.PATH
     body = b"" if is_path else sized(descriptor.command or b"", "the command", config.request_bytes_max)
-    command = write_command(descriptor.path if is_path else [], body)
-    store.describe_table(command.table)  # an unknown table is an error even if no batch follows
-    return command
+    return write_command(descriptor.path if is_path else [], body)
 
 
 def _said(item: ReceivedBatch) -> BatchMetadata:
@@ -139,4 +138,6 @@ def _until_committed(coming: Iterator[ReceivedBatch | Remark]) -> Iterator[Stage
 
 
 def _nothing(store: StoreService, command: WriteCommand) -> WriteResult:
+    """Return the answer to a stream without batches. Raises NotFoundError if the table is unknown: no write said it."""
+    store.describe_table(command.table)
     return WriteResult(timestamp=store.now(), rows=0, applied=0, durability=command.durability or Durability.FSYNC)

@@ -12,7 +12,7 @@ from ..schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from ..schemas.limits.budget import BudgetShare
 from .calls import Call
 from .config import ServerConfig
-from .get import sized
+from .limits import sized
 from .message_size import BrokenMessageError, decoded_bytes
 from .native.message_hook import inspecting
 

@@ -14,11 +14,11 @@ from ..schemas.errors import CorruptionError, NotFoundError
 from .commands import Json
 from .opening import key_source
 from .serve_options import KeyCommand, KeyFile
+from .verify_report import print_report
 
 if TYPE_CHECKING:
     from ..engine.fs.encryption.key_source import KeySource
     from ..engine.recovery.repair import RepairReport
-    from ..engine.recovery.verify import VerifyReport
 
 Backup = Annotated[
     str | None,
@@ -158,18 +158,6 @@ def _print_repairs(report: RepairReport, directory: Path, from_backup: str | Non
         print_table(TITLES, [row(each) for each in report.repairs])
     for line in lines(report, str(directory), from_backup):
         typer.echo(line)
-
-
-def print_report(report: VerifyReport, what_to_do: str) -> None:
-    """Print the counts of a verification, and its findings with what can be done about them."""
-    counts = f"{report.files:,} files, {report.bytes:,} bytes, {report.rows:,} rows, {report.log_records:,} log records"
-    typer.echo(f"checked {counts}")
-    for note in report.notes:
-        typer.echo(f"note: {note}")
-    for problem in report.problems:
-        typer.secho(problem, fg=typer.colors.RED)
-    count = f"{len(report.problems):,} problems found; {what_to_do}"
-    typer.echo("no problems found" if report.is_sound else count)
 
 
 def dump(
