@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.placement import Placement
-from ..flight.credentials import TLS, ClientCert, Credentials, Token
+from ..flight.credentials import TLS, ClientCert, Credentials
 from ..flight.holder_client import Noted
 from ..flight.server_wait import RefusedError
 from ..flight.store import FlightStore, Given
+from ..flight.token import Token
 from .database import Database
 
 if TYPE_CHECKING:

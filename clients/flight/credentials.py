@@ -12,17 +12,13 @@ import pyarrow.flight as fl
 
 from ...schemas.errors import InvalidArgumentError
 from . import transport
+from .token import Token
 
-Token = str | Callable[[], str]
-"""A bearer token, or a function that returns the current one. It is called for every call and every stream that is
-opened, so it should remember its answer; other processes get it pickled."""
 ClientCert = tuple[str | Path, str | Path] | str | Path
 """The PEM files of a client certificate and its key; or one file with both."""
 
 TLS = "grpc+tls"
 _HERE = ("localhost", "127.0.0.1", "::1")
-_SIZE_MAX = 8000
-"""Characters of a token: servers take 8 KiB of headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +138,6 @@ def _traceparent() -> Callable[[], str]:
     except ModuleNotFoundError:
         raise InvalidArgumentError("traces need the package opentelemetry-api: pip install 'nyala[otel]'") from None
     return traceparent
-
-
-def header(token: str) -> tuple[bytes, bytes]:
-    """Return the header that shows a token.
-
-    Raises:
-        InvalidArgumentError: it has characters that a header cannot have, or is too long. The message does not have it.
-    """
-    if not isinstance(token, str) or not token or len(token) > _SIZE_MAX or not token.isascii():
-        raise InvalidArgumentError(f"a token has 1 to {_SIZE_MAX:,} ASCII characters")
-    if not token.isprintable() or " " in token:
-        raise InvalidArgumentError("a token has no spaces or control characters")
-    return (b"authorization", b"Bearer " + token.encode())
 
 
 def _pem(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from .credentials import Token, header
+from .token import Token, header
 
 _NONE = fl.FlightCallOptions()
 
