@@ -25,7 +25,7 @@ from nyala.clients.jobs.copy_store_job import copy_store
 from nyala.clients.jobs.files.apply_job import ApplyResult, apply_changes
 from nyala.clients.jobs.files.file_format import ReadOptions
 from nyala.clients.jobs.files.load_job import LoadResult, load
-from nyala.clients.jobs.files.load_part import RefusedRow
+from nyala.clients.jobs.files.rejects import RefusedRow
 from nyala.schemas.store.checkpoint import StoreCopied
 
 __all__ = [

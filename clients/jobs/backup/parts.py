@@ -23,12 +23,12 @@ from ...convert.zoned import zoned
 from ..folder import Folder
 from ..link import StoreLink
 from ..splits import TableSplit, TabletLabel
-from .tablet_sums import PartSums
 from .verification import Checksum
 
 NOTE = ".note.json"
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 COMPRESSION = "zstd"
+_MODULUS = 1 << 64
 
 
 class DataFile(BaseModel, frozen=True):
@@ -46,6 +46,36 @@ class DataFile(BaseModel, frozen=True):
     """What it adds to the sum of the tablet's row hashes, if computed: see ``row_hash``."""
     rows_added: int | None = None
     """What changes add to the number of the tablet's rows, if computed."""
+
+
+class PartSums:
+    """What the rows or changes of one part add to its tablet's sums."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._total = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows of the table, or changes with their before values."""
+        if "_op" not in batch.schema.names:
+            self._count(batch, 1)
+            return
+        op = batch.column("_op")
+        earlier = [name for name in batch.schema.names if name.startswith(BEFORE)]
+        names = [name.removeprefix(BEFORE) for name in earlier]
+        self._count(batch.filter(pc.not_equal(op, "delete")).select(names), 1)
+        self._count(batch.filter(pc.not_equal(op, "insert")).select(earlier).rename_columns(names), -1)
+
+    def _count(self, rows: pa.RecordBatch, sign: int) -> None:
+        from .row_hash import row_hashes
+
+        self.rows += sign * rows.num_rows
+        self._total += sign * int(row_hashes(rows).sum())
+
+    @property
+    def text(self) -> str:
+        """The sum of the added hashes: 16 hexadecimal digits."""
+        return f"{self._total % _MODULUS:016x}"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from ....schemas import compute as pc
-from ....schemas.table.names import BEFORE
 from ..splits import TabletLabel, label_of
 from .verification import TabletChecksum
 
@@ -20,36 +16,6 @@ if TYPE_CHECKING:
     from .parts import DataFile
 
 _MODULUS = 1 << 64
-
-
-class PartSums:
-    """What the rows or changes of one part add to its tablet's sums."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._total = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows of the table, or changes with their before values."""
-        if "_op" not in batch.schema.names:
-            self._count(batch, 1)
-            return
-        op = batch.column("_op")
-        earlier = [name for name in batch.schema.names if name.startswith(BEFORE)]
-        names = [name.removeprefix(BEFORE) for name in earlier]
-        self._count(batch.filter(pc.not_equal(op, "delete")).select(names), 1)
-        self._count(batch.filter(pc.not_equal(op, "insert")).select(earlier).rename_columns(names), -1)
-
-    def _count(self, rows: pa.RecordBatch, sign: int) -> None:
-        from .row_hash import row_hashes
-
-        self.rows += sign * rows.num_rows
-        self._total += sign * int(row_hashes(rows).sum())
-
-    @property
-    def text(self) -> str:
-        """The sum of the added hashes: 16 hexadecimal digits."""
-        return f"{self._total % _MODULUS:016x}"
 
 
 def tablet_sums(

@@ -23,8 +23,8 @@ from ..folder import Place
 from ..link import Store, StoreLink
 from .file_format import NOTES, OTHER_NOTES, ReadOptions, is_note
 from .input_files import InputFile, input_files
-from .load_part import LoadTask, PartResult, RefusedRow, load_part
-from .rejects import Rejects
+from .load_part import LoadTask, PartResult, load_part
+from .rejects import RefusedRow, Rejects
 
 TASK_ROWS = 2 * 1024 * 1024
 BATCH_ROWS = 131_072

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.rows.transaction import StagedBatch, StageResult
-from ....schemas.rows.write import ROW_ERRORS_MAX, RowError, Stage, WriteCommand, WriteResult
+from ....schemas.rows.write import ROW_ERRORS_MAX, Stage, WriteCommand, WriteResult
 from ....schemas.store.description import TableDescription
 from ....schemas.table.operation import Operation
 from ...convert.batching import in_batches, in_slices
@@ -20,24 +20,11 @@ from ...convert.cells import python_rows
 from ...convert.key_order import KeyOrder
 from ..link import StoreLink
 from .input_files import InputFile
-from .rejects import Rejects
+from .rejects import RefusedRow, Rejects
 from .text_cells import BadRow, Piece
 
 NUMBERS = 64
 """Answers that the store keeps of each writer: a batch sent again is recognised only among the newest ones."""
-
-
-class RefusedRow(RowError, frozen=True):
-    """A row that the table refused, or that could not be read; ``row`` counts from the start of its file."""
-
-    file: str
-    line: int | None = None
-    """Its line in the file, from 1, if known; empty lines are not counted."""
-
-    @property
-    def place(self) -> str:
-        """Where the row is, as text."""
-        return f"{self.file}, {f'row {self.row:,}' if self.line is None else f'line {self.line:,}'}"
 
 
 @dataclass(frozen=True)

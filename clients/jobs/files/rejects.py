@@ -6,17 +6,28 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from ....schemas.cells.literal import to_json
 from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.write import RowError
 from .file_format import NOTES
 from .text_cells import UNSPLIT
 
-if TYPE_CHECKING:
-    from .load_part import RefusedRow
-
 _CSV, _JSON = (".csv",), (".jsonl", ".ndjson")
+
+
+class RefusedRow(RowError, frozen=True):
+    """A row that the table refused, or that could not be read; ``row`` counts from the start of its file."""
+
+    file: str
+    line: int | None = None
+    """Its line in the file, from 1, if known; empty lines are not counted."""
+
+    @property
+    def place(self) -> str:
+        """Where the row is, as text."""
+        return f"{self.file}, {f'row {self.row:,}' if self.line is None else f'line {self.line:,}'}"
 
 
 class Rejects:
