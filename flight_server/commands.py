@@ -14,9 +14,9 @@ import typer
 
 from ..schemas.errors import InvalidArgumentError, UnavailableError
 from ..schemas.gc_pause import collector_paused
+from ..schemas.store.locations import DEFAULT_LOCATION
 from ..schemas.store.placement import ServerIdentity
 from . import serve_options
-from .location import DEFAULT_LOCATION
 from .opening import open_warm
 
 if TYPE_CHECKING:

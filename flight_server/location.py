@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from ..schemas.errors import InvalidArgumentError, UnavailableError
+from ..schemas.store.locations import DEFAULT_LOCATION
 
 _TCP = ("grpc", "grpc+tcp")
 _TLS = "grpc+tls"
 _UNIX = "grpc+unix"
 _ANY = ("0.0.0.0", "::")
-DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 
 
 def with_tls(location: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..clients.cli.complete import one_of
-from .location import DEFAULT_LOCATION
+from ..schemas.store.locations import DEFAULT_LOCATION
 
 _address = partial(typer.Option, rich_help_panel="Addresses")
 _security = partial(typer.Option, rich_help_panel="TLS, login and encryption")

@@ -14,7 +14,7 @@ import typer
 
 from ..schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from ..schemas.protocol.server_verbs import ServerVerbs
-from ..schemas.store.locations import locations_of
+from ..schemas.store.locations import DEFAULT_LOCATION, locations_of
 from ..schemas.store.whereabouts import Holder, Whereabouts
 from .commands import Json
 
@@ -123,8 +123,6 @@ def _servers(
         return _placed(placement, name)
     if data is not None:
         return _noted(data, name)
-    from .location import DEFAULT_LOCATION
-
     return {None: locations_of(url or DEFAULT_LOCATION)}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from ...schemas.errors import StoreError
+from ...schemas.store.locations import DEFAULT_LOCATION
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
@@ -22,7 +23,6 @@ def tables(context: typer.Context, incomplete: str) -> list[str]:
     """
     from ..api.connect import connect
     from ..flight.credentials import TokenFile
-    from .target import DEFAULT_URL
 
     if context.params.get("data"):
         return []
@@ -30,7 +30,7 @@ def tables(context: typer.Context, incomplete: str) -> list[str]:
     file, certificate, key = (shown.get(name) for name in ("token_file", "client_cert", "client_key"))
     try:
         with connect(
-            context.params.get("url") or DEFAULT_URL,
+            context.params.get("url") or DEFAULT_LOCATION,
             retries=False,
             token=TokenFile(Path(file)) if file else None,
             tls_roots=shown.get("tls_roots"),

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError
-from .target import DEFAULT_URL, Json, Url
+from ...schemas.store.locations import DEFAULT_LOCATION
+from .target import Json, Url
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server.")
 
@@ -35,7 +36,7 @@ def loadgen(
     from ..api.connect import connect
     from .loadgen import SCHEMA, Load, fill, measure, parse_mix
 
-    load = Load(url or DEFAULT_URL, table, rows, parse_mix(mix), seconds, clients, batch_rows, seed)
+    load = Load(url or DEFAULT_LOCATION, table, rows, parse_mix(mix), seconds, clients, batch_rows, seed)
     if processes > clients:
         raise InvalidArgumentError(f"{clients} clients cannot be in {processes} processes: give more --clients")
     with connect(load.url) as db:

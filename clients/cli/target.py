@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from ...schemas.store.locations import DEFAULT_LOCATION
 from .complete import tables
 
 if TYPE_CHECKING:
     from ..api.database import Database
-
-DEFAULT_URL = "grpc://127.0.0.1:8815"
 
 Url = Annotated[
     str | None,
@@ -25,7 +24,7 @@ Url = Annotated[
         "--url",
         envvar="NYALA_URL",
         help="The server's URL, or several of one store with commas.",
-        show_default=DEFAULT_URL,
+        show_default=DEFAULT_LOCATION,
     ),
 ]
 Data = Annotated[
@@ -109,7 +108,7 @@ def database(
         from ..api.connect import connect
 
         try:
-            return connect(url or DEFAULT_URL)
+            return connect(url or DEFAULT_LOCATION)
         except UnavailableError as error:
             if url:
                 raise

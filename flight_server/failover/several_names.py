@@ -21,8 +21,9 @@ from pydantic_core import to_jsonable_python
 
 from ...engine.options import StoreOptions
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.store.locations import DEFAULT_LOCATION
 from ..config import listed
-from ..location import DEFAULT_LOCATION, counted_up
+from ..location import counted_up
 from ..logs import log_to_stderr
 from ..processes.child_process import ChildProcess
 from ..processes.shares import memory_shares

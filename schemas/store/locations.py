@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 from ..errors import InvalidArgumentError
 
+DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
+"""Where a server listens, and a client looks for one, if nothing else is given."""
 _UNIX = "grpc+unix"
 _HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 
