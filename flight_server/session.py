@@ -38,7 +38,7 @@ from .native.message_hook import inspecting
 from .received_batch import BodyReader
 from .request_log import mark, new_request_id
 from .row_write import RowWrite
-from .session_answers import SessionAnswers
+from .session_answers import Ask, SessionAnswers
 from .short_scan import LongScanError, short_scan
 
 if TYPE_CHECKING:
@@ -58,9 +58,6 @@ _KEYS_MAX = 1 << 16
 _AS_BATCH = b'{"as_batch":true}'
 
 Result = TypeVar("Result")
-
-Ask = Callable[[SessionDetails, bytes], None]
-"""Carries out a request, from its second line and its Arrow message, and answers it."""
 
 
 def run_session(

@@ -10,11 +10,14 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from ..schemas.protocol.session import SessionDetails
 from .calls import Call
 from .client_gone import ClientGoneError
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
+Ask = Callable[[SessionDetails, bytes], None]
+"""Carries out a request, from its second line and its Arrow message, and answers it."""
 Pending = Callable[[], bytes]
 """Waits until a write is durable, and returns its answer."""
 

@@ -10,8 +10,7 @@ from .request_log import code_of
 
 if TYPE_CHECKING:
     from .calls import Call
-    from .session import Ask
-    from .session_answers import SessionAnswers
+    from .session_answers import Ask, SessionAnswers
     from .traces import Span, Traces
 
 

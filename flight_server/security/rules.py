@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from ...schemas.store.bulk import ImportCommit, ImportMode
 from ...schemas.store.grants import GrantChange, Privilege
@@ -12,23 +12,42 @@ from ...schemas.store.pins import CreatePin, OpenPin
 from ...schemas.table.alter import Alteration, RenameTable, SetOption
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.table import QUOTAS, UPKEEP, WEEK_SECONDS, TableDefinition
+from .rights import TableRights
 
-if TYPE_CHECKING:
-    from .guarded_store import GuardedStore
 
-Rule = Callable[["GuardedStore", str, Any], None]
+class RightsGuard(Protocol):
+    """Knows the rights of one caller. Every method raises unless they suffice, or the caller does not see the table."""
+
+    def seen(self, name: str, action: str) -> TableRights:
+        """Return the rights on a table."""
+        ...
+
+    def check(self, table: TableRights, privilege: Privilege, action: str) -> object:
+        """Check a privilege on any column of a table."""
+        ...
+
+    def need(self, name: str, privilege: Privilege, action: str, told: Mapping[str, Any] | None = None) -> None:
+        """Check a privilege on the whole of a table, or on ``ALL_TABLES``. ``told`` is for the audit log."""
+        ...
+
+    def need_by_id(self, name: str, privilege: Privilege, action: str) -> None:
+        """Check a privilege on the whole table of an import, a pin or a compaction."""
+        ...
+
+
+Rule = Callable[[RightsGuard, str, Any], None]
 """Raises unless a caller may do an action with this first argument."""
 
 
-def _anyone(guard: GuardedStore, action: str, asked: Any) -> None:
+def _anyone(guard: RightsGuard, action: str, asked: Any) -> None:
     """What every caller may do."""
 
 
-def _sees(guard: GuardedStore, action: str, table: str) -> None:
+def _sees(guard: RightsGuard, action: str, table: str) -> None:
     guard.seen(table, action)
 
 
-def _reads(guard: GuardedStore, action: str, table: str) -> None:
+def _reads(guard: RightsGuard, action: str, table: str) -> None:
     guard.check(guard.seen(table, action), Privilege.READ, action)
 
 
@@ -44,14 +63,14 @@ def _of_id(privilege: Privilege) -> Rule:
     return lambda guard, action, asked: guard.need_by_id(_id(asked), privilege, action)
 
 
-def _create_table(guard: GuardedStore, action: str, asked: TableDefinition) -> None:
+def _create_table(guard: RightsGuard, action: str, asked: TableDefinition) -> None:
     """Rows that nobody flushes hold memory and log, and a long history the disk, of all tables."""
     guard.need(ALL_TABLES, Privilege.ALTER, action, told_of(action, asked))
     if asked.options.takes_more:
         guard.need(ALL_TABLES, Privilege.MAINTAIN, action, told_of(action, asked))
 
 
-def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
+def _alter(guard: RightsGuard, action: str, asked: Alteration) -> None:
     """A new name may be that of a hidden table, which the error would tell. Who is limited by a quota does not set
     it. A shorter history removes what others may read."""
     guard.need(asked.table, Privilege.ALTER, action)
@@ -67,12 +86,12 @@ def _alter(guard: GuardedStore, action: str, asked: Alteration) -> None:
                 guard.need(ALL_TABLES, Privilege.MAINTAIN, action, told_of(action, asked))
 
 
-def _create_pin(guard: GuardedStore, action: str, asked: CreatePin) -> None:
+def _create_pin(guard: RightsGuard, action: str, asked: CreatePin) -> None:
     """It holds space for as long as it likes."""
     guard.need(ALL_TABLES if asked.table is None else asked.table, Privilege.MAINTAIN, action, told_of(action, asked))
 
 
-def _import_commit(guard: GuardedStore, action: str, asked: ImportCommit) -> None:
+def _import_commit(guard: RightsGuard, action: str, asked: ImportCommit) -> None:
     guard.need_by_id(asked.import_id, Privilege.INSERT, action)
     if asked.mode is ImportMode.UPSERT:
         guard.need_by_id(asked.import_id, Privilege.UPDATE, action)
