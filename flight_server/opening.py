@@ -96,9 +96,9 @@ def _with_key(data: Path, options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: it is not the key of the store in ``data``.
     """
+    from ..engine.fs.encryption.opening import check_key
     from ..engine.fs.failures import named
     from ..engine.fs.local import LocalFileSystem
-    from ..engine.fs.opening import check_key
 
     source = key_source(options.get("key_file"), options.get("key_command"))
     with named(f"the store in {data} could not be read"):

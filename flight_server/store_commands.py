@@ -74,7 +74,7 @@ def verify(
 
 def _verified(directory: Path, from_backup: str | None, key: KeySource, json_output: bool) -> bool:
     """Verify one directory, print the findings, and return whether all is sound."""
-    from ..engine.fs.opening import store_files
+    from ..engine.fs.encryption.opening import store_files
     from ..engine.recovery.verify import verify_store
 
     report = verify_store(store_files(directory, key))
@@ -139,7 +139,7 @@ def repair(
 
 def _repaired(directory: Path, apply: bool, from_backup: str | None, key: KeySource) -> RepairReport:
     from ..engine.fs.encryption.key_source import new_key
-    from ..engine.fs.opening import is_encrypted, store_files
+    from ..engine.fs.encryption.opening import is_encrypted, store_files
     from ..engine.recovery.repair import repair_store
     from .backups import FolderBackups
 

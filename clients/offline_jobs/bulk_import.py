@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from ...engine.bucket.files import BucketFileSystem
 from ...engine.bucket.opening import bucket_of
 from ...engine.fs.arrow import ArrowFileSystem
+from ...engine.fs.encryption.opening import store_files
 from ...engine.fs.filesystem import FileSystem
 from ...engine.fs.local import LocalFileSystem
-from ...engine.fs.opening import store_files
 from ...engine.fs.subdirectory import DirectoryFileSystem
 from ...engine.fs.tree import remove_tree
 from ...engine.offload.bulk.build import build_tablet, number_files

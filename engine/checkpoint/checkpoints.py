@@ -26,10 +26,10 @@ from ...schemas.errors import CorruptionError, InvalidArgumentError, Unavailable
 from ...schemas.store.checkpoint import Checkpoint, MakeCheckpoint
 from ..commit.commit_log import CommitLog
 from ..fs.copy import NO_LINK, copy_file
+from ..fs.encryption.opening import files_of_copy, give_keys
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
 from ..fs.local import directory_apart
-from ..fs.opening import files_of_copy, give_keys
 from ..fs.store_lock import STORE_LOCK
 from ..fs.tree import remove_tree
 from ..maintenance.log_freeing import LogFreeing

@@ -24,12 +24,12 @@ from ..bucket import Bucket, hurried
 from ..bucket.at_once import asking
 from ..bucket.files import BucketFileSystem, check_room
 from ..bucket.probe import probe
+from ..fs.encryption.key_source import NO_KEY, KeySource
 from ..fs.failures import named
 from ..fs.filesystem import FileLock, FileSystem
 from ..fs.local import LocalFileSystem
 from ..fs.low_water import low_mark
 from ..fs.memory import MemoryFileSystem
-from ..fs.opening import NO_KEY, KeySource
 from ..fs.store_lock import STORE_LOCK
 from ..kernels.ahead.private import cache_base, is_private
 from ..manifest import files

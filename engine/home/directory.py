@@ -5,9 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from ...schemas.errors import CorruptionError
+from ..fs.encryption.key_source import KeySource
+from ..fs.encryption.opening import opened_to_write
 from ..fs.failures import named
 from ..fs.filesystem import FileLock, FileSystem
-from ..fs.opening import KeySource, opened_to_write
 from ..fs.store_lock import STORE_LOCK
 from ..manifest import files
 from ..manifest.checkpoint_mark import become_a_store

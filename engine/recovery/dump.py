@@ -9,8 +9,8 @@ from typing import Any
 from ...schemas.errors import InvalidArgumentError
 from ..cfile.describe import describe
 from ..fs.encryption.key_source import NO_KEY, KeySource
+from ..fs.encryption.opening import files_beside, store_files
 from ..fs.filesystem import FileSystem
-from ..fs.opening import files_beside, store_files
 from ..manifest.manifest import read_manifest
 from ..manifest.place import PATH
 from ..record.logged_rows import unpack_changes

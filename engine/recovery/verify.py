@@ -28,9 +28,9 @@ from ..commit.transaction_memory import TransactionMemory
 from ..compaction.key_merge import shared_key
 from ..delta import LIVE
 from ..delta.file import DeltaFile
+from ..fs.encryption.opening import damage_of_keys
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
-from ..fs.opening import damage_of_keys
 from ..fs.subdirectory import DirectoryFileSystem
 from ..manifest import files, pin_note
 from ..manifest.checkpoint_mark import check_finished

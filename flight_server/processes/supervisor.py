@@ -19,9 +19,9 @@ from pydantic_core import to_jsonable_python
 from ...clients.cluster.servers import Servers
 from ...clients.flight.credentials import Credentials
 from ...engine.fs.encryption.key_source import KeySource
+from ...engine.fs.encryption.opening import check_key
 from ...engine.fs.failures import named
 from ...engine.fs.local import LocalFileSystem
-from ...engine.fs.opening import check_key
 from ...engine.fs.store_lock import check_free
 from ...engine.options import StoreOptions
 from ...schemas.errors import UnavailableError

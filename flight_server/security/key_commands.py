@@ -87,8 +87,8 @@ def status(
 
 def _encrypted_parts(directory: Path) -> list[Path]:
     """Return the directories of a store's processes. Raises InvalidArgumentError if one is not encrypted."""
+    from ...engine.fs.encryption.opening import is_encrypted
     from ...engine.fs.local import LocalFileSystem
-    from ...engine.fs.opening import is_encrypted
     from ..processes.layout import ProcessLayout
 
     if not directory.is_dir():

@@ -244,7 +244,7 @@ EXCEPTIONS: dict[Rule, dict[str, str]] = {
         "engine/kernels/compile/": "libraries of kernels are made outside the store",
         "engine/fs/encryption/key_source.py": "runs the command that prints a key",
         "engine/fs/private_file.py": "reads a key, which is never beside the store",
-        "engine/fs/opening.py": "is told by a Path where a store lies, and hands it on",
+        "engine/fs/encryption/opening.py": "is told by a Path where a store lies, and hands it on",
         "engine/bucket/obstore.py": "asks which process it is in: threads do not survive a fork",
         "engine/wal/slots/slot_sink.py": "asks which process it is in: a forked child is not the holder",
         "engine/fs/store_lock.py": "is told by a Path where a store lies, and hands it on",

@@ -20,9 +20,9 @@ from ...commit.commit_log import Commit
 from ...commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
 from ...commit.room import Room
 from ...compaction.merge import TARGET_BYTES
+from ...fs.encryption.opening import is_encrypted
 from ...fs.failures import named
 from ...fs.filesystem import FileSystem, join
-from ...fs.opening import is_encrypted
 from ...fs.tree import remove_quietly
 from ...maintenance.op import MaintenanceOp
 from ...table.pending_write import RepeatedWrite

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nyala.engine.fs.opening import opened
+from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.wal.reader import LogReader
 from tests.campaigns.corruption import test_store_bitflips as plain
 from tests.campaigns.crash import workloads

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
+from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.fs.filesystem import FileSystem
-from nyala.engine.fs.opening import opened
 from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.engine.manifest import checkpoint_mark
 from nyala.engine.manifest.checkpoint_mark import CheckpointMark

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.fs.opening import opened
+from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import nyala
 from nyala.engine.fs.encryption.key_source import KeySource
-from nyala.engine.fs.opening import is_encrypted, store_files
+from nyala.engine.fs.encryption.opening import is_encrypted, store_files
 from nyala.engine.recovery.verify import verify_store
 from tests.clients.cluster.processes_server import ProcessesServer
 from tests.doubles.encrypted import write_key

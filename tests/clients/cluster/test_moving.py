@@ -12,7 +12,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.engine.fs.opening import opened
+from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import (
     ConflictError,

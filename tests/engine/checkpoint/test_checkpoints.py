@@ -14,8 +14,8 @@ import pytest
 
 from nyala.engine.checkpoint.checkpoints import Checkpoints
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
+from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.fs.filesystem import FileSystem
-from nyala.engine.fs.opening import opened
 from nyala.engine.fs.subdirectory import DirectoryFileSystem
 from nyala.engine.manifest.manifest import read_manifest
 from nyala.engine.options import StoreOptions

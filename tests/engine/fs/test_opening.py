@@ -12,7 +12,14 @@ from pydantic import ValidationError
 from nyala.engine.fs import FileSystem, LocalFileSystem, MemoryFileSystem
 from nyala.engine.fs.encryption.key_source import KeySource, new_key
 from nyala.engine.fs.encryption.keyring import create_keyring, mend_copy, read_keys, rotate_keyring
-from nyala.engine.fs.opening import Encrypted, damage_of_keys, is_encrypted, opened, opened_to_write, store_files
+from nyala.engine.fs.encryption.opening import (
+    Encrypted,
+    damage_of_keys,
+    is_encrypted,
+    opened,
+    opened_to_write,
+    store_files,
+)
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store

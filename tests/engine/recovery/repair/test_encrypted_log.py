@@ -11,7 +11,7 @@ import pytest
 
 import nyala
 from nyala.engine.fs import LocalFileSystem, local
-from nyala.engine.fs.opening import opened
+from nyala.engine.fs.encryption.opening import opened
 from nyala.engine.recovery.repair import LogRepair, repair_store
 from nyala.schemas.store.store_key import StoreKey
 from tests.doubles.encrypted import KEY

@@ -13,17 +13,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ...schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnreadableFileError
-from ...schemas.store.store_key import StoreKey
-from .encryption.key_source import NO_KEY, KeySource
-from .encryption.names import COPY_PATH, KEYS_MAGIC, MAGIC, PATH
-from .failures import is_of_the_file
-from .filesystem import FileSystem
-from .local import LocalFileSystem
+from ....schemas.errors import CorruptionError, InvalidArgumentError, StoreError, UnreadableFileError
+from ....schemas.store.store_key import StoreKey
+from ..failures import is_of_the_file
+from ..filesystem import FileSystem
+from ..local import LocalFileSystem
+from .key_source import NO_KEY, KeySource
+from .names import COPY_PATH, KEYS_MAGIC, MAGIC, PATH
 
 if TYPE_CHECKING:
-    from .encryption.filesystem import EncryptedFileSystem
-    from .encryption.keyring import Keyring
+    from .filesystem import EncryptedFileSystem
+    from .keyring import Keyring
 
 _MANIFEST = "manifest"
 _MANIFEST_COPY = "manifest.copy"
@@ -70,8 +70,8 @@ def opened_to_write(fs: FileSystem, source: KeySource, note: Callable[[StoreErro
     if found is fs or key is None:
         return fs
     with _cipher():
-        from .encryption.filesystem import EncryptedFileSystem
-        from .encryption.keyring import create_keyring, mend_copy
+        from .filesystem import EncryptedFileSystem
+        from .keyring import create_keyring, mend_copy
     if found is None:
         return EncryptedFileSystem(fs, create_keyring(fs, key))
     if _are_its_keys(found):
@@ -110,7 +110,7 @@ def damage_of_keys(fs: FileSystem) -> Sequence[CorruptionError | UnreadableFileE
     """Return what is wrong with the files with the keys of an open store; a plain one has none."""
     if not is_encrypted(fs):
         return []
-    from .encryption.keyring import damage_of_keys
+    from .keyring import damage_of_keys
 
     return damage_of_keys(fs)
 
@@ -143,7 +143,7 @@ def store_files(where: str | os.PathLike[str], key: KeySource = NO_KEY) -> FileS
     if not is_encrypted(fs):
         return fs
     with _cipher():
-        from .encryption.filesystem import EncryptedFileSystem
+        from .filesystem import EncryptedFileSystem
     with _asking:
         return EncryptedFileSystem(fs, _known_keyring(fs.root, _identity(fs.root), key.named()))
 
@@ -183,13 +183,13 @@ def files_beside(path: Path, key: KeySource = NO_KEY) -> tuple[FileSystem, str]:
 
 def _encrypted(fs: FileSystem, key: StoreKey | None) -> EncryptedFileSystem:
     with _cipher():
-        from .encryption.filesystem import EncryptedFileSystem
+        from .filesystem import EncryptedFileSystem
     return EncryptedFileSystem(fs, _keyring(fs, key))
 
 
 def _keyring(fs: FileSystem, key: StoreKey | None) -> Keyring:
     with _cipher():
-        from .encryption.keyring import open_keyring, read_keys
+        from .keyring import open_keyring, read_keys
     if key is None:
         raise InvalidArgumentError(f"the store is encrypted with the key {read_keys(fs).store_key}: give it by {_HOW}")
     return open_keyring(fs, key)
