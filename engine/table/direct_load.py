@@ -35,8 +35,9 @@ from ..tablet.open import open_rowset, remove_orphans
 from ..vectors.arrow import from_arrow
 from ..vectors.keys.keys import argsort_keys, keys_ascend, slice_keys, take_keys
 from ..vectors.physical import physical_of
-from .routed_batch import RoutedBatch, TabletRows, whole_rows
+from .routed_batch import RoutedBatch, TabletRows
 from .table_version import TableVersion
+from .tablet_change import whole_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from ...schemas.errors import StorageFullError
 from ...schemas.table.table import TableOptions
 from ..record.change import ChangeKind
 from ..tablet.attach import StagedRowSet
 from ..tablet.tablet import Tablet
-
-if TYPE_CHECKING:
-    from .tablet_change import TabletChange
+from ..tablet.tablet_change import TabletChange
 
 _COUNT_BYTES = 4 << 20
 """Bytes are counted again after so many were written."""

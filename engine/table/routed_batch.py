@@ -17,7 +17,6 @@ from ..vectors.keys.keys import BytesKeys, KeyVector, first_occurrences, hash_ke
 from .auto_increment import NO_IDS, AutoIncrement
 from .checked_batch import CheckedBatch, check_batch, over_limit
 from .table_version import TableVersion, grouped
-from .write_result import required_columns
 
 _ROWS_ALONE = 4096
 
@@ -134,7 +133,7 @@ def shape_of(version: TableVersion, sent: set[int]) -> Shape:
     """Return what a batch of the columns ``sent`` may do."""
     immutable = sent & version.immutable
     return Shape(
-        is_complete=not required_columns(version.schema, sent),
+        is_complete=not version.schema.required_columns(sent),
         has_values=len(sent) > version.schema.key_columns + len(immutable),
         has_immutable=bool(immutable),
     )
@@ -146,22 +145,6 @@ def _check_defaults(version: TableVersion, checked: CheckedBatch, operation: Ope
         size = checked.rows.num_rows * version.bytes_of_defaults(checked.column_ids)
         if size > limits.batch_bytes:
             raise InvalidArgumentError(f"the write_defaults of the columns left out {over_limit(size, limits)}")
-
-
-def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
-    """Return new rows with every column of the table, and defaults for missing columns.
-
-    Immutable cells are those of ``first``, which has for each row the first row with its key.
-    """
-    present = set(rows.schema.names)
-
-    def cells(column_id: int) -> pa.Array:
-        if str(column_id) not in present:
-            return pa.repeat(version.defaults[column_id], rows.num_rows)
-        return (first if column_id in version.immutable else rows).column(str(column_id))
-
-    arrays = [cells(column.id) for column in version.schema.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in version.schema.columns])
 
 
 def keyed(

@@ -24,6 +24,7 @@ from ..tablet import outcome
 from ..tablet.attach import StagedRowSet, attach
 from ..tablet.outcome import Outcome, all_stored
 from ..tablet.tablet import Tablet
+from ..tablet.tablet_change import TabletChange
 from .auto_increment import AutoIncrement
 from .checked_batch import CheckedBatch
 from .direct_load import DirectLoad
@@ -31,7 +32,7 @@ from .pending_write import PendingWrite
 from .quota import within
 from .routed_batch import RoutedBatch, route
 from .table_version import TableVersion, write_locks
-from .tablet_change import TabletChange, tablet_changes
+from .tablet_change import tablet_changes
 from .write_queue import WriteQueue
 from .write_result import answer
 

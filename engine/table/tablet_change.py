@@ -1,8 +1,6 @@
-"""TabletChange: what a batch changes in one tablet, for the log and for memory."""
+"""What a batch changes in one tablet, for the log and for memory."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +8,8 @@ import pyarrow as pa
 from ..record.change import Change, ChangeKind
 from ..tablet.outcome import Outcome
 from ..tablet.tablet import Tablet
-from .routed_batch import whole_rows
+from ..tablet.tablet_change import TabletChange
 from .table_version import TableVersion
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TabletChange:
-    """A change to log and apply, with the locations of its rows."""
-
-    tablet: Tablet
-    change: Change
-    locations: np.ndarray
 
 
 def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
@@ -47,6 +36,22 @@ def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -
     if version.immutable and not np.array_equal(decided.stores, decided.store_leaders):
         first = taken(rows, decided.store_leaders)
     return whole_rows(version, stored, first)
+
+
+def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
+    """Return new rows with every column of the table, and defaults for missing columns.
+
+    Immutable cells are those of ``first``, which has for each row the first row with its key.
+    """
+    present = set(rows.schema.names)
+
+    def cells(column_id: int) -> pa.Array:
+        if str(column_id) not in present:
+            return pa.repeat(version.defaults[column_id], rows.num_rows)
+        return (first if column_id in version.immutable else rows).column(str(column_id))
+
+    arrays = [cells(column.id) for column in version.schema.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in version.schema.columns])
 
 
 def taken(rows: pa.RecordBatch, chosen: np.ndarray) -> pa.RecordBatch:

@@ -87,7 +87,7 @@ def _state_errors(
         return []
     failed = failed[:ROW_ERRORS_MAX]
     keys = checked.rows.select([str(column.id) for column in schema.key]).take(pa.array(failed))
-    missing = " and ".join(repr(column.name) for column in required_columns(schema, set(checked.column_ids)))
+    missing = " and ".join(repr(column.name) for column in schema.required_columns(set(checked.column_ids)))
     immutable = " and ".join(repr(name) for name in _immutable_names(schema, checked))
     errors = []
     for at, (row, code) in enumerate(zip(positions[:ROW_ERRORS_MAX].tolist(), status[failed].tolist(), strict=True)):
@@ -107,12 +107,3 @@ def _shown(cell: pa.Scalar) -> str:
     """Return a key's cell as text. Never raises, since the commit is made."""
     shown = str(python_cell(cell))
     return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
-
-
-def required_columns(schema: TableSchema, present: set[int]) -> list:
-    """Return the columns that a new row needs and that neither ``present`` nor a default supplies."""
-    return [
-        column
-        for column in schema.values
-        if column.id not in present and not column.nullable and column.write_default is None
-    ]

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from ..record.change import Change, ChangeKind
 from ..table.table_version import TableVersion
-from ..table.tablet_change import TabletChange, stored_rows, taken
+from ..table.tablet_change import stored_rows, taken
 from ..tablet.outcome import decide
 from ..tablet.tablet import Tablet
+from ..tablet.tablet_change import TabletChange
 from ..vectors.keys.keys import concat_keys, first_occurrences, take_keys
 from .tablet_part import TabletPart
 

@@ -31,10 +31,11 @@ from ..table.direct_load import DirectLoad
 from ..table.quota import within
 from ..table.table import Table
 from ..table.table_version import write_locks
-from ..table.tablet_change import TabletChange, tablet_changes
+from ..table.tablet_change import tablet_changes
 from ..table.write_result import cut_cells
 from ..tablet import outcome
 from ..tablet.attach import attach
+from ..tablet.tablet_change import TabletChange
 from .collapse import Collapse
 from .plan import Plan, TabletWork, TableWork
 from .stage import stage

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..table.direct_load import DirectLoad
-from ..table.routed_batch import TabletRows, whole_rows
+from ..table.routed_batch import TabletRows
 from ..table.table_version import TableVersion
+from ..table.tablet_change import whole_rows
 from ..tablet.attach import NewKeys, StagedRowSet
 from ..tablet.tablet import Tablet
 from ..vectors.keys.keys import concat_keys, slice_keys

@@ -10,8 +10,8 @@ import pyarrow as pa
 from ..record.change import Change, ChangeKind
 from ..rowset.location import pack
 from ..rowset.rowset import RowSet
-from ..table.tablet_change import TabletChange
 from ..tablet.tablet import Tablet
+from ..tablet.tablet_change import TabletChange
 from ..vectors.arrow import to_arrow
 
 _ROWS_AT_ONCE = 1 << 18

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Literal, TypedDict
 
@@ -234,6 +234,14 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     def values(self) -> tuple[ColumnSchema, ...]:
         """The columns outside the primary key."""
         return self.columns[self.key_columns :]
+
+    def required_columns(self, present: Set[int]) -> list[ColumnSchema]:
+        """Return the columns that a new row needs and that neither ``present`` (ids) nor a default supplies."""
+        return [
+            column
+            for column in self.values
+            if column.id not in present and not column.nullable and column.write_default is None
+        ]
 
     def column(self, name: str) -> ColumnSchema:
         """Return the column named ``name``.

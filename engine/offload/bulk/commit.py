@@ -29,10 +29,11 @@ from ...table.quota import within
 from ...table.routed_batch import TabletRows, by_tablet, shape_of
 from ...table.table import Table
 from ...table.table_version import TableVersion, write_locks
-from ...table.tablet_change import TabletChange, tablet_changes
+from ...table.tablet_change import tablet_changes
 from ...tablet import outcome
 from ...tablet.attach import attach
 from ...tablet.tablet import Tablet
+from ...tablet.tablet_change import TabletChange
 from .check import check_file
 from .existing import rows_at
 from .staged import StagedImport, Staging, staged_import
