@@ -21,6 +21,7 @@ from ..tablet.lookup import Asked, look_up_in
 from ..tablet.point_batch import KEYS_MAX
 from ..vectors.keys.keys import take_keys
 from .checked_batch import check_batch
+from .point_plan import PointPlan
 from .routed_batch import by_tablet, keyed
 from .table_version import TableVersion
 
@@ -135,5 +136,5 @@ def _rows_of(
         version.check_here(numbers)
     parts = by_tablet(version, rows, encoded, numbers)
     asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
-    found = look_up_in(asked, snapshot, version.point_plan.columns, bytes_max)
+    found = look_up_in(asked, snapshot, version.plans[PointPlan].columns, bytes_max)
     return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from ..tablet.point_read import UndecidedError, read_row
 from ..tablet.tablet import Tablet
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.raw_cell import RawCell, python_value, raw_key
-
-if TYPE_CHECKING:
-    from .table_version import TableVersion
+from .table_version import TableVersion
 
 _KEY_BYTES_MAX = 4096
 _PARTS_MAX = 64

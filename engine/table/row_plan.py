@@ -149,14 +149,23 @@ class RowPlan:
         return self.if_alive if place.is_alive else self.if_absent
 
 
+class _RowPlans(dict[tuple[Operation, tuple[str, ...]], RowPlan | None]):
+    """The plans of one version of a table, each made when it is first looked up."""
+
+    def __init__(self, version: TableVersion) -> None:
+        super().__init__()
+        self._version = version
+
+    def __missing__(self, form: tuple[Operation, tuple[str, ...]]) -> RowPlan | None:
+        if len(self) >= _PLANS_MAX:
+            self.clear()
+        self[form] = plan = _new_plan(self._version, *form)
+        return plan
+
+
 def plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
     """Return the plan for rows that have the columns ``names``; None if the general way has to judge them."""
-    known, form = version.row_plans, (operation, names)
-    if form not in known:
-        if len(known) >= _PLANS_MAX:
-            known.clear()
-        known[form] = _new_plan(version, operation, names)
-    return known.get(form)
+    return version.plans[_RowPlans][operation, names]
 
 
 def _new_plan(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:

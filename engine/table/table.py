@@ -29,6 +29,7 @@ from .auto_increment import AutoIncrement
 from .checked_batch import CheckedBatch
 from .direct_load import DirectLoad
 from .pending_write import PendingWrite
+from .point_plan import PointPlan
 from .quota import within
 from .routed_batch import RoutedBatch, route
 from .table_version import TableVersion, write_locks
@@ -146,7 +147,7 @@ class Table:
     ) -> dict[str, Any] | Undecided | None:
         """Return one live row, at a new ``snapshot``; see ``RowReader``."""
         version = self.version
-        found = version.point_plan.get(known, key, snapshot(), limits)
+        found = version.plans[PointPlan].get(known, key, snapshot(), limits)
         return found if self.version is version else UNDECIDED
 
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -28,16 +29,29 @@ from ..tablet.tablet import Tablet
 from ..vectors.arrow import from_arrow
 from ..vectors.keys.keys import KeyEncoder, KeyVector
 from ..vectors.physical import physical_of
-from .point_plan import PointPlan
 from .quota import Quota, quota_of
 
-if TYPE_CHECKING:
-    from ...schemas.table.operation import Operation
-    from .row_plan import RowPlan
+Plan = TypeVar("Plan")
 
 _UINT16_MAX = (1 << 16) - 1
 _CLOSED_SECONDS = 0.1
 """Retry time for writes to a tablet that is about to move."""
+
+
+class Plans(dict[type[Any], Any]):
+    """Plans for the rows of one version of a table, by class: ``plans[PointPlan]`` is made when it is first looked up,
+    and then always the same. Thread safe."""
+
+    def __init__(self, version: TableVersion) -> None:
+        super().__init__()
+        self._version = ref(version)  # without plans, nothing refers back to a version
+
+    def __missing__(self, kind: type[Any]) -> Any:
+        return self.setdefault(kind, kind(self._version()))
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, kind: type[Plan]) -> Plan: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +62,7 @@ class TableVersion:
     options: TableOptions
     tablets: tuple[Tablet, ...]
     partitions: PartitionSchema = UNPARTITIONED
-    row_plans: dict[tuple[Operation, tuple[str, ...]], RowPlan | None] = field(default_factory=dict, init=False)
-    """Filled by `row_plan.plan_of`."""
-    point_scans: dict[Any, Any] = field(default_factory=dict, init=False)
-    """Filled by `scan/plan/point_scan`."""
+    plans: Plans = field(init=False)
     descriptions: dict[str, TableDescription] = field(default_factory=dict, init=False)
     """By the table's name; filled by `stats.described`."""
     quota: Quota | None = field(init=False)
@@ -59,6 +70,7 @@ class TableVersion:
     the beginning."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "plans", Plans(self))
         object.__setattr__(self, "quota", quota_of(self.options, self.tablets))
 
     def prepared(self) -> TableVersion:
@@ -105,17 +117,10 @@ class TableVersion:
         """The encoder of the table's keys."""
         return KeyEncoder([physical_of(column.logical.arrow) for column in self.schema.key])
 
-    @cached_property
-    def point_plan(self) -> PointPlan:
-        """Reads single rows by their keys."""
-        return PointPlan(self)
-
     def forget_plans(self) -> None:
-        """Drop what was worked out for rows and refers back to this version: of a dropped table, it would keep deleted
-        files open, and so their disk space, until the interpreter looks for cycles."""
-        self.row_plans.clear()
-        self.point_scans.clear()
-        self.__dict__.pop("point_plan", None)
+        """Drop the plans, which refer back to this version: of a dropped table, they would keep deleted files open, and
+        so their disk space, until the interpreter looks for cycles."""
+        self.plans.clear()
 
     def keys_of(self, rows: pa.RecordBatch) -> KeyVector:
         """Return the encoded keys of a batch whose columns are named by id."""

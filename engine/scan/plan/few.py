@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from ....schemas.rows.scan import ScanSpec
 from ...rowset.native.cell_table import TooManyBytesError
+from ...table.point_plan import PointPlan
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.lookup import Asked, look_up_natively
@@ -35,7 +36,7 @@ def rows_of_few_keys(
         return None
     hashes = hash_keys(keys)
     asked = [Asked(tablet, keys, hashes) for tablet in tablets]
-    columns = version.point_plan.columns_of(request.columns)
+    columns = version.plans[PointPlan].columns_of(request.columns)
     try:
         found = look_up_natively(asked, request.snapshot, columns, _BYTES_MAX)
     except TooManyBytesError:

@@ -23,6 +23,7 @@ from ....schemas.protocol.service import UNDECIDED, ScanStream
 from ....schemas.rows.scan import ScanSpec
 from ...filter.compiled import FilterCache
 from ...rowset.native.row_columns import RowColumns
+from ...table.point_plan import PointPlan
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.point_read import UndecidedError
@@ -56,6 +57,13 @@ class PointScan:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
+class _Plans(dict[Any, PointScan | None]):
+    """The plans for filters of one version of a table, by form; None: the form selects no single key."""
+
+    def __init__(self, _: TableVersion) -> None:
+        super().__init__()
+
+
 class PointScans:
     """Scans of one row. Thread safe."""
 
@@ -80,7 +88,7 @@ class PointScans:
         if plan is None:
             return None
         snapshot, key = self._snapshot(), [values[i] for i in plan.order]
-        cells = version.point_plan.raw_cells(key, snapshot, self._limits, plan.read)
+        cells = version.plans[PointPlan].raw_cells(key, snapshot, self._limits, plan.read)
         if cells is UNDECIDED or found.version is not version:
             return None
         try:
@@ -94,7 +102,7 @@ class PointScans:
     ) -> PointScan | None:
         columns = None if spec.columns is None else tuple(spec.columns)
         form = type(spec.where), names, tuple(map(type, values)), columns
-        known = version.point_scans
+        known = version.plans[_Plans]
         if (found := known.get(form, UNDECIDED)) is not UNDECIDED:  # one look: another thread may clear it
             return found
         plan = self._new_plan(spec, version, names, values)
@@ -121,7 +129,7 @@ class PointScans:
             return None
         if not columns or len({column.id for column in columns}) < len(columns):
             return None
-        read = version.point_plan.columns_of(columns)
+        read = version.plans[PointPlan].columns_of(columns)
         kinds = [(read.ids.index(column.id), column.logical) for column in columns]
         cells = tuple((i, kind.arrow, _packed(kind.arrow)) for i, kind in kinds)
         return PointScan(order, read, cells, pa.schema([column.field for column in columns]))

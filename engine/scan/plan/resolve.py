@@ -34,6 +34,7 @@ from ...filter.prune import ALL_KEYS, KeyRange
 from ...partition.prune import LevelCount
 from ...partition.prune import prune as prune_tablets
 from ...rowset.rowset import RowSet
+from ...table.point_plan import PointPlan
 from ...table.table import Table
 from ...table.table_version import TableVersion, check_here
 from ...tablet.tablet import Tablet
@@ -102,7 +103,7 @@ def resolve(
         aggregate=plan,
         is_split=part is not None,
         is_far=is_far,
-        row_columns=version.point_plan.columns_of(columns) if plan is None and columns else None,
+        row_columns=version.plans[PointPlan].columns_of(columns) if plan is None and columns else None,
     )
 
 
