@@ -106,6 +106,9 @@ def test_unknown_table(served: Served) -> None:
     where = fl.FlightDescriptor.for_path("nope")
     assert refused(lambda: served.put("nope", served.rows(1)))[0] == "NOT_FOUND"
     assert refused(lambda: served.put("nope"))[0] == "NOT_FOUND"
+    assert refused(lambda: served.put({"table": "nope", "commit": "stream"}, served.rows(1)))[0] == "NOT_FOUND"
+    part = {"transaction": "t", "part": "p"}
+    assert refused(lambda: served.put({"table": "nope", "stage": part}, served.rows(1)))[0] == "NOT_FOUND"
     assert refused(lambda: served.get({"table": "nope"}))[0] == "NOT_FOUND"
     assert refused(lambda: served.client.get_flight_info(where))[0] == "NOT_FOUND"
     assert refused(lambda: served.action("drop_table", {"table": "nope"}))[0] == "NOT_FOUND"

@@ -88,7 +88,7 @@ VERBS: dict[str, tuple[str, Callable[[Served], Any]]] = {
     "do_get": ("scan", lambda served: served.get({"table": "homes"})),
     "do_get in the middle": ("batches", lambda served: served.get({"table": "homes"})),
     "do_put": ("begin_write", lambda served: served.put("homes", served.rows(1))),
-    "do_put, first": ("describe_table", lambda served: served.put("homes", served.rows(1))),
+    "do_put, nothing": ("describe_table", lambda served: served.put("homes")),
     "do_put, durable": ("result", lambda served: served.put("homes", served.rows(1))),
     "do_exchange": ("look_up", exchange),
     "create_table": ("create_table", lambda served: served.action("create_table", BODY)),

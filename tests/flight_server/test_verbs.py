@@ -45,6 +45,12 @@ def test_put_of_nothing_is_answered(served: Served) -> None:
     assert answer["rows"] == 0 and answer["timestamp"] > 0
 
 
+def test_put_of_rows_asks_for_no_description(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(type(served.store), "describe_table")  # which takes a round trip in a gateway
+    (answer,) = served.put("homes", served.rows(2))
+    assert answer["applied"] == 2
+
+
 def test_put_takes_messages_without_a_batch(served: Served) -> None:
     writer, reader = served.client.do_put(fl.FlightDescriptor.for_path("homes"), SCHEMA)
     writer.write_metadata(b"hello")
