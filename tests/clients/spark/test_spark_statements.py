@@ -235,6 +235,21 @@ def test_a_cached_table_is_renewed_by_every_write_of_the_session(
         spark.sql("UNCACHE TABLE nyala.default.homes")
 
 
+def test_a_cached_table_is_renewed_where_another_catalog_has_the_same_store(
+    needs_shim: None, spark: SparkSession, homes: Table, uri: str
+) -> None:
+    spark.conf.set("spark.sql.catalog.again", "io.nyala.spark.NyalaCatalog")
+    spark.conf.set("spark.sql.catalog.again.uri", uri)
+    assert spark.table("again.default.homes").count() == 1
+    spark.sql("CACHE TABLE nyala.default.homes")
+    try:
+        frame = spark.createDataFrame([(2,)], "id long")
+        frame.write.format("nyala").option("uri", uri).mode("append").save("homes")
+        assert spark.table("nyala.default.homes").count() == 2
+    finally:
+        spark.sql("UNCACHE TABLE nyala.default.homes")
+
+
 def test_extensions_may_stand_between_blanks(needs_shim: None, spark: SparkSession, homes: Table, uri: str) -> None:
     """As Spark takes them: else what a statement leaves out would be unknown."""
     builder = SparkSession.Builder()

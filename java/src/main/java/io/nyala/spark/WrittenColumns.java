@@ -5,6 +5,7 @@ import io.nyala.spark.options.ReadOptions;
 import io.nyala.spark.write.InsertMark;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -13,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -69,15 +71,33 @@ final class WrittenColumns extends Rule<LogicalPlan> {
     if (relation.identifier().isDefined() || !options.containsKey("uri")) {
       return relation;
     }
+    Identifier name = NyalaCatalog.named(ReadOptions.table(options));
+    List<NyalaCatalog> ofStore = catalogs(options.get("uri"));
+    Optional<NyalaCatalog> keeper = ofStore.stream().filter(each -> isKept(each, name)).findFirst();
+    return keeper.or(() -> ofStore.stream().findFirst())
+        .map(catalog -> relation.copy(
+            relation.table(), relation.output(), Option.apply(catalog), Option.apply(name), relation.options(),
+            relation.timeTravelSpec()))
+        .orElse(relation);
+  }
+
+  /** Returns our catalogs of a store that the session has used. */
+  private List<NyalaCatalog> catalogs(String uri) {
     CatalogManager catalogs = session.sessionState().catalogManager();
+    List<NyalaCatalog> ofStore = new ArrayList<>();
     for (String each : CollectionConverters.asJava(catalogs.listCatalogs(Option.empty()))) {
-      if (catalogs.catalog(each) instanceof NyalaCatalog catalog && catalog.isOf(options.get("uri"))) {
-        return relation.copy(
-            relation.table(), relation.output(), Option.apply(catalog),
-            Option.apply(NyalaCatalog.named(ReadOptions.table(options))), relation.options(), relation.timeTravelSpec());
+      if (catalogs.catalog(each) instanceof NyalaCatalog catalog && catalog.isOf(uri)) {
+        ofStore.add(catalog);
       }
     }
-    return relation;
+    return ofStore;
+  }
+
+  /** Whether Spark keeps the rows of a table that it knows by this name. */
+  private boolean isKept(NyalaCatalog catalog, Identifier name) {
+    return session.sharedState().cacheManager().lookupCachedTable(
+        catalog, name, Option.empty(), CaseInsensitiveStringMap.empty(), session.sessionState().conf().resolver())
+        .isDefined();
   }
 
   private static LogicalPlan with(V2WriteCommand write, DataSourceV2Relation relation, NyalaTable table) {
