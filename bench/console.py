@@ -22,7 +22,7 @@ import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.http.port import HttpPort
+from nyala.flight_server.serve.port import HttpPort
 from nyala.flight_server.server import FlightServer
 
 ROWS_A_TABLET = 200

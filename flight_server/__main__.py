@@ -3,7 +3,7 @@
 import typer
 
 from ..clients.cli.run import run
-from .commands import serve
+from .commands.serve_command import serve
 
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

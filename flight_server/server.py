@@ -15,21 +15,21 @@ from ..schemas.protocol.server_verbs import ServerVerbs
 from ..schemas.protocol.service import GrantKeeper, StoreService
 from ..schemas.protocol.verb import Kind
 from ..schemas.store.metrics import Metrics
-from . import actions, exchange, get, info, put
-from .calls import Calls
-from .config import ServerConfig
-from .errors import Translator, hide_tracebacks, verb
-from .failover.absent_store import AbsentStore
+from .errors.errors import Translator, hide_tracebacks, verb
+from .handlers import actions, exchange, get, info, put
 from .native import message_hook, server_builder
-from .own_store import OwnStore
-from .recent_requests import RecentRequests
+from .requests.calls import Calls
+from .requests.recent_requests import RecentRequests
+from .settings.config import ServerConfig
+from .stores.absent_store import AbsentStore
+from .stores.fixed_whereabouts import OwnStore
 
 if TYPE_CHECKING:
+    from .requests.traces import Traces
     from .security.guard import Guard
     from .security.identity import Identity
     from .security.security import Security
     from .security.token_file import TokenEntry
-    from .traces import Traces
 
 
 class FlightServer(fl.FlightServerBase):

@@ -13,8 +13,17 @@ from nyala.clients.cli.checkpoint import checkpoint
 from nyala.clients.cli.health import health
 from nyala.clients.cli.run import run
 from nyala.clients.cli.top import top
-from nyala.flight_server import bucket_commands, commands, config_commands, server_commands, store_commands
-from nyala.flight_server.security import key_commands, token_commands
+from nyala.flight_server.commands import (
+    bucket_commands,
+    config_commands,
+    key_commands,
+    server_commands,
+    store_commands,
+    token_commands,
+)
+from nyala.flight_server.commands import (
+    serve_command as commands,
+)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from ...schemas.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from ..errors import Translator, told
+from ..errors.errors import Translator, told
 
 Make = Callable[[Request], Response]
 Answer = Callable[[Request], Awaitable[Response]]

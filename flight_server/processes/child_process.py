@@ -20,7 +20,7 @@ from ...clients.cli.run import EXIT_CODES
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 
 _LOG = logging.getLogger("nyala.flight_server")
-_COMMAND = (sys.executable, "-m", "nyala.flight_server.processes.child")
+_COMMAND = (sys.executable, "-m", "nyala.flight_server.serve.child")
 _PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before each start of a process that ended. After as many starts without being ready it is given up, unless
 others do not depend on it."""

@@ -25,7 +25,7 @@ from ...engine.fs.local import LocalFileSystem
 from ...engine.fs.store_lock import check_free
 from ...engine.options import StoreOptions
 from ...schemas.errors import UnavailableError
-from ..settings import SECURITY_OPTIONS, Settings
+from ..settings.settings import SECURITY_OPTIONS, Settings
 from .balancing import balance
 from .child_process import ChildProcess
 from .front import Front

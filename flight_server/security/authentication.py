@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.flight as fl
 
 from ...schemas.errors import StoreError, UnauthenticatedError
-from ..errors import Translator
+from ..errors.errors import Translator
 from .audit import AuditLog
 from .entrance import Entrance
 from .file_watch import WatchedFiles

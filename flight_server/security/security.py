@@ -19,7 +19,7 @@ from .identity import Identity, Source
 from .token_file import TokenEntry
 
 if TYPE_CHECKING:
-    from ..settings import ServeOptions
+    from ..settings.settings import ServeOptions
     from .jwt_tokens import JwtTokens
 
 

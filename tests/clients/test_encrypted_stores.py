@@ -21,7 +21,7 @@ import nyala
 from nyala.__main__ import make_app
 from nyala.clients.api.database import Database
 from nyala.engine.kernels.compile import making
-from nyala.flight_server.opening import open_warm
+from nyala.flight_server.runtime.opening import open_warm
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store.store_key import StoreKey

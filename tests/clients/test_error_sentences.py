@@ -16,7 +16,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.store import Store
-from nyala.flight_server.location import check_free
+from nyala.flight_server.runtime.location import check_free
 from nyala.flight_server.server import FlightServer
 
 LEVEL: Any = nyala.hash("id", buckets=2)

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from nyala.flight_server.failover.follower import Follower as FollowingThread
-from nyala.flight_server.failover.replica_store import ReplicaStore
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.server import FlightServer
+from nyala.flight_server.stores.follower import Follower as FollowingThread
+from nyala.flight_server.stores.replica_store import ReplicaStore
 from nyala.schemas.store.whereabouts import Holder as Having
 from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.machines import Machine

@@ -14,11 +14,11 @@ import pytest
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.http.console.visit import Surroundings
-from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.security import Security
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.serve.port import HttpPort
+from nyala.flight_server.settings.config import ServerConfig
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.table.table import TableDefinition
 from tests.flight_server.fake_store import FakeStore
@@ -28,7 +28,7 @@ from tests.flight_server.raw_session import Session
 from tests.flight_server.served import SCHEMA, Served
 
 if TYPE_CHECKING:
-    from nyala.flight_server.traces import Traces
+    from nyala.flight_server.requests.traces import Traces
 
 
 def open_real() -> Store:

@@ -10,7 +10,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.grant_statements import ALL, PLAIN, SCHEMA, Caller
 from tests.flight_server.served import Served

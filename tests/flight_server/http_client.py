@@ -8,7 +8,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nyala.flight_server.http.port import HttpPort
+from nyala.flight_server.serve.port import HttpPort
 from tests.flight_server.served import Served
 
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]

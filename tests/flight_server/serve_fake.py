@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.lifecycle import run_server
+from nyala.flight_server.serve.lifecycle import run_server
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.service import ScanStream
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.server import FlightServer
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
 
 if TYPE_CHECKING:
-    from nyala.flight_server.traces import Traces
+    from nyala.flight_server.requests.traces import Traces
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("price", pa.float64())])
 

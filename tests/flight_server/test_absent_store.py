@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.failover.absent_store import AbsentStore
 from nyala.flight_server.http.console.requests import scans_page, writes_page
 from nyala.flight_server.http.console.visit import Visit
 from nyala.flight_server.http.state import ServerState
-from nyala.flight_server.recent_requests import RecentRequest
+from nyala.flight_server.requests.recent_requests import RecentRequest
 from nyala.flight_server.security.identity import Identity
+from nyala.flight_server.stores.absent_store import AbsentStore
 from nyala.schemas.errors import PermissionDeniedError
 from nyala.schemas.store.whereabouts import Whereabouts
 from tests.flight_server.guarded import Guarded

@@ -15,7 +15,7 @@ from nyala.flight_server.security.admins import Admins
 from nyala.flight_server.security.identity import Identity, Source
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, PermissionDeniedError
 from tests.doubles.certificates import Authority
 from tests.flight_server.served import Served

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nyala.flight_server.actions import FOR_PROCESS_ADMINS
+from nyala.flight_server.handlers.actions import FOR_PROCESS_ADMINS
 from nyala.flight_server.security.audit import AuditLog
 from nyala.flight_server.security.rules import AUDITED
 from nyala.flight_server.security.security import Security
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.protocol.server_verbs import SERVER_VERBS
 from nyala.schemas.protocol.verbs import VERBS

@@ -20,10 +20,10 @@ import pytest
 
 import nyala
 from nyala.clients.flight.credentials import Credentials, TokenFile
-from nyala.flight_server import calls
+from nyala.flight_server.requests import calls
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, read_tokens, revoke_tokens
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import (
     InvalidArgumentError,
     NotFoundError,

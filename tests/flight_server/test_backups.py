@@ -15,7 +15,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.recovery.repair import RowsetRepair, repair_store
 from nyala.engine.recovery.verify import verify_store
-from nyala.flight_server.backups import FolderBackups
+from nyala.flight_server.commands.backups import FolderBackups
 from nyala.jobs import backup, restore
 from nyala.schemas.errors import SnapshotTooOldError
 

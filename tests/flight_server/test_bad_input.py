@@ -13,7 +13,7 @@ import pytest
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
 from tests.flight_server.served import SCHEMA, Served, code_of
 

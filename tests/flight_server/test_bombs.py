@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.config import MIB, ServerConfig
-from nyala.flight_server.message_size import BrokenMessageError, decoded_bytes
 from nyala.flight_server.native import message_hook
 from nyala.flight_server.native.call import _cancel
 from nyala.flight_server.native.library import is_mapped
+from nyala.flight_server.requests.message_size import BrokenMessageError, decoded_bytes
+from nyala.flight_server.settings.config import MIB, ServerConfig
 from tests.flight_server.served import Served, code_of
 
 CODECS = ["zstd", "lz4"]

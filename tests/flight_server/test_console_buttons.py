@@ -20,7 +20,7 @@ from nyala.engine.maintenance import upkeep
 from nyala.flight_server.http.console.maintenance import Buttons
 from nyala.flight_server.http.console.visit import Visit
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.protocol.service import MaintenanceKind
 from nyala.schemas.store.grants import GrantChange, Privilege
 from tests.doubles.waiting import until

@@ -15,14 +15,14 @@ import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.http.console import sample
 from nyala.flight_server.http.console.servers import servers_page
 from nyala.flight_server.http.console.visit import Surroundings, Visit
-from nyala.flight_server.logs import RecentLog
-from nyala.flight_server.own_store import OwnStore
+from nyala.flight_server.runtime.logs import RecentLog
 from nyala.flight_server.security.token_file import create_token, read_tokens
-from nyala.flight_server.settings import ServeOptions, read_settings
+from nyala.flight_server.settings.settings import ServeOptions, read_settings
+from nyala.flight_server.stores.fixed_whereabouts import OwnStore
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.store.placement import Placement, ServerIdentity

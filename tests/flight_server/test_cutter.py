@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.cutter import cut
+from nyala.flight_server.handlers.message_split import cut
+from nyala.flight_server.settings.config import ServerConfig
 
 CONFIG = ServerConfig()
 

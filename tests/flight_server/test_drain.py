@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from nyala.flight_server import lifecycle
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.failover.absent_store import AbsentStore
-from nyala.flight_server.lifecycle import drain
+from nyala.flight_server.serve import lifecycle
+from nyala.flight_server.serve.lifecycle import drain
 from nyala.flight_server.server import FlightServer
+from nyala.flight_server.settings.config import ServerConfig
+from nyala.flight_server.stores.absent_store import AbsentStore
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.whereabouts import Whereabouts
 from tests.flight_server.fake_store import FakeStore

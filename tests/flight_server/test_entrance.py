@@ -16,12 +16,12 @@ import pyarrow.flight as fl
 import pytest
 
 from nyala.clients.flight.errors import store_error
-from nyala.flight_server.config import ServerConfig
 from nyala.flight_server.security import entrance, openings
 from nyala.flight_server.security.entrance import Entrance
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.config import ServerConfig
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import NOT_BEGUN, UnavailableError
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.raw_streams import RawStreams

@@ -13,9 +13,9 @@ import pytest
 
 import nyala
 from nyala.engine.scan.read import chunk
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.limits import Admission
-from nyala.flight_server.server_metrics import ServerMetrics
+from nyala.flight_server.admission.admission import Admission
+from nyala.flight_server.requests.server_metrics import ServerMetrics
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.store.metrics import Metrics
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

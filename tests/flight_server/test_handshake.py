@@ -18,7 +18,7 @@ from nyala.flight_server.security.handshake import Handshakes
 from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
 from tests.flight_server.fake_store import FakeStore
 from tests.flight_server.served import Served

@@ -28,9 +28,9 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 import nyala
 from nyala.flight_server.http.connections import name_in
-from nyala.flight_server.http.port import HttpPort
 from nyala.flight_server.security.token_file import create_token, revoke_tokens
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.serve.port import HttpPort
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.cells.timestamp import datetime_of
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.store.grants import GrantChange, Privilege

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from nyala.flight_server.http import connections, state
-from nyala.flight_server.http import port as http_port
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.serve import port as http_port
+from nyala.flight_server.settings.settings import ServeOptions
 from tests.doubles.certificates import Authority
 from tests.doubles.waiting import until
 from tests.flight_server.http_client import Port

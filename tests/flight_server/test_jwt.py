@@ -20,7 +20,7 @@ from nyala.flight_server.security import jwt_tokens
 from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.jwt_tokens import JwtTokens
 from nyala.flight_server.security.security import Security
-from nyala.flight_server.settings import ServeOptions, read_settings
+from nyala.flight_server.settings.settings import ServeOptions, read_settings
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError
 from nyala.schemas.table.table import TableDefinition
 from tests.flight_server.fake_store import FakeStore

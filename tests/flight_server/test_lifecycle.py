@@ -20,10 +20,10 @@ import pytest
 
 import nyala
 from nyala.engine.kernels.compile import warmup
-from nyala.flight_server import commands
-from nyala.flight_server.opening import open_warm
-from nyala.flight_server.settings import read_settings
-from nyala.flight_server.stop_signals import StopSignals
+from nyala.flight_server.commands import serve_command as commands
+from nyala.flight_server.runtime.opening import open_warm
+from nyala.flight_server.runtime.stop_signals import StopSignals
+from nyala.flight_server.settings.settings import read_settings
 from tests.doubles.waiting import until
 from tests.flight_server.served import Served, code_of
 
@@ -148,8 +148,8 @@ def test_idle_writer_does_not_hold_the_stop(start: Callable[..., Process]) -> No
 
 SLOW_OPENING = """
 import time
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.lifecycle import run_server
+from nyala.flight_server.settings.config import ServerConfig
+from nyala.flight_server.serve.lifecycle import run_server
 
 def open_store():
     print("opening", flush=True)
@@ -206,7 +206,7 @@ def test_second_signal_is_heard(start: Callable[..., Process]) -> None:
 
 SIGNALLED_THREAD = """
 import signal, threading, time
-from nyala.flight_server.stop_signals import StopSignals
+from nyala.flight_server.runtime.stop_signals import StopSignals
 
 signals = StopSignals().install()
 
@@ -287,7 +287,7 @@ def test_a_server_does_not_start_that_would_name_no_location(tmp_path: Path) -> 
 
 FAILING_HANGUP = """
 import os, signal
-from nyala.flight_server.stop_signals import StopSignals
+from nyala.flight_server.runtime.stop_signals import StopSignals
 
 signal.alarm(10)  # ends this process if it hears nothing
 signals = StopSignals().install()
@@ -315,7 +315,7 @@ def test_second_signal_is_heard_however_early() -> None:
 
 ARENAS = """
 import ctypes, threading
-from nyala.flight_server.lifecycle import share_arenas
+from nyala.flight_server.serve.lifecycle import share_arenas
 if {shared}:
     share_arenas()
 libc = ctypes.CDLL(None)

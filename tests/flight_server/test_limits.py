@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.limits import Admission
-from nyala.flight_server.location import bound_location, check_location
-from nyala.flight_server.peers import Peer, peer_of
+from nyala.flight_server.admission.admission import Admission
+from nyala.flight_server.admission.peers import Peer, peer_of
+from nyala.flight_server.runtime.location import bound_location, check_location
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.protocol.request import check
 from nyala.schemas.protocol.service import StoreService

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from nyala.engine.wal.slots.standby import Seen, Standby
-from nyala.flight_server.failover import name_server
-from nyala.flight_server.failover.name_server import NameServer
+from nyala.flight_server.serve import name_server
+from nyala.flight_server.serve.name_server import NameServer
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.store.whereabouts import Holder, Whereabouts
 from tests.doubles.waiting import until

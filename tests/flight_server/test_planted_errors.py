@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.errors import ConflictError, CorruptionError, SnapshotTooOldError, StorageFullError, UnavailableError
 from nyala.schemas.protocol.service import PendingResult, ScanStream
 from nyala.schemas.rows.scan import ScanSpec

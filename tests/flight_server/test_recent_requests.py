@@ -16,8 +16,8 @@ from nyala.flight_server.http.console.charts import Samples, charts
 from nyala.flight_server.http.console.explanation import explained
 from nyala.flight_server.http.console.frame import page
 from nyala.flight_server.http.console.graph import Unit
-from nyala.flight_server.recent_requests import RecentRequest, RecentRequests
-from nyala.flight_server.scanned import Scanned
+from nyala.flight_server.requests.recent_requests import RecentRequest, RecentRequests
+from nyala.flight_server.requests.scan_summary import Scanned
 from nyala.schemas.rows.prune_count import PruneCount
 from tests.flight_server.http_client import Port
 from tests.flight_server.served import SCHEMA

@@ -16,7 +16,7 @@ from nyala.engine.replica import replica as replica_module
 from nyala.flight_server.security.identity import Identity
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import NotFoundError, PermissionDeniedError, StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
 from tests.flight_server.both import ROWS, Both

@@ -15,8 +15,8 @@ from nyala.clients.flight.store import FlightStore
 from nyala.engine.replica import replica as replica_module
 from nyala.engine.wal.slots.standby import Standby
 from nyala.engine.wal.slots.tail import Tail
-from nyala.flight_server.failover.follower import Follower as FollowingThread
-from nyala.flight_server.failover.replica_store import ReplicaStore
+from nyala.flight_server.stores.follower import Follower as FollowingThread
+from nyala.flight_server.stores.replica_store import ReplicaStore
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.protocol.service import Marked, ScanStream
 from nyala.schemas.rows.scan import ScanSpec

@@ -14,10 +14,10 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
-from nyala.flight_server import request_log
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.logs import JsonLines
-from nyala.flight_server.request_log import RequestLog, mark, new_request_id, request_id_of
+from nyala.flight_server.errors import request_log
+from nyala.flight_server.errors.request_log import RequestLog, mark, new_request_id, request_id_of
+from nyala.flight_server.runtime.logs import JsonLines
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.errors import ConflictError, NotFoundError, StoreError, UnavailableError
 from nyala.schemas.protocol.request import Request, serving
 from nyala.schemas.protocol.service import ScanStream, StoreService

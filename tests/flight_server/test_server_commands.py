@@ -17,10 +17,10 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.home.where import write_where
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server import server_commands
-from nyala.flight_server.own_store import OwnStore
+from nyala.flight_server.commands import server_commands
+from nyala.flight_server.commands.server_commands import app
 from nyala.flight_server.server import FlightServer
-from nyala.flight_server.server_commands import app
+from nyala.flight_server.stores.fixed_whereabouts import OwnStore
 from nyala.schemas.errors import NotFoundError, UnavailableError
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.whereabouts import Holder, Whereabouts

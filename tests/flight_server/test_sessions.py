@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nyala.flight_server import session as sessions
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.handlers import session as sessions
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.protocol.session import parts_of, request
 from nyala.schemas.protocol.verb import Kind

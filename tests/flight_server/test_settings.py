@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from nyala.engine.options import StoreOptions
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.settings import Settings, known, read_settings
+from nyala.flight_server.settings.config import ServerConfig
+from nyala.flight_server.settings.settings import Settings, known, read_settings
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError
 from nyala.schemas.limits.limits import Limits
 

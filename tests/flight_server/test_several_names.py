@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from nyala.engine.options import StoreOptions
-from nyala.flight_server.failover import several_names
-from nyala.flight_server.failover.several_names import NamedProcesses, options_by_name
-from nyala.flight_server.location import counted_up
 from nyala.flight_server.processes import child_process
-from nyala.flight_server.settings import Settings, read_settings
+from nyala.flight_server.runtime.location import counted_up
+from nyala.flight_server.serve import several_names
+from nyala.flight_server.serve.several_names import NamedProcesses, options_by_name
+from nyala.flight_server.settings.settings import Settings, read_settings
 from nyala.schemas.errors import InvalidArgumentError
 from tests.doubles.waiting import until
 

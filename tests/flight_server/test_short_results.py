@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.protocol.verb import Kind
 from tests.doubles.waiting import until

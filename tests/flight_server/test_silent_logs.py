@@ -13,9 +13,9 @@ import pyarrow.flight as fl
 import pytest
 
 import nyala
+from nyala.flight_server.requests.traces import Traces
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
-from nyala.flight_server.traces import Traces
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import StoreError
 from tests.doubles.collector import Collector, collecting
 from tests.flight_server.http_client import Port

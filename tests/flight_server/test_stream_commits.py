@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.service import StoreService
 from tests.flight_server.served import SCHEMA, Served, code_of
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from nyala.flight_server.calls import Call
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.requests.calls import Call
+from nyala.flight_server.settings.config import ServerConfig
 from nyala.schemas.protocol.verb import Kind
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.waiting import until

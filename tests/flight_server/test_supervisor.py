@@ -15,11 +15,12 @@ import pytest
 
 import nyala
 from nyala.clients.cluster.servers import Servers
-from nyala.flight_server.processes import serving, supervisor
+from nyala.flight_server.processes import supervisor
 from nyala.flight_server.processes.front import Front
 from nyala.flight_server.processes.layout import ProcessLayout
 from nyala.flight_server.processes.supervisor import Supervisor
-from nyala.flight_server.settings import Settings, read_settings
+from nyala.flight_server.serve import processes as serving
+from nyala.flight_server.settings.settings import Settings, read_settings
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.description import Health

@@ -23,13 +23,13 @@ import nyala
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.calls import Call
-from nyala.flight_server.location import advertised, check_location, with_tls
+from nyala.flight_server.requests.calls import Call
+from nyala.flight_server.runtime.location import advertised, check_location, with_tls
 from nyala.flight_server.security import certificates
 from nyala.flight_server.security.file_watch import FileWatch, WatchedFiles
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import InvalidArgumentError, UnauthenticatedError, UnavailableError
 from nyala.schemas.protocol.verb import Kind
 from nyala.schemas.store.grants import GrantChange, Privilege

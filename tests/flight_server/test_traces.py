@@ -15,10 +15,10 @@ import pytest
 from opentelemetry import trace
 
 import nyala
-from nyala.flight_server.config import ServerConfig
+from nyala.flight_server.requests.traces import Traces
 from nyala.flight_server.security.token_file import create_token
-from nyala.flight_server.settings import ServeOptions
-from nyala.flight_server.traces import Traces
+from nyala.flight_server.settings.config import ServerConfig
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import NotFoundError
 from nyala.schemas.protocol.service import StoreService
 from tests.doubles.collector import Collector, Seen, collecting

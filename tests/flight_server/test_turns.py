@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from nyala.flight_server.turns import SHORT_SECONDS, Turns, Work
+from nyala.flight_server.requests.cpu_turns import SHORT_SECONDS, Turns, Work
 from tests.doubles.waiting import until
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from nyala.flight_server import waiting
-from nyala.flight_server.peers import Peer
-from nyala.flight_server.waiting import Returns, WaitingCall, WaitingCalls
+from nyala.flight_server.admission import queue as waiting
+from nyala.flight_server.admission.peers import Peer
+from nyala.flight_server.admission.queue import Returns, WaitingCall, WaitingCalls
 
 
 class Clock:

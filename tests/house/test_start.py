@@ -51,7 +51,7 @@ inspect._signature_fromstr = lambda kind, function, *_: builtins.append(function
 )
 SERVE = """
 import os, signal
-from nyala.flight_server import lifecycle
+from nyala.flight_server.serve import lifecycle
 run_server = lifecycle.run_server
 def run(open_store, listen, config, announce, security, exit_code, http, traces, process, name):
     assert security is None and http is None and traces is None and process is None and name is None

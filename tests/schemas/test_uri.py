@@ -7,7 +7,7 @@ import pytest
 from nyala.clients.jobs.folder import Folder
 from nyala.engine.bucket.opening import bucket_of
 from nyala.engine.fs.arrow import ArrowFileSystem
-from nyala.flight_server.settings import read_settings
+from nyala.flight_server.settings.settings import read_settings
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.uri import shown_uri
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schemas.rows.prune_count import PruneCount
-from ...recent_requests import RecentRequest
-from ...scanned import Scanned
+from ...requests.recent_requests import RecentRequest
+from ...requests.scan_summary import Scanned
 from .words import duration, share
 
 _MUCH = 0.3

@@ -9,7 +9,7 @@ from ....schemas.errors import StoreError
 from ....schemas.protocol.verb import Kind
 from ....schemas.store.grants import Privilege
 from ....schemas.store.metrics import MetricFamily
-from ...recent_requests import RecentRequest
+from ...requests.recent_requests import RecentRequest
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag
 from .visit import Visit

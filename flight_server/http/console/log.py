@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ....schemas.errors import InvalidArgumentError
-from ...logs import LogLine
+from ...runtime.logs import LogLine
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag
 from .listing import Column, Listing

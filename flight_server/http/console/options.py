@@ -12,7 +12,7 @@ from .visit import Visit
 from .words import size
 
 if TYPE_CHECKING:
-    from ...settings import Shown
+    from ...settings.settings import Shown
 
 PATH = "/console/settings"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ....schemas.errors import NotFoundError
 from ....schemas.store.metrics import MetricFamily, Metrics, Sample, quantile
-from ...calls import Call
-from ...recent_requests import RecentRequest
+from ...requests.calls import Call
+from ...requests.recent_requests import RecentRequest
 from .explanation import explained, times
 from .frame import Page, page
 from .html import Cell, Element, legend, live, table, tag

@@ -15,8 +15,8 @@ from ....schemas.errors import UnavailableError
 from ....schemas.protocol.request import Request, serving
 from ....schemas.protocol.verb import Kind
 from ....schemas.rows.scan import ScanSpec
-from ...peers import Peer
-from ...request_log import new_request_id
+from ...admission.peers import Peer
+from ...errors.request_log import new_request_id
 from .frame import Page, page
 from .html import Cell, Title, table, tag
 from .tables import table_link

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....schemas.errors import UnavailableError
 from ....schemas.store.description import Health
 from ....schemas.store.whereabouts import Whereabouts
-from ...gateway import Gateway
-from ...process_metrics import process_families
+from ...requests.process_metrics import process_families
+from ...stores.gateway import Gateway
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag, tiles
 from .visit import Visit

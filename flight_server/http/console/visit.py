@@ -11,15 +11,15 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.service import StoreService
 from ....schemas.store.grants import Privilege
 from ....schemas.table.names import ALL_TABLES
-from ...failover.absent_store import AbsentStore
-from ...logs import RecentLog
+from ...runtime.logs import RecentLog
 from ...security.guarded_store import GuardedStore
 from ...security.identity import Identity
 from ...server import FlightServer
+from ...stores.absent_store import AbsentStore
 from .charts import Samples
 
 if TYPE_CHECKING:
-    from ...settings import Shown
+    from ...settings.settings import Shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ with instrument_imports(include=["nyala"]):
     from nyala.engine.record.parts import parts_of_payload
     from nyala.engine.vectors.physical import PhysicalType
     from nyala.engine.vectors.vector import BytesVector, FixedVector, Vector
-    from nyala.flight_server.message_size import BrokenMessageError, decoded_bytes
+    from nyala.flight_server.requests.message_size import BrokenMessageError, decoded_bytes
     from nyala.schemas.errors import StoreError
     from nyala.schemas.limits.limits import Limits
     from nyala.schemas.protocol.command import read_json, write_command

@@ -8,8 +8,8 @@ import sys
 
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.lifecycle import run_server
+from nyala.flight_server.serve.lifecycle import run_server
+from nyala.flight_server.settings.config import ServerConfig
 
 OPTIONS = StoreOptions(maintenance="off", page_cache_bytes=1, key_index_bytes=0)
 

@@ -10,8 +10,8 @@ import sys
 
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.lifecycle import run_server
+from nyala.flight_server.serve.lifecycle import run_server
+from nyala.flight_server.settings.config import ServerConfig
 
 OPTIONS = StoreOptions(flush_bytes=96 << 10, flush_deltas_bytes=32 << 10, wal_segment_bytes=128 << 10, scan_threads=2)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from nyala.clients.cli.run import EXIT_CODES
-from nyala.flight_server.commands import serve
+from nyala.flight_server.commands.serve_command import serve
 from nyala.schemas.errors import UnavailableError
 from tests.campaigns.failover import points
 from tests.campaigns.failover.places import ENVIRONMENT, Way

@@ -16,7 +16,7 @@ from nyala.engine.wal.slots.kept import KeptSlot
 from nyala.engine.wal.slots.lease import Lease
 from nyala.engine.wal.slots.slot_sink import SlotSink
 from nyala.engine.wal.slots.tail import Tail
-from nyala.flight_server.gateway import Gateway
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.errors import UnavailableError
 
 Set = Callable[[object, str, Any], None]

@@ -23,7 +23,7 @@ from nyala.engine.home.bucket import BucketHome
 from nyala.engine.home.home import HeldHome, Opening
 from nyala.engine.mvcc.clock import SystemClock
 from nyala.engine.wal.slots import pace
-from nyala.flight_server.commands import serve
+from nyala.flight_server.commands.serve_command import serve
 from nyala.schemas.errors import UnavailableError
 from tests.campaigns.failover.member import STANDS_BY
 from tests.campaigns.failover.move_points import with_move_points

@@ -22,7 +22,7 @@ import nyala
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.home.opening import home_at
 from nyala.engine.recovery.verify_bucket import verify_bucket
-from nyala.flight_server.server_commands import app
+from nyala.flight_server.commands.server_commands import app
 from nyala.schemas.errors import UnavailableError
 from nyala.schemas.store.whereabouts import Whereabouts
 from tests.doubles.waiting import until

@@ -91,7 +91,7 @@ def test_the_unit_writes_to_its_own_directories_only() -> None:
 
 
 def test_the_unit_waits_longer_than_the_server_takes_to_stop() -> None:
-    from nyala.flight_server.config import ServerConfig
+    from nyala.flight_server.settings.config import ServerConfig
 
     drain = ServerConfig().drain_seconds
     assert int(unit()["Service"]["TimeoutStopSec"]) > drain + 5
@@ -112,7 +112,7 @@ def test_systemd_takes_the_unit_and_finds_it_closed(tmp_path: Path) -> None:
 
 def test_the_configuration_in_the_docs_is_one(tmp_path: Path) -> None:
     """The file that the unit names, as the page shows it, with its own files at another place."""
-    from nyala.flight_server.settings import read_settings
+    from nyala.flight_server.settings.settings import read_settings
 
     page = (ROOT / "docs" / "deployment.md").read_text().partition("## With systemd")[2]
     text = page.partition("```toml\n")[2].partition("```")[0]

@@ -10,7 +10,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nyala.__main__ import main
-from nyala.flight_server import get
+from nyala.flight_server.handlers import get
 
 _BYTES = 8 << 20
 """Enough to be seen in seconds, while the server still warms up."""

@@ -73,8 +73,9 @@ def test_commands_have_the_flags_that_documents_show() -> None:
 
 
 def test_every_option_that_is_declared_is_one_of_a_command() -> None:
-    files = [*(ROOT / "flight_server").glob("*commands.py"), ROOT / "flight_server" / "serve_options.py"]
-    modules = [vars(importlib.import_module(f"nyala.flight_server.{file.stem}")) for file in files]
+    server = ROOT / "flight_server"
+    files = [*server.glob("commands/*command*.py"), server / "serve" / "options.py"]
+    modules = [vars(importlib.import_module(f"nyala.flight_server.{file.parent.name}.{file.stem}")) for file in files]
     functions = [each for names in modules for each in names.values() if inspect.isfunction(each)]
     annotations = [
         str(each.annotation) for function in functions for each in inspect.signature(function).parameters.values()

@@ -15,7 +15,7 @@ import typer.main
 import nyala
 from nyala.__main__ import make_app
 from nyala.clients.cli.complete import one_of
-from nyala.flight_server.settings import known
+from nyala.flight_server.settings.settings import known
 from nyala.schemas.store.grants import Privilege
 from tests.clients.cli.command import Run
 

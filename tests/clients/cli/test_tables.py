@@ -22,7 +22,7 @@ import pytest
 import nyala
 from nyala.clients.cli.run import as_store_error
 from nyala.clients.cli.schema_text import parse_column, parse_schema
-from nyala.flight_server.opening import said_if_slow
+from nyala.flight_server.runtime.opening import said_if_slow
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.table.column import ColumnDefinition
 from tests.clients.cli.command import Run

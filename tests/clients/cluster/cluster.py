@@ -14,8 +14,8 @@ from nyala.engine.home.home import Home
 from nyala.engine.home.opening import home_at
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.server import FlightServer
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.placement import Placement, ServerIdentity
 
@@ -39,7 +39,7 @@ class Member:
         self.gateway = Gateway(self.store, self.here, Credentials(traces=self.collector is not None))
         traces = None
         if self.collector is not None:
-            from nyala.flight_server.traces import Traces
+            from nyala.flight_server.requests.traces import Traces
 
             traces = Traces(self.collector, self.here.server)
         self.server = FlightServer(cast(StoreService, self.gateway), self.location, traces=traces)

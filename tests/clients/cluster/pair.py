@@ -12,7 +12,7 @@ from nyala.clients.cluster.store import PlacedStore
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.gateway import Gateway
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.placement import Placement, ServerIdentity, TablePlacement
 from nyala.schemas.store.store_key import StoreKey

@@ -15,11 +15,11 @@ from nyala.clients.flight.credentials import Credentials, TokenFile
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.server import FlightServer
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.placement import Placement, ServerIdentity
 

@@ -22,10 +22,10 @@ from nyala.clients.cluster.store import PlacedStore
 from nyala.engine.fs.local import LocalFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.gateway import Gateway
-from nyala.flight_server.processes import serving
 from nyala.flight_server.processes.layout import ProcessLayout, names
-from nyala.flight_server.settings import Settings, read_settings
+from nyala.flight_server.serve import processes as serving
+from nyala.flight_server.settings.settings import Settings, read_settings
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.errors import ConflictError, UnavailableError
 from nyala.schemas.protocol.service import StoreService
 from nyala.schemas.store.placement import ServerIdentity

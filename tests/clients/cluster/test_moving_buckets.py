@@ -11,7 +11,7 @@ import pytest
 import nyala
 from nyala.clients.api.table import Table
 from nyala.engine.mvcc.clock import timestamp_of
-from nyala.flight_server.gateway import Gateway
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.errors import StoreError, UnavailableError
 from nyala.schemas.store.moving import MoveHandOver, MoveState
 from tests.clients.cluster.bucket_pair import BucketPair

@@ -13,9 +13,9 @@ from nyala.clients.flight import idle_streams
 from nyala.clients.flight.store import FlightStore
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.config import ServerConfig
-from nyala.flight_server.limits import Kind
+from nyala.flight_server.admission.admission import Kind
 from nyala.flight_server.server import FlightServer
+from nyala.flight_server.settings.config import ServerConfig
 from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("s", pa.string())])

@@ -120,8 +120,8 @@ def test_a_read_only_server_is_an_error_at_once() -> None:
 
 def serve(directory: Path, port: int) -> subprocess.Popen[str]:
     program = (
-        "import sys; from nyala.flight_server.lifecycle import run_server; "
-        "from nyala.flight_server.config import ServerConfig; from nyala.engine.store import Store; "
+        "import sys; from nyala.flight_server.serve.lifecycle import run_server; "
+        "from nyala.flight_server.settings.config import ServerConfig; from nyala.engine.store import Store; "
         "from nyala.engine.options import StoreOptions; "
         "options = StoreOptions(flush_bytes=96 << 10, wal_segment_bytes=128 << 10); "
         "run_server(lambda: Store.open(sys.argv[1], options), f'grpc://127.0.0.1:{sys.argv[2]}', ServerConfig(), "

@@ -17,7 +17,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.flight.errors import store_error
 from nyala.clients.flight.store import FlightStore
-from nyala.flight_server.errors import Translator
+from nyala.flight_server.errors.errors import Translator
 from nyala.schemas.errors import StoreError, error_of
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand

@@ -20,7 +20,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.security.security import Security
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.server import FlightServer
-from nyala.flight_server.settings import ServeOptions
+from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import PermissionDeniedError
 from tests.clients.spark.sessions import Sql, refused
 from tests.doubles.cut_proxy import CutProxy

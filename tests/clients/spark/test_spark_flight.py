@@ -18,7 +18,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server import get
+from nyala.flight_server.handlers import get
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.cut_proxy import CutProxy

@@ -20,8 +20,8 @@ from nyala.clients.spark.types import table_schema
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.flight_server.gateway import Gateway
 from nyala.flight_server.server import FlightServer
+from nyala.flight_server.stores.gateway import Gateway
 from nyala.schemas.store.placement import Placement, ServerIdentity
 from nyala.spark import read_table, write_table
 

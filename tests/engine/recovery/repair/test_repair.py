@@ -15,7 +15,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.recovery.repair import RowsetRepair, repair_store
 from nyala.engine.recovery.verify import verify_store
-from nyala.flight_server import store_commands
+from nyala.flight_server.commands import store_commands
 from nyala.schemas.errors import SnapshotTooOldError, UnavailableError
 from tests.campaigns.crash.images import contents, cut_at_every_call
 from tests.engine.subject import Subject

@@ -1,0 +1,25 @@
+"""A client that disconnects before its answer: Arrow Flight reports it in several ways, none of them our fault."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.flight as fl
+from pydantic import BaseModel
+
+from ...schemas.errors import UnavailableError
+
+
+class ClientGoneError(UnavailableError):
+    """The client is gone and cannot be answered. Applied rows stay."""
+
+
+def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel) -> None:
+    """Send an answer to a write.
+
+    Raises:
+        ClientGoneError: the client is gone.
+    """
+    try:
+        writer.write(answer.model_dump_json().encode())
+    except (fl.FlightError, pa.ArrowException, OSError):
+        raise ClientGoneError("the client disconnected before its answer") from None

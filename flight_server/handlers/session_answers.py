@@ -1,0 +1,112 @@
+"""The answers of a session, in the order of its requests."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ...schemas.protocol.session import SessionDetails
+from ..errors.client_gone import ClientGoneError
+from ..requests.calls import Call
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+Ask = Callable[[SessionDetails, bytes], None]
+"""Carries out a request, from its second line and its Arrow message, and answers it."""
+Pending = Callable[[], bytes]
+"""Waits until a write is durable, and returns its answer."""
+
+
+class SessionAnswers:
+    """Sends the answers of one session. For its thread.
+
+    Answers that are waited for are sent by a second thread, at most ``ahead`` of them. The thread begins with the first
+    of them: a client that waits for each answer needs none.
+    """
+
+    def __init__(
+        self,
+        writer: fl.MetadataRecordBatchWriter,
+        call: Call,
+        ahead: int,
+        failed: Callable[[BaseException], bytes],
+    ) -> None:
+        """``failed`` makes an answer of an error."""
+        self._writer = writer
+        self._call = call
+        self._failed = failed
+        self._queue: queue.Queue[Pending | None] = queue.Queue(ahead)
+        self._thread: threading.Thread | None = None
+        self._is_gone = False
+        self._schema: tuple[pa.Schema, bytes] | None = None
+        """The schema of the last rows, and its Arrow message."""
+
+    def send(self, answer: bytes, rows: pa.Table | None = None) -> None:
+        """Send an answer, after ``wait``; ``rows`` follow it as an Arrow stream.
+
+        Raises:
+            ClientGoneError: the client is gone.
+        """
+        if rows is not None:
+            answer = b"%b\n%b" % (answer, self._stream(rows))
+        self._call.sent(len(answer), 0 if rows is None else rows.num_rows)
+        self._call.waiting_since = time.monotonic()
+        try:
+            self._writer.write_metadata(answer)
+        except (fl.FlightError, pa.ArrowException, OSError):
+            raise ClientGoneError("the client disconnected before its answer") from None
+        finally:
+            self._call.waiting_since = None
+
+    def _stream(self, rows: pa.Table) -> bytes:
+        """Return rows without dictionaries as an Arrow stream."""
+        if self._schema is None or not rows.schema.equals(self._schema[0], check_metadata=True):
+            self._schema = rows.schema, rows.schema.serialize().to_pybytes()
+        batches = [batch.serialize().to_pybytes() for batch in rows.to_batches()]
+        return b"".join((self._schema[1], *batches, _END_OF_STREAM))
+
+    def add(self, pending: Pending) -> None:
+        """Let the second thread answer; waits while too many answers are due."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send_all, name="nyala-session", daemon=True)
+            self._thread.start()
+        self._queue.put(pending)
+
+    def wait(self) -> None:
+        """Return when all answers before are sent."""
+        if self._thread is not None:
+            self._queue.join()
+
+    def close(self) -> None:
+        """Return when all answers are sent, and the second thread has ended."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _send_all(self) -> None:
+        while (pending := self._queue.get()) is not None:
+            try:
+                self._send(self._settled(pending))
+            finally:
+                self._queue.task_done()
+
+    def _settled(self, pending: Pending) -> bytes:
+        try:
+            return pending()
+        except BaseException as error:
+            return self._failed(error)
+
+    def _send(self, answer: bytes) -> None:
+        if self._is_gone:
+            return
+        self._call.sent(len(answer))
+        try:
+            with self._call.sending():
+                self._writer.write_metadata(answer)
+        except (fl.FlightError, pa.ArrowException, OSError):
+            self._is_gone = True  # the thread of the session sees it by itself

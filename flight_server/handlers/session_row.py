@@ -1,0 +1,60 @@
+"""SessionRow: writes of one row that comes as JSON, which costs both sides less than a record batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...clients.convert.few_rows import few_rows
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.protocol.service import UNDECIDED, PendingResult, RowWriter, StoreService
+from ...schemas.protocol.session import SessionDetails, cells_from_json
+from ...schemas.rows.write import WriteCommand, WriteResult
+
+
+class SessionRow:
+    """Writes rows with the same columns by the same command. Thread safe."""
+
+    def __init__(self, store: StoreService, command: WriteCommand, columns: list[str]) -> None:
+        """Raises InvalidArgumentError if a column comes twice."""
+        if len(set(columns)) < len(columns):
+            raise InvalidArgumentError("`columns` names a column twice")
+        self._store = store
+        self._rows = store if isinstance(store, RowWriter) else None
+        self._command = command
+        self._columns = columns
+
+    def write(self, details: SessionDetails) -> WriteResult | None:
+        """Write the row of a second line. Return and raise as ``begin`` does, and as `PendingResult.result`."""
+        row = self._row(details)
+        if self._rows is not None:
+            result = self._rows.write_row(self._command, row, details.seq)
+            if result is not UNDECIDED:
+                return result
+        pending = self._begin_batch(row, details.seq)
+        return None if pending is None else pending.result()
+
+    def begin(self, details: SessionDetails) -> PendingResult | None:
+        """Begin to write the row of a second line; None, with nothing done, if it must come as a batch.
+
+        Raises:
+            InvalidArgumentError: there is no row, or it has not a cell for each column.
+            StoreError: nothing was applied.
+        """
+        row = self._row(details)
+        if self._rows is not None:
+            pending = self._rows.begin_row(self._command, row, details.seq)
+            if pending is not UNDECIDED:
+                return pending
+        return self._begin_batch(row, details.seq)
+
+    def _row(self, details: SessionDetails) -> dict[str, Any]:
+        cells = details.row
+        if cells is None or len(cells) != len(self._columns):
+            raise InvalidArgumentError(
+                'a write of `columns` needs as many cells in the second line: {"seq": 1, "row": [...]}'
+            )
+        return dict(zip(self._columns, cells_from_json(cells), strict=True))
+
+    def _begin_batch(self, row: dict[str, Any], seq: int | None) -> PendingResult | None:
+        batch = few_rows([row], self._store.describe_table(self._command.table).columns)
+        return None if batch is None else self._store.begin_write(self._command, batch, seq)

@@ -1,0 +1,28 @@
+"""OwnStore: what a server says of itself whose store no other process can take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.protocol.server_verbs import ServerVerbs
+from ...schemas.protocol.verb import Verb
+from ...schemas.store.whereabouts import Holder, Whereabouts
+
+
+class OwnStore(ServerVerbs):
+    """The duty of such a process. Thread safe."""
+
+    def __init__(self, locations: Sequence[str] = (), name: str | None = None) -> None:
+        """``locations``: where clients reach it, as far as it was told. ``name`` is that of its store in a bucket, or
+        its own in the placement."""
+        self._name = name
+        self._holder = Holder(locations=[*locations], process=uuid4().hex)
+
+    def perform(self, verb: Verb, *_: Any, **__: Any) -> Whereabouts:
+        """See ServerVerbs. Only ``where`` is possible."""
+        if verb.name != "where":
+            raise InvalidArgumentError("this server does not share its store with processes that stand by for it")
+        return Whereabouts(name=self._name, state="holder", holder=self._holder)
