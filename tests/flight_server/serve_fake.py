@@ -6,8 +6,11 @@ The table ``homes`` has 1000 rows, ``slow`` gives a batch every 50 ms, ``endless
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from nyala.flight_server.serve.lifecycle import run_server
 from nyala.flight_server.settings.config import ServerConfig

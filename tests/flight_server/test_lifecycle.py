@@ -20,9 +20,9 @@ import pytest
 
 import nyala
 from nyala.engine.kernels.compile import warmup
-from nyala.flight_server.commands import serve_command as commands
 from nyala.flight_server.runtime.opening import open_warm
 from nyala.flight_server.runtime.stop_signals import StopSignals
+from nyala.flight_server.serve import start as starting
 from nyala.flight_server.settings.settings import read_settings
 from tests.doubles.waiting import until
 from tests.flight_server.served import Served, code_of
@@ -184,10 +184,10 @@ def test_who_does_not_wait_for_a_store_is_told_how_to(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> None:
         raise nyala.UnavailableError("another process has the store", locations=["grpc://m1:8815"])
 
-    monkeypatch.setattr(commands, "open_warm", refuse)
+    monkeypatch.setattr(starting, "open_warm", refuse)
     flags = {"data": f"file://{tmp_path}", "name": "a", "standby": False, "listen": "grpc://127.0.0.1:0"}
     with pytest.raises(nyala.UnavailableError, match="the store, or leave --no-standby out to wait for it"):
-        commands.serve_one(read_settings(flags, [], {}, None))
+        starting.serve_one(read_settings(flags, [], {}, None))
 
 
 def test_second_signal_is_heard(start: Callable[..., Process]) -> None:

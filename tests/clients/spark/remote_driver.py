@@ -13,6 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
 import nyala
 from nyala.clients.spark.batch_write import BatchWriter
 from nyala.clients.spark.options import WriteOptions, parse

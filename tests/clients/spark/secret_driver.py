@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
 import nyala
 from nyala.__main__ import make_app
 from nyala.clients.spark.server import ServerKeywords
