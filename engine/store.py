@@ -21,6 +21,7 @@ from ..schemas.table.alter import Alteration
 from ..schemas.table.table import TableDefinition
 from .catalog.grants import Grants
 from .checkpoint.checkpoints import Checkpoints
+from .commit.authors_file import AuthorsFile
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate
 from .commit.room import Room
@@ -121,8 +122,8 @@ class Store:
         self._environment, self._catalog = found.environment, found.catalog
         self._wal, self._mvcc = found.environment.wal, found.environment.mvcc
         self.holding = Holding(self._mvcc.check_now, self._home.place is not None, self.damage.note)
-        self._writers, self._transaction_memory = found.writers, found.transaction_memory
-        self._replayed = found.replayed
+        self._writers, self._transaction_memory = self._memories = found.writers, found.transaction_memory
+        self._replayed, self._newest = found.replayed, found.newest
         self._make_parts()
         self._make_row_parts()
         self._make_offload_parts()
@@ -134,11 +135,12 @@ class Store:
         """Make the parts that the others share."""
         options, now = self.options, self._clock.physical_microseconds
         self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
+        self._authors = AuthorsFile(self._home, self._log.authors, self._newest)
         cost = ReplayCost(self._wal, self._catalog.tablets, self._replayed, options.recovery_seconds_max)
-        self._log_freeing = LogFreeing(
-            self._log, self._environment, self._catalog.tables, self._writers, self._transaction_memory, cost
+        self._log_freeing = LogFreeing(self._log, self._environment, self._catalog.tables, *self._memories, cost)
+        self._maintenance = MaintenanceManager(
+            self._operations, self.damage.note, now, idle=release_unused, between=self._authors.save_if_due
         )
-        self._maintenance = MaintenanceManager(self._operations, failed=self.damage.note, now=now, idle=release_unused)
         self._gate = MemoryGate(
             options, self._fs, self._catalog.tablets, self._catalog.maintained_tablets, flush=self._maintenance.notify
         )
@@ -146,7 +148,8 @@ class Store:
         self._room = Room(self._fs, options)
         self._grants = Grants(self._catalog, self._environment.manifest, self._mvcc.check_now)
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room, self._home.first_number)
-        self._checkpoints = Checkpoints(self._environment, self._log, self._log_freeing, options, uuid.uuid4)
+        parts = self._environment, self._log, self._log_freeing
+        self._checkpoints = Checkpoints(*parts, options, uuid.uuid4, self._authors)
 
     def _make_row_parts(self) -> None:
         """Make the parts that read and write rows."""
@@ -239,10 +242,8 @@ class Store:
             root=self._home.shared_root,
         )
         unfinished = self._staging, self._imports, self._pins, self._compactions
-        states = self.health, self._log_freeing.replay_seconds
-        self._metrics = StoreMetrics(
-            self._environment, self._catalog, self._gate, self._reads, self._planned, unfinished, *states
-        )
+        parts = self._environment, self._catalog, self._gate, self._reads, self._planned
+        self._metrics = StoreMetrics(*parts, unfinished, self.health, self._log_freeing.replay_seconds)
 
     # Tables
 
@@ -326,7 +327,7 @@ class Store:
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService."""
         found = self._catalog.table(table)
-        return commits.commits(found, since, self._snapshots, self.scan, self._writers, self._transaction_memory)
+        return commits.commits(found, since, self._snapshots, self.scan, *self._memories, self._authors.authored)
 
     scan = _of(lambda store: store._reads.scan)
     plan = _of(lambda store: store._reads.plan)
@@ -455,6 +456,7 @@ class Store:
         self.close()
 
     def _stop_cleanly(self) -> None:
+        self._authors.save()  # while nobody else can have the store
         if (stop := self._wal.close()) and not self._environment.manifest.failed:
             self._log_freeing.note_clean_stop(CleanStopEntry(last_lsn=stop.last_lsn, crc=stop.crc), self._clock.now())
             self._environment.manifest.copy()

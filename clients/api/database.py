@@ -168,8 +168,9 @@ class Database:
         """Return the commits to a table after ``since``, oldest first; without ``since``, all in its history.
 
         Columns: ``timestamp``; the same as a time, ``at``; ``writer``, the name given to a numbered write, and
-        ``transaction``, its id, both NULL if there was none or it is forgotten; and the numbers of rows ``inserted``,
-        ``updated`` and ``deleted``. Commits that changed no row are left out.
+        ``transaction``, its id, both NULL if there was none or it is forgotten; the numbers of rows ``inserted``,
+        ``updated`` and ``deleted``; ``operation``, such as ``upsert`` or ``update_where``; and ``user``, who was logged
+        in, both NULL if that is not known. Commits that changed no row are left out.
 
         Raises:
             SnapshotTooOldError: ``since`` is older than the history that the table keeps.

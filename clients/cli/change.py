@@ -94,7 +94,7 @@ def commits(
     json_output: JsonRows = False,
     csv_output: CsvRows = False,
 ) -> None:
-    """Print a table's commits, oldest first: time, writer and number of changed rows.
+    """Print a table's commits, oldest first: time, writer, number of changed rows, operation and user.
 
     nyala commits homes --since 2h
     """

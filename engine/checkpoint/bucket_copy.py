@@ -32,6 +32,7 @@ from uuid import UUID, uuid5
 from ...schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, UnavailableError
 from ..bucket import Bucket
 from ..cfile.reader import CFileReader
+from ..commit.authors_file import NAME as AUTHORS
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
 from ..home.bucket import BucketHome
@@ -182,6 +183,8 @@ class BucketCopy:
         name = cut.header.manifest
         document = pack_manifest(raw.model_copy(update={"store_uuid": self._uuid.hex, "pins": (), "clean_stop": None}))
         bucket.put(f"{prefix}{DIRECTORY}{name}", document)
+        with suppress(FileNotFoundError):  # what it says of later commits, nobody reads
+            bucket.put(prefix + AUTHORS, self._source.bucket.get(self._source.prefix + AUTHORS))
         header = replace(
             cut.header,
             store_uuid=self._uuid.bytes,

@@ -24,8 +24,11 @@ from uuid import UUID
 
 from ...schemas.errors import CorruptionError, InvalidArgumentError, UnavailableError
 from ...schemas.store.checkpoint import Checkpoint, MakeCheckpoint
+from ..commit.authors_file import NAME as AUTHORS
+from ..commit.authors_file import AuthorsFile
 from ..commit.commit_log import CommitLog
 from ..fs.copy import NO_LINK, copy_file
+from ..fs.document import replace
 from ..fs.encryption.opening import files_of_copy, give_keys
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem, join
@@ -78,6 +81,7 @@ class Checkpoints:
         log_freeing: LogFreeing,
         options: StoreOptions,
         new_uuid: Callable[[], UUID],
+        authors: AuthorsFile,
     ) -> None:
         """``new_uuid`` gives each copy its identity."""
         self._environment = environment
@@ -85,6 +89,7 @@ class Checkpoints:
         self._log_freeing = log_freeing
         self._options = options
         self._new_uuid = new_uuid
+        self._authors = authors
 
     def make(self, asked: MakeCheckpoint) -> Checkpoint:
         """Make a checkpoint in a directory that is new, empty, or has an earlier checkpoint of this store.
@@ -164,6 +169,7 @@ class Checkpoints:
         for home in names:
             target.sync_directory(files.directory(home))
         target.sync_directory(files.ROOT)
+        replace(target, AUTHORS, self._authors.document())
         checkpoint_mark.commit(target, manifest)
         _sweep(target, names)
         return Checkpoint(

@@ -27,6 +27,7 @@ from ..record.log_note import Note
 from ..wal.group import Stamp
 from ..wal.store_log import StoreLog
 from ..wal.turn import Awaited
+from .commit_authors import CommitAuthors, Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class CommitLog:
         self._wal = wal
         self._mvcc = mvcc
         self._latch = latch
+        self.authors = CommitAuthors()
+        """Who made the newest commits."""
         self._to_sync: list[tuple[int, int]] = []
         """A heap of (lsn, timestamp): applied commits that are visible once they are synced."""
         self._to_write: list[tuple[int, int]] = []
@@ -81,24 +84,30 @@ class CommitLog:
         notes: Sequence[Note] = (),
         durability: Durability = Durability.FSYNC,
         attachments: Sequence[Attachment] = (),
+        origin: Origin | None = None,
     ) -> Iterator[Commit]:
         """Log changes, attachments and notes; the body applies the first two, under the write locks of their tablets.
 
         After the body, the commit becomes visible as soon as it is as durable as ``durability`` promises and all
-        earlier commits are visible.
+        earlier commits are visible. Its ``origin`` is kept; None: it changes no rows.
 
         Raises:
             StorageFullError: before anything happened.
             UnavailableError: the log has failed, or the store is read-only; before anything happened.
         """
-        with self.commit_all([pack_record(changes, notes, attachments)], durability) as (commit,):
+        origins = () if origin is None else (origin,)
+        with self.commit_all([pack_record(changes, notes, attachments)], durability, origins) as (commit,):
             yield commit
 
     @contextmanager
     def commit_all(
-        self, payloads: Sequence[list[pa.Buffer | bytes]], durability: Durability = Durability.FSYNC
+        self,
+        payloads: Sequence[list[pa.Buffer | bytes]],
+        durability: Durability = Durability.FSYNC,
+        origins: Sequence[Origin] = (),
     ) -> Iterator[list[Commit]]:
         """Log records, packed by ``pack_record``, as one commit each, in their order; the body applies them all.
+        ``origins`` has that of each, or nothing: they change no rows.
 
         Then as ``commit``. It raises as that does too, with all of them logged or none.
         """
@@ -109,6 +118,8 @@ class CommitLog:
             first = self._wal.append_all(payloads, self._stamp(timestamps), durability is not Durability.FSYNC)
             commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
             yield commits
+            for kept in zip(timestamps, origins, strict=bool(origins)):
+                self.authors.add(kept)
             self._keep(commits, durability)
         except BaseException as error:
             self._give_up(timestamps, error)
@@ -121,7 +132,8 @@ class CommitLog:
         apply: Callable[[Sequence[Commit]], None],
         may_wait: bool,
     ) -> bool:
-        """Log small records as one commit each, which ``apply`` applies. Else as ``commit_all``.
+        """Log small records as one commit each, which ``apply`` applies; it keeps their origins in ``authors``. Else as
+        ``commit_all``.
 
         Unless they ``may_wait``: False, with nothing done, if the log has no room for them now.
         """

@@ -260,10 +260,10 @@ class NumberedWrites:
             self._trim()
 
     def by_timestamp(self, table_id: int) -> dict[int, str]:
-        """Return the writers of the remembered writes to a table, as people read them, by commit timestamp."""
+        """Return the writers of the remembered writes to a table, by commit timestamp."""
         with self._changed:
             return {
-                answered.timestamp: shown(name)
+                answered.timestamp: name
                 for (number, name), writer in self._writers.items()
                 if number == table_id
                 for answered in writer.answers.values()

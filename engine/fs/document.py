@@ -72,3 +72,12 @@ def write(fs: FileSystem, path: str, document: bytes) -> None:
         file.sync()
     finally:
         file.close()
+
+
+def replace(fs: FileSystem, path: str, document: bytes) -> None:
+    """Replace a file of the root as a whole, or make it: durably, and after a crash it is the former or the new one.
+    Raises OSError."""
+    new = f"{path}.new"
+    write(fs, new, document)
+    fs.rename(new, path)
+    fs.sync_directory("")

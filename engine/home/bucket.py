@@ -61,6 +61,8 @@ _BEATS = 10 / 3
 """Beats in the time of a lease: one may be late, and another lost."""
 _ATTEMPTS = 4
 """Attempts to put a slot in the time of a lease, if the bucket does not answer: one request may get lost."""
+_ASIDE_SECONDS = 5.0
+"""A document beside the store is worth no longer wait."""
 _CACHES_MAX = 16
 """Processes of one machine that stand by for one store, each with a cache of its own."""
 
@@ -419,6 +421,17 @@ class HeldBucket:
         log = self._log
         holder = Holder(locations=[*self._home.locations], epoch=log.epoch, process=log.process.hex())
         return Whereabouts(name=self._home.name, state="holder", holder=holder)
+
+    def read_aside(self, name: str) -> bytes | None:
+        try:
+            return hurried(self._home.bucket, _ASIDE_SECONDS).get(self._home.prefix + name)
+        except FileNotFoundError:
+            return None
+
+    def write_aside(self, name: str, document: bytes) -> None:
+        """See HeldHome. A request of a former holder may come late, and replace what the present one wrote."""
+        self._log.lease.check()
+        hurried(self._home.bucket, _ASIDE_SECONDS).put(self._home.prefix + name, document)
 
     def check_held(self) -> None:
         self._log.check_held()

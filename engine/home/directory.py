@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from ...schemas.errors import CorruptionError
+from ..fs import document as documents
 from ..fs.encryption.key_source import KeySource
 from ..fs.encryption.opening import opened_to_write
 from ..fs.failures import named
@@ -98,6 +99,12 @@ class HeldDirectory:
 
     def remove_garbage(self) -> None:
         """There is none: an unlinked file is gone."""
+
+    def read_aside(self, name: str) -> bytes | None:
+        return documents.read(self.fs, name) if self.fs.exists(name) else None
+
+    def write_aside(self, name: str, document: bytes) -> None:
+        documents.replace(self.fs, name, document)
 
     def check_held(self) -> None:
         """It stays locked."""

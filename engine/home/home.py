@@ -127,6 +127,20 @@ class HeldHome(Protocol):
         """Delete files that were unlinked and that no other process can need any more."""
         ...
 
+    def read_aside(self, name: str) -> bytes | None:
+        """Return a small document beside the store, which may be lost; None if there is none.
+
+        Raises:
+            CorruptionError: an encrypted file is not what was written.
+            OSError: the disk fails.
+            UnavailableError: the bucket does not answer.
+        """
+        ...
+
+    def write_aside(self, name: str, document: bytes) -> None:
+        """Replace it as a whole, durably. Raises OSError and StoreError."""
+        ...
+
     def check_held(self) -> None:
         """Raise UnavailableError if another process has the store by now, or nobody can tell: it may have deleted what
         is missed here."""

@@ -33,8 +33,8 @@ class MaintenanceManager:
 
     ``failed`` receives the errors of the thread's work. Work that fails rests, twice as long each time, while other
     work continues (`rests`). ``now`` returns the time of day in microseconds. Rests, and pauses that somebody asks for,
-    end by ``elapsed``, in seconds, whatever happens to the clock. The thread calls ``idle`` whenever there is nothing
-    to do, about once a second.
+    end by ``elapsed``, in seconds, whatever happens to the clock. The thread calls ``between`` before each piece of
+    work, and ``idle`` whenever there is nothing to do; so one of them about once a second, unless the work is long.
     """
 
     def __init__(
@@ -43,12 +43,14 @@ class MaintenanceManager:
         failed: Callable[[StoreError], object] = lambda error: None,
         now: Callable[[], int] = lambda: 0,
         idle: Callable[[], object] = lambda: None,
+        between: Callable[[], object] = lambda: None,
         elapsed: Callable[[], float] = elapsed_seconds,
     ) -> None:
         self._operations = operations
         self._failed = failed
         self._now = now
         self._idle = idle
+        self._between = between
         self._elapsed = elapsed
         self._rests = Rests(elapsed, self._today)
         self._wake = threading.Event()
@@ -178,6 +180,7 @@ class MaintenanceManager:
         """Do one piece of work; return whether to look for more at once."""
         failures = self._rests.failures
         try:
+            self._between()
             return self.run_once() is not None
         except Exception as error:
             if isinstance(error, StoreError):

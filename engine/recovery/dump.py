@@ -8,6 +8,9 @@ from typing import Any
 
 from ...schemas.errors import InvalidArgumentError
 from ..cfile.describe import describe
+from ..commit.authors_file import NAME as AUTHORS
+from ..commit.authors_file import unpack_authors
+from ..fs import document as documents
 from ..fs.encryption.key_source import NO_KEY, KeySource
 from ..fs.encryption.opening import files_beside, store_files
 from ..fs.filesystem import FileSystem
@@ -33,14 +36,23 @@ def dump_file(path: str | Path, key: KeySource = NO_KEY) -> dict[str, Any]:
     kind = file.suffix.removeprefix(".")
     if file.name == PATH:
         return read_manifest(store_files(file.parent, key)).model_dump(mode="json")
+    if file.name == AUTHORS:
+        return _dump_authors(*files_beside(file, key))
     if file.parent.name == "wal":
         return _dump_log(store_files(file.parent.parent, key))
     if kind in _CFILES:
         return describe(*files_beside(file, key))
     if kind == "stage":
         return _dump_staged(*files_beside(file, key))
-    known = "manifest, wal/*, *.base, *.undo, *.redo, *.stage"
+    known = "manifest, authors, wal/*, *.base, *.undo, *.redo, *.stage"
     raise InvalidArgumentError(f"{file.name} is not a file of a store; known: {known}")
+
+
+def _dump_authors(fs: FileSystem, name: str) -> dict[str, Any]:
+    authored = unpack_authors(documents.read(fs, name))
+    commits = zip(authored.timestamps.tolist(), authored.numbers.tolist(), strict=True)
+    names = "timestamp", "operation", "user", "table"
+    return {"commits": [dict(zip(names, (stamp, *authored.origins[number]), strict=True)) for stamp, number in commits]}
 
 
 def _dump_staged(fs: FileSystem, name: str) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Recovered:
     writers: NumberedWrites
     transaction_memory: TransactionMemory
     replayed: ReplayedLog
+    newest: int
+    """The timestamp of the last commit."""
 
 
 def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions, damage: DamageRegistry) -> Recovered:
@@ -56,11 +58,12 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
     sweep(environment, manifest_file.current)
     known = [max(tablet.last_timestamp, tablet.version.history_floor) for tablet in catalog.tablets()]
     known += [table.last_change for table in catalog.tables()]  # some of it is in quarantined tablets
-    clock.update(max([manifest.last_timestamp, *known]))
+    in_files = max([manifest.last_timestamp, *known])
+    clock.update(in_files)
     writers, memory = NumberedWrites(), TransactionMemory()
     tablets = LoggedTablets(catalog.tables())
-    replayed, newest = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
+    replayed, logged = recovery.replay(environment.wal, tablets, writers, memory, environment, options)
     table_ids = {table.table_id for table in catalog.tables()}
     writers.forget(lambda table_id: table_id not in table_ids)
-    clock.update(newest)
-    return Recovered(environment, catalog, writers, memory, replayed)
+    clock.update(logged)
+    return Recovered(environment, catalog, writers, memory, replayed, max(in_files, logged))

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...schemas.errors import CorruptionError, NotFoundError, StoreError
+from ...schemas.errors import CorruptionError, InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.limits.limits import Limits
 from ...schemas.table.partition_schema import UNPARTITIONED
 from ...schemas.table.table import TableSchema
@@ -23,11 +23,14 @@ from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
+from ..commit.authors_file import NAME as AUTHORS
+from ..commit.authors_file import unpack_authors
 from ..commit.numbered_writes import NumberedWrites
 from ..commit.transaction_memory import TransactionMemory
 from ..compaction.key_merge import shared_key
 from ..delta import LIVE
 from ..delta.file import DeltaFile
+from ..fs import document as documents
 from ..fs.encryption.opening import damage_of_keys
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
@@ -122,6 +125,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
         manifest = with_logged(manifest, _attached(fs, manifest))
         verify_tables(fs, manifest, report, progress or (lambda path: None))
         attempt(report, lambda: _verify_log(fs, manifest, report))
+        attempt(report, lambda: _verify_authors(fs, report))
         for path in staged_files(fs):
             attempt(report, partial(_verify_staged, fs, path, report))
         for directory in pin_note.kept(fs):
@@ -309,6 +313,23 @@ def verify_records(log: Iterable[LogRecords], report: VerifyReport) -> None:
         parts = find_parts(records.first_lsn, records.addresses, records.lengths, records.memory)
         rows_of(parts.changes)
         restore_notes(parts, records.timestamps, writers, transaction_memory)
+
+
+def _verify_authors(fs: FileSystem, report: VerifyReport) -> None:
+    if fs.exists(AUTHORS):
+        verify_authors(documents.read(fs, AUTHORS), report)
+
+
+def verify_authors(document: bytes, report: VerifyReport) -> None:
+    """Check the file with the users of commits, which a store opens without."""
+    report.files += 1
+    report.bytes += len(document)
+    try:
+        unpack_authors(document)
+    except CorruptionError as error:
+        report.problems.append(f"{error.code}: {error.message}; the store opens, and `commits` shows no users of then")
+    except InvalidArgumentError as error:
+        report.notes.append(f"{AUTHORS}: {error.message}; it is not read")
 
 
 def _verify_staged(fs: FileSystem, path: str, report: VerifyReport) -> None:

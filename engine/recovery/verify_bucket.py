@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from ...schemas.errors import UnavailableError
+from ..commit.authors_file import NAME as AUTHORS
 from ..home.bucket import BucketHome
 from ..home.pinned import read_pinned
 from ..wal.slots import check_slots
 from ..wal.slots.reader import newest_slot
 from .bucket_state import BucketState, state_of
-from .verify import Progress, VerifyReport, attempt, verify_records, verify_tables
+from .verify import Progress, VerifyReport, attempt, verify_authors, verify_records, verify_tables
 
 _LOOK_SECONDS = 1.0
 """How often to look whether somebody writes to the log: then what was read so far is worth nothing."""
@@ -35,6 +37,8 @@ def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyR
     read = partial(read_pinned, home.bucket, home.prefix)
     pinned = [attempt(report, partial(read, pin)) for pin in state.written.pins]
     report.files += 1 + len(pinned)
+    with suppress(FileNotFoundError):
+        verify_authors(home.bucket.get(home.prefix + AUTHORS), report)
     files = home.files(state.manifest.store_uuid)
     try:
         verify_tables(files, state.manifest, report, _watched(home, state, progress), pinned)

@@ -21,9 +21,10 @@ from ...schemas.errors import ConflictError
 from ...schemas.protocol.request import hurried
 from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.scan import ScanSpec
-from ...schemas.rows.statement import Statement, with_key
+from ...schemas.rows.statement import Statement, StatementKind, with_key
 from ...schemas.rows.write import Durability, WriteResult, combine
 from ...schemas.table.operation import Operation
+from ..commit.commit_authors import Origin, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import NumberedWrites, Ticket, number_of
@@ -44,6 +45,12 @@ _ROUNDS = 4
 """The most repetitions of step 2."""
 _FEW_ROWS = 1_000
 """The most changed rows to compute under the locks."""
+_OPERATIONS = {
+    StatementKind.UPDATE: "update_where",
+    StatementKind.DELETE: "delete_where",
+    StatementKind.RESTORE: "restore",
+}
+"""What ``commits`` calls them."""
 
 
 @dataclass(slots=True)
@@ -165,14 +172,21 @@ class Statements:
             if table.version is not version:
                 return None
             self._catch_up(statement, work, version, gathered, self._log.settle())
-            commit, said = self._applied(table, version, gathered.rows, durability, ticket)
+            origin = origin_of(_OPERATIONS[statement.kind], table.table_id, ticket)
+            commit, said = self._applied(table, version, gathered.rows, durability, ticket, origin)
         if commit is None:
             return said.model_copy(update={"timestamp": self._log.settle()})
         self._log.acknowledge(commit, durability)
         return said.model_copy(update={"timestamp": commit.timestamp})
 
     def _applied(
-        self, table: Table, version: TableVersion, rows: StatementRows, durability: Durability, ticket: Ticket | None
+        self,
+        table: Table,
+        version: TableVersion,
+        rows: StatementRows,
+        durability: Durability,
+        ticket: Ticket | None,
+        origin: Origin,
     ) -> tuple[Commit | None, WriteResult]:
         """Decide, log and apply, under the locks; if a row is refused, nothing is applied."""
         limits = self._options.limits
@@ -188,7 +202,9 @@ class Statements:
         notes = [ticket.note(said)] if ticket else []
         with (
             within(version.quota, table.name, changes),
-            self._log.commit([each.change for each in changes], notes, durability) as commit,
+            self._log.commit(
+                [each.change for each in changes], notes, durability, origin=origin if changes else None
+            ) as commit,
         ):
             for each in changes:
                 each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)

@@ -136,7 +136,11 @@ class _Combined:
             return
         with (
             within(routed.version.quota, table.name, [each.change for each in changes]),
-            log.commit_all([records[number] for number in logged], group[0].durability) as commits,
+            log.commit_all(
+                [records[number] for number in logged],
+                group[0].durability,
+                [group[number].origin for number in logged],
+            ) as commits,
         ):
             by_number = dict(zip(logged, commits, strict=True))
             self._apply(table, changes, by_number)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...schemas.errors import InternalError
 from ...schemas.rows.write import Durability, WriteResult
+from ..commit.commit_authors import Origin
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_record
@@ -27,6 +28,7 @@ class RowWrite:
     plan: RowPlan
     planned: PlannedRow
     ticket: Ticket | None
+    origin: Origin
     lsn: int = UNLOGGED
     """The log position of its commit; 0: it has none."""
     timestamp: int = 0
@@ -84,6 +86,7 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
         StorageFullError, UnavailableError: nothing was applied.
     """
     decided: list[_Decided] = []
+    keep = log.authors.add
     for row in rows:
         try:
             one = _decided(row, durability, may_wait)
@@ -99,6 +102,7 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
     def apply(commits: Sequence[Commit]) -> None:
         for one, commit in zip(decided, commits, strict=True):
             one.apply(commit)
+            keep((commit.timestamp, one.row.origin))
 
     if decided and not log.commit_rows([one.record for one in decided], durability, apply, may_wait):
         for one in decided:

@@ -67,6 +67,7 @@ class RowPlan:
         schema = version.schema
         columns = columns_of(names, schema, operation)
         self.version = version
+        self.operation = operation.value
         self.columns = columns
         """Those of the rows; of the key first."""
         self._columns = [

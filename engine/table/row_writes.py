@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas.rows.write import Durability, WriteCommand, WriteResult
+from ..commit.commit_authors import origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate
 from ..commit.numbered_writes import Ticket
@@ -160,7 +161,7 @@ class RowWrites:
         planned = None if asks_more else plan.planned(row, self._limits)
         if planned is None or not self._has_room(plan, planned.size_bytes, 1):
             return None
-        return RowWrite(table, plan, planned, ticket)
+        return RowWrite(table, plan, planned, ticket, origin_of(plan.operation, table.table_id, ticket))
 
     def _has_room(self, plan: RowPlan, size_bytes: int, rows: int) -> bool:
         """Whether rows of so many bytes go to memory, and nothing need be measured or counted for them."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schemas.rows.write import Durability
+from ..commit.commit_authors import Origin, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.numbered_writes import Ticket
 from ..record.change import ChangeKind, pack_change, pack_record
@@ -51,7 +52,8 @@ def commit_together(
             if found is None:
                 return None
             changes += found
-        return _committed(table, changes, planned.row_count, log, durability, ticket)
+        origin = origin_of(plan.operation, table.table_id, ticket)
+        return _committed(table, changes, planned.row_count, log, origin, durability, ticket)
 
 
 def _committed(
@@ -59,6 +61,7 @@ def _committed(
     changes: Sequence[_RowsChange],
     row_count: int,
     log: CommitLog,
+    origin: Origin,
     durability: Durability,
     ticket: Ticket | None,
 ) -> Commit:
@@ -69,6 +72,7 @@ def _committed(
 
     def apply(commits: Sequence[Commit]) -> None:
         made.extend(commits)
+        log.authors.add((made[0].timestamp, origin))
         for each in changes:
             each.tablet.apply_cells(each.kind, each.cells, each.locations, made[0].timestamp, made[0].lsn)
         table.changed(made[0].timestamp)

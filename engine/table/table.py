@@ -18,6 +18,7 @@ from ...schemas.rows.write import Durability, WriteCommand
 from ...schemas.store.description import TableDescription
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableOptions, TableSchema
+from ..commit.commit_authors import origin_of
 from ..commit.commit_log import CommitLog
 from ..commit.numbered_writes import Ticket
 from ..tablet import outcome
@@ -181,9 +182,10 @@ def _applied(
         said = answer(batch, version.schema, checked, status, 0, durability, rejected, stored) if ticket else None
         notes = [ticket.note(said)] if ticket and said else []
         attachments = [one.attachment for one in attached]
+        origin = origin_of(command.op.value, table.table_id, ticket) if changes or attached else None
         with (
             within(version.quota, table.name, changes, attached),
-            log.commit([each.change for each in changes], notes, durability, attachments) as commit,
+            log.commit([each.change for each in changes], notes, durability, attachments, origin) as commit,
         ):
             attach(attached, commit.timestamp, commit.lsn)
             for each in changes:

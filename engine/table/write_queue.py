@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ...schemas.rows.write import Durability, WriteCommand
+from ..commit.commit_authors import Origin
 from ..commit.numbered_writes import Ticket
 from .pending_write import PendingWrite
 
@@ -31,6 +32,7 @@ class QueuedWrite:
     batch: pa.RecordBatch
     durability: Durability
     ticket: Ticket | None
+    origin: Origin
     turn: threading.Lock = field(default_factory=threading.Lock)
     """Released when the write is settled, or when its thread shall lead."""
     pending: PendingWrite | None = None

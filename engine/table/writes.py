@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...schemas.errors import StoreError
 from ...schemas.protocol.service import UNDECIDED, Undecided
 from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ..commit.commit_authors import origin_of
 from ..commit.commit_log import CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
@@ -129,7 +130,8 @@ class Writes:
         durability = command.durability or self._options.durability
         limits, options = self._options.limits, self._options
         is_small = may_combine(command, batch.num_rows, size) and not self.direct_load.may_take(size)
-        queued = QueuedWrite(command, batch, durability, ticket) if is_small else None
+        origin = origin_of(command.op.value, table.table_id, ticket)
+        queued = QueuedWrite(command, batch, durability, ticket, origin) if is_small else None
 
         def alone() -> PendingWrite:
             return table.begin_write(command, batch, self._log, limits, durability, ticket, self.direct_load)

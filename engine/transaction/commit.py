@@ -22,6 +22,7 @@ from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import Durability, WriteCommand
 from ...schemas.table.operation import Operation
+from ..commit.commit_authors import ANY_TABLE, TRANSACTION, origin_of
 from ..commit.commit_log import Commit, CommitLog
 from ..commit.memory_gate import MemoryGate, patiently
 from ..commit.transaction_memory import CommittedTransaction, CommittedVersion, TransactionMemory, note_of
@@ -234,10 +235,11 @@ class Transactions:
             version = CommittedVersion(app_id=asked.app_id, app_version=asked.app_version)
         notes, attachments = [note_of(done, version)], [one.attachment for one in plan.staged]
         changes = [each.change for each in decided.changes]
+        origin = origin_of(TRANSACTION, plan.works[0].table.table_id if len(plan.works) == 1 else ANY_TABLE)
         with (
             _within_quotas(plan, decided),
             self._transaction_memory.logging() as keep,
-            self._log.commit(changes, notes, Durability.FSYNC, attachments) as commit,
+            self._log.commit(changes, notes, Durability.FSYNC, attachments, origin) as commit,
         ):
             attach(plan.staged, commit.timestamp, commit.lsn)
             for each in decided.changes:

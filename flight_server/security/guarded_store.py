@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from ...schemas import compute as pc
 from ...schemas.errors import PermissionDeniedError, StoreError
 from ...schemas.protocol.service import (
     UNDECIDED,
@@ -135,7 +136,7 @@ class GuardedStore(Verbs, KeyReader):
 
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """See StoreService. Who knows the names of writers and transactions can take the place of their next writes: so
-        only administrators of the table learn them."""
+        only administrators of the table learn them. Likewise the users, but for the caller's own commits."""
         found = super().commits(table, since)
         if self.rights.of(table).has(Privilege.ADMIN):
             return found
@@ -143,7 +144,8 @@ class GuardedStore(Verbs, KeyReader):
             field = found.schema.field(name)
             nothing = pa.nulls(found.num_rows, field.type)
             found = found.set_column(found.schema.get_field_index(name), field, nothing)
-        return found
+        own = pc.if_else(pc.equal(found["user"], self._caller.user), found["user"], None)
+        return found.set_column(found.schema.get_field_index("user"), found.schema.field("user"), own)
 
     def placement(self) -> Placement:
         """See StoreService. That of several processes has their sockets: only administrators learn it."""

@@ -106,6 +106,12 @@ def owner() -> Owner:
     return NOBODY if request is None else Owner(request.peer, request.user)
 
 
+def user() -> str:
+    """Return who asks; empty if nobody knows."""
+    request = _thread.request
+    return "" if request is None else request.user
+
+
 def identify() -> Callable[[], str]:
     """Return what returns the id of the request that this thread serves now."""
     return _thread.request.id if _thread.request is not None else str

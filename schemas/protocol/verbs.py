@@ -177,7 +177,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
     @verb(
         'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each '
         'answers {"timestamp":[...],"writer":[...],"transaction":[...],"inserted":[...],"updated":[...],"dele'
-        'ted":[...]}.',
+        'ted":[...],"operation":[...],"user":[...]}.',
         CommitsBody,
         Pieces(pages_of, commits_of),
         is_read=True,

@@ -1,13 +1,14 @@
-"""The commits in a table's history: when, by whom, how many rows."""
+"""The commits in a table's history: when, by whom, by which operation, how many rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+from pydantic import Field
 
 from ..cells.timestamp import parse_moment
-from ..message import Message
+from ..message import Message, new_list
 
 COMMITS_SCHEMA = pa.schema(
     [
@@ -18,6 +19,8 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("inserted", pa.int64(), False),
         pa.field("updated", pa.int64(), False),
         pa.field("deleted", pa.int64(), False),
+        pa.field("operation", pa.string()),
+        pa.field("user", pa.string()),
     ]
 )
 COUNTS = ("inserted", "updated", "deleted")
@@ -44,12 +47,17 @@ class CommitsPage(Message):
     inserted: list[int]
     updated: list[int]
     deleted: list[int]
+    operation: list[str | None] = Field(default_factory=new_list)
+    user: list[str | None] = Field(default_factory=new_list)
+    """Both are empty in the pages of earlier servers, which keep neither."""
 
 
 def commits_table(columns: dict[str, list]) -> pa.Table:
     """Return commits as a table, given all columns but ``at``."""
     moments = pa.array([timestamp >> 12 for timestamp in columns["timestamp"]], pa.int64())
     named = {**columns, "at": moments.cast(COMMITS_SCHEMA.field("at").type)}
+    unknown = pa.nulls(len(moments), pa.string())
+    named |= {name: unknown for name in ("operation", "user") if not columns.get(name)}
     return pa.table([named[name] for name in COMMITS_SCHEMA.names], schema=COMMITS_SCHEMA)
 
 

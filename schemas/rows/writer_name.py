@@ -6,8 +6,9 @@ front, whatever a client sends, so nobody writes under the name of another.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from .write import WRITER_LENGTH_MAX
 
@@ -47,6 +48,13 @@ def user_of(name: str) -> str:
         return ""
     user, found, _ = name[1:].partition(_MARK)
     return user if found else _MARK
+
+
+@lru_cache(4096)
+def login_of(name: str) -> str:
+    """Return the user of a name as it logs in; empty if the name has none, or is a hash."""
+    user = user_of(name)
+    return "" if user == _MARK else unquote(user)
 
 
 def shown(name: str) -> str:

@@ -191,7 +191,13 @@ def insert(it: Numbered, way: str) -> None:
         it.table.write(new, "insert_ignore", atomic=True)
     else:
         writes = [
-            QueuedWrite(WriteCommand(table="t", op=Operation.INSERT_IGNORE), batch, Durability.FSYNC, None)
+            QueuedWrite(
+                WriteCommand(table="t", op=Operation.INSERT_IGNORE),
+                batch,
+                Durability.FSYNC,
+                None,
+                ("insert_ignore", "", 1),
+            )
             for batch in (new, new.slice(1))
         ]
         combined_writes.apply_together(writes, it.store._catalog.table("t"), it.store._log, it.options.limits)

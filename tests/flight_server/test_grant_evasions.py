@@ -162,6 +162,7 @@ def test_commits_show_writers_to_administrators_of_the_table(guarded: Guarded) -
     assert seen["writer"][-1] == "nightly" and any(seen["transaction"])
     hidden = commits(guarded, guarded.user)
     assert not any(hidden["writer"]) and not any(hidden["transaction"])
+    assert "root" in seen["user"] and not any(hidden["user"]) and hidden["operation"] == seen["operation"]
     assert (hidden["timestamp"], hidden["inserted"]) == (seen["timestamp"], seen["inserted"])
     guarded.set_grants({"admin": frozenset()}, "mine")
     assert commits(guarded, guarded.user) == seen

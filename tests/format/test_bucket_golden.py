@@ -57,9 +57,12 @@ def test_the_names_of_objects() -> None:
         manifests = sum(verb == "put" and "/manifests/" in name for verb, name in machine.objects.effects)
     names = {name for name, _ in machine.bucket.list("") if "/log/" not in name}
     file = (1 << 40) + 1
-    assert names == {"cluster", f"stores/b/manifests/1-{manifests}", f"stores/b/tablets/2/{file}.base"} | {
-        name for name in names if name.endswith(".undo")
-    }
+    assert names == {
+        "cluster",
+        f"stores/b/manifests/1-{manifests}",
+        f"stores/b/tablets/2/{file}.base",
+        "stores/b/authors",
+    } | {name for name in names if name.endswith(".undo")}
     assert machine.bucket.list("stores/b/log/")[0][0] == "stores/b/log/00000000000000000001"
 
 

@@ -20,6 +20,7 @@ from ....schemas.limits.limits import Limits
 from ....schemas.rows.write import Durability, WriteResult
 from ....schemas.store.bulk import ImportFile, ImportMode
 from ....schemas.table.operation import Operation
+from ...commit.commit_authors import BULK_IMPORT, origin_of
 from ...commit.commit_log import Commit, CommitLog
 from ...commit.numbered_writes import Ticket
 from ...compaction.key_merge import shared_key
@@ -114,7 +115,11 @@ class Importer:
             with (
                 within(version.quota, table.name, changes, staged.rowsets),
                 self.log.commit(
-                    [each.change for each in changes], [ticket.note(answer)], Durability.FSYNC, attachments
+                    [each.change for each in changes],
+                    [ticket.note(answer)],
+                    Durability.FSYNC,
+                    attachments,
+                    origin_of(BULK_IMPORT, table.table_id, ticket),
                 ) as commit,
             ):
                 attach(staged.rowsets, commit.timestamp, commit.lsn)

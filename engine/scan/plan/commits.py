@@ -1,4 +1,4 @@
-"""The commits of a table, from its change feed and the remembered writers and transactions."""
+"""The commits of a table, from its change feed and what is remembered of their writers, transactions and authors."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ....schemas.protocol.service import ScanStream
 from ....schemas.rows.changes import OPS, ChangeSpec
 from ....schemas.rows.commits import COMMITS_MAX, COUNTS, commits_table, since_of
 from ....schemas.rows.scan import ScanSpec
+from ....schemas.rows.writer_name import login_of, shown
+from ...commit.commit_authors import TRANSACTION, Authored
 from ...commit.numbered_writes import NumberedWrites
 from ...commit.transaction_memory import TransactionMemory
 from ...table.table import Table
@@ -48,6 +50,7 @@ def commits(
     scan: Callable[[ScanSpec], ScanStream],
     writers: NumberedWrites,
     transaction_memory: TransactionMemory,
+    authored: Callable[[], Authored],
 ) -> pa.Table:
     """Return the commits to a table after a moment; see ``StoreService.commits``.
 
@@ -70,11 +73,20 @@ def commits(
         raise _too_many(table)
     names, transactions = writers.by_timestamp(table.table_id), transaction_memory.by_timestamp()
     timestamps = found.tolist()
+    writer = [names.get(timestamp) for timestamp in timestamps]
+    transaction = [transactions.get(timestamp) for timestamp in timestamps]
+    # The log has the names of writers and transactions, and so tells some of what the authors lack after a crash.
+    origins = [
+        origin or ("" if name is None else TRANSACTION, login_of(writer_name or ""), table.table_id)
+        for origin, name, writer_name in zip(authored().at(found, table.table_id), transaction, writer, strict=True)
+    ]
     return commits_table(
         {
             "timestamp": timestamps,
-            "writer": [names.get(timestamp) for timestamp in timestamps],
-            "transaction": [transactions.get(timestamp) for timestamp in timestamps],
+            "writer": [None if name is None else shown(name) for name in writer],
+            "transaction": transaction,
+            "operation": [operation or None for operation, _, _ in origins],
+            "user": [user or None for _, user, _ in origins],
             **{name: counts[op].at(found) for name, op in zip(COUNTS, OPS, strict=True)},
         }
     )

@@ -101,6 +101,7 @@ def _expected(home: BucketHome) -> Iterator[str]:
     yield from (f"{home.prefix}chunks/{name}" for name in state.chunk_names)
     yield f"{home.prefix}manifests/{header.manifest}"
     yield f"{home.prefix}where"
+    yield f"{home.prefix}authors"
     for table in state.manifest.tables:
         for tablet in table.tablets:
             directory = f"{home.prefix}{files.directory(tablet.home)}"

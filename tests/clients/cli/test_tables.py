@@ -311,7 +311,9 @@ def test_update_delete_commits_and_restore(run: Run, target: list[str], tmp_path
 
     told = [json.loads(line) for line in run("commits", "homes", "--json", *target).lines]
     assert [(row["inserted"], row["updated"], row["deleted"]) for row in told] == [(3, 0, 0), (0, 2, 0), (0, 0, 1)]
-    assert run("commits", "homes", *target).lines[0].split("\t")[:2] == ["timestamp", "at"]
+    lines = [line.split("\t") for line in run("commits", "homes", *target).lines]
+    assert lines[0][:2] == ["timestamp", "at"] and lines[0][-2:] == ["operation", "user"]
+    assert [line[-2] for line in lines[1:]] == [each["operation"] for each in told]
     assert len(run("commits", "homes", "--csv", "--since", str(told[1]["timestamp"]), *target).lines) == 2
 
     undo = done.out.split("; to undo: nyala ")[1].split()

@@ -52,6 +52,12 @@ def make_table(db: nyala.Database) -> None:
     table.insert([{"k": number, "a": number, "b": "x"} for number in range(10)])
 
 
+def whose(db: nyala.Database) -> set[tuple[str | None, str | None]]:
+    """Return the operations and users of all commits, of which each server makes some."""
+    found = db.commits("t")
+    return set(zip(found["operation"].to_pylist(), found["user"].to_pylist(), strict=True))
+
+
 def check(db: nyala.Database, user: Caller, skipped: set[str]) -> None:
     for has in USERS:
         give(db, has)
@@ -87,6 +93,8 @@ def test_two_servers(start: Start, token: str, tmp_path: Path) -> None:  # noqa:
                     denied()
             with client.transaction() as work:
                 work.insert(table, [{"k": number, "a": 1} for number in range(200, 220)])
+            assert set(client.commits("t")["user"].to_pylist()) == {None, "alice"}
+            assert whose(db) == {("insert", "root"), ("insert", "alice"), ("transaction", "alice")}
             give(db, {})
             with pytest.raises(nyala.NotFoundError):
                 table.scan(columns=["a"]).to_arrow()
@@ -132,6 +140,12 @@ def test_several_processes(processes: ProcessesServer, token: str, tmp_path: Pat
         assert found == {name: expected(has, frozenset(), REQUESTS[name]) for name in found}
     assert processes.stop() == 0
     processes.start(*options)
+    with nyala.connect(processes.url, token=token) as db, nyala.connect(processes.url, token=mine) as client:
+        give(db, privileges(read="k a", insert="k a"))
+        # Its names of writers tell the processes, which ask nobody; an administrator goes to them directly.
+        wait(lambda: client.table("t").insert([{"k": number, "a": 1} for number in range(100, 120)]))
+        assert whose(db) == {("insert", None), ("insert", "alice")}
+        give(db, privileges(read="a"))
     user = Caller(processes.url, mine)
     assert outcome(REQUESTS["scan of a column"], user) == "ok" and outcome(REQUESTS["scan of all"], user) == "denied"
 

@@ -374,6 +374,8 @@ def test_statements_are_executed_on_all_servers(db: Database, single: Table) -> 
     assert ordered(placed).equals(ordered(single)) and ordered(placed).num_rows == COUNT
     found = db.commits("t").group_by([]).aggregate([(name, "sum") for name in ("inserted", "updated", "deleted")])
     assert found.to_pylist() == [{"inserted_sum": COUNT + 100 + 499, "updated_sum": 5_000, "deleted_sum": 499 + 100}]
+    operations = set(db.commits("t")["operation"].to_pylist())
+    assert operations == {"insert", "update_where", "delete_where", "restore"}
     first = placed.update_where({"price": "1"}, writer="w", seq=1)
     assert placed.update_where({"price": "1"}, writer="w", seq=1) == first
 

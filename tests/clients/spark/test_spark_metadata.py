@@ -98,11 +98,12 @@ def test_the_tablets_of_a_table(sql: Sql, sales: Table) -> None:
 def test_the_history_of_a_table(sql: Sql, sales: Table, db: Database) -> None:
     sql("INSERT INTO sales VALUES (9, DATE'2020-09-09', 'z')")
     commits = db.commits(sales).to_pylist()
-    names = "timestamp, writer, transaction, inserted, updated, deleted"
+    names = "timestamp, writer, transaction, inserted, updated, deleted, operation, user"
     found = sql(f"SELECT {names}, unix_micros(at) FROM default.sales.history ORDER BY timestamp")
-    assert [row[:6] for row in found] == [tuple(each[name] for name in names.split(", ")) for each in commits]
+    assert [row[:8] for row in found] == [tuple(each[name] for name in names.split(", ")) for each in commits]
+    assert found[3][6] == "transaction" and found[3][7] is None
     assert [row[3:6] for row in found] == [(3, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 0)] and found[3][2]
-    assert [row[6] for row in found] == [int(datetime_of(row[0]).timestamp() * 1e6 + 0.5) for row in found]
+    assert [row[8] for row in found] == [int(datetime_of(row[0]).timestamp() * 1e6 + 0.5) for row in found]
     for table in ("nothing.history", "nothing.tablets", "sales.nothing"):
         assert "TABLE_OR_VIEW_NOT_FOUND" in refused(sql, f"SELECT * FROM default.{table}")
 

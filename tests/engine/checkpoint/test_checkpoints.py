@@ -106,7 +106,7 @@ def test_a_second_checkpoint_adds_what_is_new_and_removes_what_is_gone(store: St
     third = make(store, tmp_path / "copy")
     names = {path.name for path in (tmp_path / "copy/tablets").rglob("*") if path.is_file()}
     assert len(names) == third.files == third.linked < 4
-    assert sorted(os.listdir(tmp_path / "copy")) == ["checkpoint", "lock", "manifest", "tablets", "wal"]
+    assert sorted(os.listdir(tmp_path / "copy")) == ["authors", "checkpoint", "lock", "manifest", "tablets", "wal"]
     with copy_of(tmp_path / "copy") as copy:
         assert {key for (key,) in read(copy)} == {1, 2}
 

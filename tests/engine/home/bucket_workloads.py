@@ -277,4 +277,4 @@ def check_objects(home: BucketHome) -> None:
         if number >= state.newest.header.needed_slot or slot.header.kind is SlotKind.CLAIM:
             needed.add(home.slots.name(number).removeprefix(home.prefix))
             needed.update(f"chunks/{name}" for name in slot.chunk_names)
-    assert there - {"where"} == needed, f"missing: {needed - there}, left: {there - needed}"
+    assert there - {"where", "authors"} == needed, f"missing: {needed - there}, left: {there - needed}"

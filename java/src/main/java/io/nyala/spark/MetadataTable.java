@@ -36,7 +36,7 @@ record MetadataTable(String name, String table, FlightStore store) implements Su
           + "rows_written BIGINT, history_from TIMESTAMP, quarantine STRING");
   private static final StructType OF_HISTORY = StructType.fromDDL(
       "timestamp BIGINT, at TIMESTAMP, writer STRING, `transaction` STRING, inserted BIGINT, "
-          + "updated BIGINT, deleted BIGINT");
+          + "updated BIGINT, deleted BIGINT, operation STRING, `user` STRING");
 
   /** Returns whether there is a table of this name beside each table of rows. */
   static boolean isNamed(String name) {
@@ -102,7 +102,8 @@ record MetadataTable(String name, String table, FlightStore store) implements Su
       found.add(LocalRows.row(
           timestamp, timestamp >> LOGICAL_BITS, page.path("writer").get(place).asText(null),
           page.path("transaction").get(place).asText(null), page.path("inserted").get(place).asLong(),
-          page.path("updated").get(place).asLong(), page.path("deleted").get(place).asLong()));
+          page.path("updated").get(place).asLong(), page.path("deleted").get(place).asLong(),
+          page.path("operation").path(place).asText(null), page.path("user").path(place).asText(null)));
     }
   }
 }
