@@ -17,7 +17,7 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=dose(25, 100),  # each run draws others
+    max_examples=dose(15, 100),  # each run draws others
 )
 settings.load_profile("nyala")
 

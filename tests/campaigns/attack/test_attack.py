@@ -15,7 +15,7 @@ from tests.campaigns.attack.attack import FEW, Honest, Outcome, Server, attackin
 from tests.campaigns.attack.shown import connect
 
 
-@pytest.mark.parametrize("name", ["bombs", "sessions"])
+@pytest.mark.parametrize("name", [pytest.param("bombs", marks=pytest.mark.night), "sessions"])
 def test_an_honest_client_is_served_beside_an_attack(name: str) -> None:
     outcome: Outcome = run(name, sys.executable, seconds=1, seed=0, row_count=100_000, patience=2)
     assert outcome.failed == 0 and outcome.asked > 0

@@ -28,7 +28,7 @@ CASES = [
     # kind of file, how the store was stopped, whether every bit is flipped
     ("manifest", "clean", True),
     ("wal", "clean", False),
-    ("wal", "unclean", True),
+    ("wal", "unclean", dose(False, True)),
     ("base", "clean", dose(False, True)),
     ("undo", "clean", False),
     ("redo", "clean", False),

@@ -16,7 +16,7 @@ from tests.campaigns.crash.images import LostError, campaign, check_image, clone
 from tests.campaigns.crash.workloads import SCHEMA, WORKLOADS, open_store, row, write
 from tests.dose import dose
 
-IMAGES = dose(2, 6)
+IMAGES = dose(1, 6)
 """Of each call; `campaign.py` makes more."""
 
 
@@ -25,8 +25,8 @@ def test_no_power_failure_loses_anything(name: str, caplog: pytest.LogCaptureFix
     caplog.set_level(logging.ERROR)  # every torn tail is worth a warning, and there are thousands
     tally = campaign(WORKLOADS[name], IMAGES)
     assert tally.calls > 50, "the workload has become too small to mean anything"
-    assert tally.distinct > tally.calls
-    assert tally.recoveries_cut > 100
+    assert tally.distinct > tally.calls // 2
+    assert tally.recoveries_cut > 50
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

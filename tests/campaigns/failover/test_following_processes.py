@@ -21,7 +21,12 @@ STILL = 200_000
 
 
 @pytest.mark.parametrize(
-    ("by_bucket", "ending"), [(False, signal.SIGKILL), (True, signal.SIGKILL), (False, signal.SIGTERM)]
+    ("by_bucket", "ending"),
+    [
+        pytest.param(False, signal.SIGKILL, marks=pytest.mark.night),
+        (True, signal.SIGKILL),
+        (False, signal.SIGTERM),
+    ],
 )
 def test_a_holder_that_ends_fails_no_call(
     start: Start, tmp_path: Path, by_bucket: bool, ending: signal.Signals

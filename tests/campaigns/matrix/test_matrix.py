@@ -17,8 +17,9 @@ import pytest
 from nyala.clients.api.table import Table
 from tests.campaigns.matrix.checks import checks_of, selected
 from tests.campaigns.matrix.table import STATES, MatrixTable
+from tests.dose import dose
 
-STRIDE = int(os.environ.get("MATRIX_STRIDE", "41"))
+STRIDE = int(os.environ.get("MATRIX_STRIDE", dose("89", "41")))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ def test_a_server_stays_as_it_is() -> None:
     assert outcome.rows_checked and {"get", "load", "full scan", "changes", "refusal"} <= outcome.latencies.keys()
 
 
+@pytest.mark.night
 def test_leaks_are_found() -> None:
     outcome = soak(seconds=15, clients=16, seed=0, program=(str(Path(__file__).with_name("leaking_server.py")),))
     growing = {each.name for each in outcome.trends if not each.is_flat}

@@ -32,7 +32,7 @@ def long_cells(row_count: int, cell_bytes: int, seed: int = 3) -> BytesVector:
         (ROWS, 40, 4_096),
         (3_000, 2_000, 1_024),
         (1, 3 * WIDE_PAGE_BYTES, 1_024),
-        (40_000, 2_000, 1_024),  # 80 MB, which the cutter cuts too
+        pytest.param(40_000, 2_000, 1_024, marks=pytest.mark.night),  # 80 MB, which the cutter cuts too
     ],
 )
 @pytest.mark.parametrize("encoding", ["plain", "auto", "dictionary"])

@@ -166,6 +166,7 @@ def test_levels_by_the_flags_of_the_processor(
     assert [level.name for level in usable_levels()] == [name for name in expected if name == "aarch64"]
 
 
+@pytest.mark.night
 def test_kernels_pass_their_tests_without_a_library_too(library: Path) -> None:
     """Where there is one, the other tests use it."""
     words = [

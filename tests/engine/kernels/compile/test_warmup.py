@@ -84,6 +84,7 @@ def test_every_processor_writes_the_same_bytes(name, expected):
     assert run(ROUND_TRIPS, **ENVIRONMENTS[name]) == expected
 
 
+@pytest.mark.night
 def test_warm_up_compiles_all_that_the_codecs_call():
     """After it, a round trip of everything compiles nothing more."""
     script = f"""
