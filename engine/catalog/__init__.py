@@ -1,0 +1,4 @@
+"""The tables of a store by name: created, altered, split, dropped and recalled; and their grants.
+
+Not inside: a table itself (`table`), and the file that lists them (`manifest`). Store, statements and scans use it.
+"""

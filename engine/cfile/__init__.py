@@ -1,0 +1,4 @@
+"""Columns in a file: pages with zone maps, a footer, their cache and their verification.
+
+Not inside: encodings (`codecs`), and the rowset that a file belongs to (`rowset`). Rowsets and deltas use it.
+"""

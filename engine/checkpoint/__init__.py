@@ -1,0 +1,4 @@
+"""Copies of a whole store at one moment, on the same disk or in a bucket.
+
+Not inside: backups of tables, which are jobs (`clients/jobs/backup`). Only the store's door uses it.
+"""

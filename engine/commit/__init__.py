@@ -1,0 +1,4 @@
+"""The order of commits, answers to repeated writes, and the room that unfinished work may take.
+
+Not inside: files of the log (`wal`), and the application of a change (`tablet`). Tables and transactions use it.
+"""
