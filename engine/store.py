@@ -57,8 +57,8 @@ from .scan.read.pool import ScanPool
 from .statement.execute import Statements
 from .store_metrics import StoreMetrics
 from .table.direct_load import DirectLoad
+from .table.small.writes import Writes
 from .table.stats import damaged_files, described, health_of, table_stats, tablet_map
-from .table.writes import Writes
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea

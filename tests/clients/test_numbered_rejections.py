@@ -15,8 +15,8 @@ from nyala.clients.api.table import Table
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.table import combined_writes
 from nyala.engine.table import table as table_module
+from nyala.engine.table.small import combined_writes
 from nyala.engine.table.write_queue import QueuedWrite
 from nyala.engine.transaction import plan as plan_module
 from nyala.schemas.errors import StoreError

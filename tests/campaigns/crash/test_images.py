@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.fs import MemoryFileSystem
-from nyala.engine.table.row_commit import RowWrite
-from nyala.engine.table.row_writes import RowWrites
+from nyala.engine.table.small.row_commit import RowWrite
+from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.crash.images import LostError, campaign, check_image, clone, contents, run_until

@@ -11,7 +11,7 @@ from nyala.engine.compaction import merge
 from nyala.engine.fs.memory import MemoryFileSystem, MemoryWritableFile
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.place import ManifestInDirectory
-from nyala.engine.table.row_commit import RowWrite
+from nyala.engine.table.small.row_commit import RowWrite
 from nyala.schemas.rows.write import Durability
 from tests.campaigns.crash.images import LostError, campaign
 from tests.campaigns.crash.test_numbered_writes import (

@@ -29,7 +29,7 @@ NOT_RUN = {
     "demo": "it takes a minute",
     "tablet move": "it needs several servers: tests/clients/cluster",
     "cluster balance": "it needs several servers: tests/clients/cli/test_cluster.py",
-    "serve": "it runs until it is stopped: tests/flight_server/test_lifecycle.py",
+    "serve": "it runs until it is stopped: tests/flight_server/serve/test_lifecycle.py",
     "spark build-shim": "it needs a JDK: tests/clients/spark",
     "key rotate": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",
     "key status": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",

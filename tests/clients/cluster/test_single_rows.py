@@ -13,7 +13,7 @@ import nyala
 from nyala.clients.api.table import Table
 from nyala.clients.cluster.writing import PlacedWrite
 from nyala.clients.convert.keys import key_of
-from nyala.engine.table.row_writes import RowWrites
+from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.errors import RowErrors, WrongServerError
 from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.write import WriteCommand

@@ -11,8 +11,8 @@ from nyala.engine.maintenance import upkeep
 from nyala.engine.store import Store
 from nyala.engine.table import table as table_module
 from nyala.engine.table.direct_load import DirectLoad
-from nyala.engine.table.row_plan import RowPlan
-from nyala.engine.table.rows_plan import RowsPlan
+from nyala.engine.table.small.row_plan import RowPlan
+from nyala.engine.table.small.rows_plan import RowsPlan
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec

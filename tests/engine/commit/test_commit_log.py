@@ -10,7 +10,7 @@ import pytest
 
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
-from nyala.engine.table.writes import _WRITES_AHEAD
+from nyala.engine.table.small.writes import _WRITES_AHEAD
 from nyala.engine.tablet.tablet import Tablet
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import InternalError, InvalidArgumentError, UnavailableError

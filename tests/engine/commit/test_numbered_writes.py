@@ -16,7 +16,7 @@ from nyala.engine.commit.numbered_writes import Answered, Number, NumberedWrites
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.recovery.verify import verify_store
-from nyala.engine.table.writes import Writes
+from nyala.engine.table.small.writes import Writes
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult

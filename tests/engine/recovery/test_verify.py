@@ -241,7 +241,9 @@ def test_a_key_in_two_rowsets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return np.full(len(hashes), -1), np.zeros(len(hashes), np.bool_)
 
     monkeypatch.setattr(Tablet, "find", nowhere)
-    monkeypatch.setattr("nyala.engine.table.row_writes.rows_plan_of", lambda *_: None)  # which finds keys by itself
+    monkeypatch.setattr(
+        "nyala.engine.table.small.row_writes.rows_plan_of", lambda *_: None
+    )  # which finds keys by itself
     subject.upsert(3, 4)
     subject.flush()
     monkeypatch.undo()

@@ -12,11 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ...schemas.errors import InternalError, StoreError
-from ...schemas.rows.write import Durability
-from ..commit.commit_log import CommitLog
-from ..tablet.tablet import Tablet
-from ..wal.interruption import is_interruption
+from ....schemas.errors import InternalError, StoreError
+from ....schemas.rows.write import Durability
+from ...commit.commit_log import CommitLog
+from ...tablet.tablet import Tablet
+from ...wal.interruption import is_interruption
 from .row_commit import RowWrite, commit_rows
 
 

@@ -17,7 +17,7 @@ from nyala.engine.fs import FileSystem, MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.table import write_queue
-from nyala.engine.table.row_writes import RowWrites
+from nyala.engine.table.small.row_writes import RowWrites
 from nyala.engine.table.table import Table
 from nyala.schemas.errors import InvalidArgumentError, StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec

@@ -20,9 +20,9 @@ from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.options import StoreOptions
 from nyala.engine.rowset.native.page_rows import PageRows
 from nyala.engine.store import Store
-from nyala.engine.table import row_commit
-from nyala.engine.table.row_commit import RowWrite
-from nyala.engine.table.row_queue import RowQueue
+from nyala.engine.table.small import row_commit
+from nyala.engine.table.small.row_commit import RowWrite
+from nyala.engine.table.small.row_queue import RowQueue
 from nyala.engine.wal import writer
 from nyala.engine.wal.turn import Turn
 from nyala.schemas.errors import InternalError, StoreError, UnavailableError
@@ -126,7 +126,9 @@ def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch)
     threads = [threading.Thread(target=each.run, args=(store,)) for each in (Asked("upsert", (-1, 0, "")), *writes)]
     with monkeypatch.context() as patch:
         patch.setattr(CommitLog, "is_crowded", property(lambda log: log._wal._ready.turns.leader is not None))
-        patch.setattr("nyala.engine.table.row_queue.commit_rows", lambda *how, may_wait: commit_rows(*how, may_wait))
+        patch.setattr(
+            "nyala.engine.table.small.row_queue.commit_rows", lambda *how, may_wait: commit_rows(*how, may_wait)
+        )
         with held(monkeypatch):
             for number, thread in enumerate(threads):
                 thread.start()
@@ -360,7 +362,7 @@ def test_an_interrupted_leader_leaves_the_rows_to_another(
     store: Store, monkeypatch: pytest.MonkeyPatch, where: str, interrupt: type[BaseException]
 ) -> None:
     """The main thread leads and is interrupted; the row of the other thread is written all the same, once."""
-    owner: Any = {"_gather": RowQueue, "commit_rows": "nyala.engine.table.row_queue"}.get(where, row_commit)
+    owner: Any = {"_gather": RowQueue, "commit_rows": "nyala.engine.table.small.row_queue"}.get(where, row_commit)
     name = f"{owner}.{where}" if isinstance(owner, str) else None
     real = row_commit.commit_rows if name else getattr(owner, where)
     other, interrupts = Asked("insert", (5, 5, "other")), iter([interrupt])
@@ -423,7 +425,7 @@ def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
         real_commit(those, log, durability, may_wait)
 
     monkeypatch.setattr(Turn, "wait", wait)
-    monkeypatch.setattr("nyala.engine.table.row_queue.commit_rows", commit_rows)
+    monkeypatch.setattr("nyala.engine.table.small.row_queue.commit_rows", commit_rows)
     threads = [*(threading.Thread(target=each.run, args=(store,)) for each in writes), victim]
     with held(monkeypatch):
         for number, thread in enumerate(threads):

@@ -14,22 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import InternalError
-from ...schemas.limits.limits import Limits
-from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
-from ...schemas.table.operation import Operation
-from ..commit.commit_log import Commit, CommitLog
-from ..record.change import ROW_FORM_MAX, ChangeKind, pack_parts, pack_record
-from ..tablet.outcome import Outcome
-from ..tablet.tablet_change import TabletChange
-from .checked_batch import CheckedBatch, RowRefusals
-from .pending_write import PendingWrite
-from .quota import within
-from .routed_batch import RoutedBatch, TabletRows, route
-from .table import Table, status_of
-from .table_version import write_locks
-from .tablet_change import tablet_changes
-from .write_queue import QueuedWrite
+from ....schemas.errors import InternalError
+from ....schemas.limits.limits import Limits
+from ....schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ....schemas.table.operation import Operation
+from ...commit.commit_log import Commit, CommitLog
+from ...record.change import ROW_FORM_MAX, ChangeKind, pack_parts, pack_record
+from ...tablet.outcome import Outcome
+from ...tablet.tablet_change import TabletChange
+from ..checked_batch import CheckedBatch, RowRefusals
+from ..pending_write import PendingWrite
+from ..quota import within
+from ..routed_batch import RoutedBatch, TabletRows, route
+from ..table import Table, status_of
+from ..table_version import write_locks
+from ..tablet_change import tablet_changes
+from ..write_queue import QueuedWrite
 
 _BYTES_MAX = 64 << 10
 """Of one write; larger ones gain nothing."""

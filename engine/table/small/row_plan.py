@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from ...schemas.cells.moment import python_cell
-from ...schemas.errors import InvalidArgumentError
-from ...schemas.limits.limits import Limits
-from ...schemas.table.operation import Operation
-from ..partition.router import NOWHERE
-from ..record.change import ChangeKind
-from ..record.row_change import RowChange
-from ..rowset.native.row_columns import RowColumns
-from ..tablet.row_write import RowPlace, RowValues
-from ..tablet.tablet import Tablet
-from ..vectors.arrow import from_arrow
-from ..vectors.keys.placed_key import KeyPlacer, PlacedKey
-from ..vectors.physical import physical_of
-from ..vectors.raw_cell import RawCell, plain_type, raw_cell, raw_value
-from .checked_batch import columns_of
-from .routed_batch import shape_of
-from .table_version import TableVersion
+from ....schemas.cells.moment import python_cell
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.limits.limits import Limits
+from ....schemas.table.operation import Operation
+from ...partition.router import NOWHERE
+from ...record.change import ChangeKind
+from ...record.row_change import RowChange
+from ...rowset.native.row_columns import RowColumns
+from ...tablet.row_write import RowPlace, RowValues
+from ...tablet.tablet import Tablet
+from ...vectors.arrow import from_arrow
+from ...vectors.keys.placed_key import KeyPlacer, PlacedKey
+from ...vectors.physical import physical_of
+from ...vectors.raw_cell import RawCell, plain_type, raw_cell, raw_value
+from ..checked_batch import columns_of
+from ..routed_batch import shape_of
+from ..table_version import TableVersion
 
 if TYPE_CHECKING:
     from .rows_plan import RowsPlan

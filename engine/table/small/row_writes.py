@@ -13,20 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.rows.write import Durability, WriteCommand, WriteResult
-from ..commit.commit_authors import origin_of
-from ..commit.commit_log import Commit, CommitLog
-from ..commit.memory_gate import MemoryGate
-from ..commit.numbered_writes import Ticket
-from ..options import StoreOptions
-from ..tablet.tablet import Tablet
-from ..vectors.vector import Vector
+from ....schemas.rows.write import Durability, WriteCommand, WriteResult
+from ...commit.commit_authors import origin_of
+from ...commit.commit_log import Commit, CommitLog
+from ...commit.memory_gate import MemoryGate
+from ...commit.numbered_writes import Ticket
+from ...options import StoreOptions
+from ...tablet.tablet import Tablet
+from ...vectors.vector import Vector
+from ..table import Table
 from .row_commit import RowWrite, applied, commit_rows
 from .row_plan import RowPlan, plan_of
 from .row_queue import RowQueue
 from .rows_commit import commit_together
 from .rows_plan import RowsPlan, rows_plan_of
-from .table import Table
 
 _ROWS_BETWEEN_LOOKS = 64
 """The memory of a tablet is measured after so many new rows."""

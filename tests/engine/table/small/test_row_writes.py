@@ -18,8 +18,8 @@ from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.table.row_commit import RowWrite
-from nyala.engine.table.row_writes import RowWrites
+from nyala.engine.table.small.row_commit import RowWrite
+from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.errors import StoreError
 from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...schemas.errors import InternalError
-from ...schemas.rows.write import Durability, WriteResult
-from ..commit.commit_authors import Origin
-from ..commit.commit_log import Commit, CommitLog
-from ..commit.numbered_writes import Ticket
-from ..record.change import ChangeKind, pack_record
-from ..rowset.native.page_rows import NotInMemoryError
-from ..tablet.row_write import RowPlace, RowValues, apply_row, find_row
-from ..tablet.tablet import Tablet
-from ..vectors.raw_cell import RawCell
-from ..wal.turn import UNLOGGED
+from ....schemas.errors import InternalError
+from ....schemas.rows.write import Durability, WriteResult
+from ...commit.commit_authors import Origin
+from ...commit.commit_log import Commit, CommitLog
+from ...commit.numbered_writes import Ticket
+from ...record.change import ChangeKind, pack_record
+from ...rowset.native.page_rows import NotInMemoryError
+from ...tablet.row_write import RowPlace, RowValues, apply_row, find_row
+from ...tablet.tablet import Tablet
+from ...vectors.raw_cell import RawCell
+from ...wal.turn import UNLOGGED
+from ..table import Table
 from .row_plan import PlannedRow, RowPlan
-from .table import Table
 
 
 @dataclass(slots=True, eq=False)

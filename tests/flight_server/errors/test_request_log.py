@@ -25,7 +25,7 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.table.table import TableDefinition
 from tests.flight_server.served import SCHEMA, Served
 
-from .conftest import open_real
+from ..conftest import open_real
 
 ID = re.compile(r"[0-9a-f]{12}")
 SECRET = "hunter2"

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.limits.limits import Limits
-from ...schemas.table.column import ColumnSchema
-from ...schemas.table.operation import Operation
-from ..partition.router import NOWHERE
-from ..record.change import ROW_FORM_MAX
-from ..tablet.tablet import Tablet
-from ..vectors.arrow import from_arrow
-from ..vectors.keys.keys import BytesKeys, KeyVector, hash_keys, take_keys
-from ..vectors.physical import physical_of
-from ..vectors.raw_cell import plain_type, raw_value, vector_of_cells
-from ..vectors.vector import BytesVector, FixedVector, Vector
-from .checked_batch import FIRST_DATE, LAST_DATE
+from ....schemas.limits.limits import Limits
+from ....schemas.table.column import ColumnSchema
+from ....schemas.table.operation import Operation
+from ...partition.router import NOWHERE
+from ...record.change import ROW_FORM_MAX
+from ...tablet.tablet import Tablet
+from ...vectors.arrow import from_arrow
+from ...vectors.keys.keys import BytesKeys, KeyVector, hash_keys, take_keys
+from ...vectors.physical import physical_of
+from ...vectors.raw_cell import plain_type, raw_value, vector_of_cells
+from ...vectors.vector import BytesVector, FixedVector, Vector
+from ..checked_batch import FIRST_DATE, LAST_DATE
+from ..table_version import TableVersion, grouped
 from .row_plan import RowPlan, plan_of
-from .table_version import TableVersion, grouped
 
 ROWS_MAX = ROW_FORM_MAX
 _BYTES_MAX = 64 << 10

@@ -28,7 +28,7 @@ from tests.doubles.waiting import until
 from tests.flight_server.served import Served, code_of
 
 SCHEMA_OF_KEY = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-SERVE_FAKE = [sys.executable, str(Path(__file__).parent / "serve_fake.py")]
+SERVE_FAKE = [sys.executable, str(Path(__file__).parents[1] / "serve_fake.py")]
 
 
 class Process:

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schemas.rows.write import Durability
-from ..commit.commit_authors import Origin, origin_of
-from ..commit.commit_log import Commit, CommitLog
-from ..commit.numbered_writes import Ticket
-from ..record.change import ChangeKind, pack_change, pack_record
-from ..tablet.point_batch import places_of_keys
-from ..tablet.tablet import Tablet
-from ..vectors.raw_cell import one_cell
-from ..vectors.vector import Vector
+from ....schemas.rows.write import Durability
+from ...commit.commit_authors import Origin, origin_of
+from ...commit.commit_log import Commit, CommitLog
+from ...commit.numbered_writes import Ticket
+from ...record.change import ChangeKind, pack_change, pack_record
+from ...tablet.point_batch import places_of_keys
+from ...tablet.tablet import Tablet
+from ...vectors.raw_cell import one_cell
+from ...vectors.vector import Vector
+from ..table import Table
+from ..table_version import write_locks
 from .row_commit import applied, is_plain
 from .row_plan import RowPlan, Written
 from .rows_plan import PlannedRows, RowsOfTablet
-from .table import Table
-from .table_version import write_locks
 
 
 class _RowsChange(NamedTuple):

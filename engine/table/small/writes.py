@@ -9,22 +9,22 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ...schemas.errors import StoreError
-from ...schemas.protocol.service import UNDECIDED, Undecided
-from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
-from ..commit.commit_authors import origin_of
-from ..commit.commit_log import CommitLog
-from ..commit.memory_gate import MemoryGate, patiently
-from ..commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
-from ..options import StoreOptions
-from .checked_batch import check_size, in_one_batch
+from ....schemas.errors import StoreError
+from ....schemas.protocol.service import UNDECIDED, Undecided
+from ....schemas.rows.write import CommitMode, WriteCommand, WriteResult
+from ...commit.commit_authors import origin_of
+from ...commit.commit_log import CommitLog
+from ...commit.memory_gate import MemoryGate, patiently
+from ...commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
+from ...options import StoreOptions
+from ..checked_batch import check_size, in_one_batch
+from ..direct_load import DirectLoad
+from ..pending_write import PendingWrite, RepeatedWrite
+from ..table import Table
+from ..write_queue import QueuedWrite
 from .combined_writes import apply_together, may_combine
-from .direct_load import DirectLoad
-from .pending_write import PendingWrite, RepeatedWrite
 from .row_writes import PendingRows, RowWrites
 from .rows_plan import ROWS_MAX
-from .table import Table
-from .write_queue import QueuedWrite
 
 Pending = PendingWrite | PendingRows | RepeatedWrite
 Begun = TypeVar("Begun")
