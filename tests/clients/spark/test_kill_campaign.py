@@ -15,6 +15,7 @@ import nyala
 from tests.clients.spark import kills
 from tests.clients.spark.kill_steps import Rows, Step
 from tests.clients.spark.kills import Campaign, DriverProcess
+from tests.dose import IS_NIGHT, dose
 
 Act = Callable[[nyala.Database, Rows, Rows], Any]
 """Does what a step should, to the rows before it, with the rows after it in mind. It returns an error, if any."""
@@ -112,6 +113,7 @@ def test_streams_that_lose_or_add_changes_are_noticed(campaign: Planted) -> None
         campaign.steps.stream("journal", "nyala").check(None)
 
 
+@pytest.mark.night
 def test_what_stays_staged_is_noticed(campaign: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     db = campaign.steps.db
     db.transaction().upsert("t", {"id": [1], "v": [1]})
@@ -124,34 +126,36 @@ def test_what_stays_staged_is_noticed(campaign: Planted, monkeypatch: pytest.Mon
     assert campaign.steps.table_rows() == campaign.steps.rows
 
 
-KILLS = {
-    "merge": "server at staging",
-    "write": "executor at staging",
-    "bulk_import": "executor",
-    "direct_read": "worker",
-    "plain_stream_copy": "server",
-    "stream_journal": "driver at commit",
-    "append": "executor",
-}
+KILLS = {"merge": "server at staging", "write": "executor at staging"} | dose(
+    {},
+    {
+        "bulk_import": "executor",
+        "direct_read": "worker",
+        "plain_stream_copy": "server",
+        "stream_journal": "driver at commit",
+        "append": "executor",
+    },
+)
 """Steps on Spark, with what is killed in each."""
 
 
 @pytest.mark.spark
 def test_a_few_kills_on_spark(tmp_path: Path, shim: Path | None) -> None:
-    """Most of its time is the start of two drivers. What is killed when depends on the machine, as do slow tasks."""
+    """Most of its time is the start of drivers. What is killed when depends on the machine, as do slow tasks."""
     if shim is None:
         pytest.skip("the shim needs javac: `.ci/java.sh javac` installs it on Debian")
     with Campaign(tmp_path, Random(1), shim) as campaign:
         for name, fault in KILLS.items():
             campaign.step(name, fault)
-        for _ in range(8):
+        for _ in range(dose(0, 8)):
             if campaign.speculated:
                 break
             campaign.step("append")
-        campaign.finish()
+        if IS_NIGHT:
+            campaign.finish()
         assert campaign.steps_done.total() + campaign.ended.total() >= len(KILLS)
-        assert campaign.killed["stream of journal", "driver at commit"] == 1
-        assert campaign.killed.total() >= 4, campaign.report()
-        assert campaign.speculated, campaign.report()
+        assert campaign.killed["stream of journal", "driver at commit"] == dose(0, 1)
+        assert campaign.killed.total() >= dose(1, 4), campaign.report()
+        assert campaign.speculated >= dose(0, 1), campaign.report()
         with pytest.raises(AssertionError, match=r"[1-9][0-9]* rows doubled"):
             campaign.plant("doubled")

@@ -20,6 +20,7 @@ from tests.clients.spark.sessions import needs_java
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.night
 def test_a_driver_that_is_killed_before_its_commit_leaves_nothing(db: Database, uri: str, tmp_path: Path) -> None:
     needs_java()
     schema = pa.schema([("id", pa.int64()), ("city", pa.string())])

@@ -15,6 +15,7 @@ from nyala.jobs import SparkExecutor
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.night
 def test_tasks_build_and_read_files(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"id": pa.array([n * 38 % 999 for n in range(999)], pa.int64()), "city": ["somewhere"] * 999})
     pq.write_table(rows.slice(0, 500), tmp_path / "a.parquet")

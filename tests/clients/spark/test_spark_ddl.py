@@ -23,6 +23,7 @@ from nyala.flight_server.server import FlightServer
 from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import PermissionDeniedError
 from tests.clients.spark.sessions import Sql, refused
+from tests.dose import by_night
 from tests.doubles.cut_proxy import CutProxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
@@ -438,7 +439,7 @@ def test_what_the_store_denies_is_said_as_it_is(sql: Sql, spark: SparkSession, t
         store.close()
 
 
-@pytest.mark.parametrize("is_silent", [False, True])
+@pytest.mark.parametrize("is_silent", by_night([False, True], day=[False]))
 def test_a_change_whose_answer_is_lost_is_not_repeated(
     sql: Sql, spark: SparkSession, db: Database, uri: str, monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:

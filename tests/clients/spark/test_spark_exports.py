@@ -21,6 +21,7 @@ from nyala.clients.api.table import Table
 from nyala.jobs import export, load
 from nyala.schemas.cells.types import LogicalType, type_words
 from nyala.spark import write_table
+from tests.dose import by_night
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +89,7 @@ def test_every_type_is_exported() -> None:
     assert {word.partition("(")[0] for word in CELLS} == words
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
+@pytest.mark.parametrize("zone", by_night(["UTC", "America/New_York", "Asia/Kathmandu"], day=["America/New_York"]))
 def test_an_export_is_read_by_others_and_loaded_again(
     db: Database,
     there: Table,

@@ -21,6 +21,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.handlers import get
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import UnavailableError
+from tests.dose import by_night
 from tests.doubles.cut_proxy import CutProxy
 from tests.doubles.waiting import until
 
@@ -236,7 +237,7 @@ def test_a_store_is_found_beside_another_one(
         assert tasks.count() == ROWS
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", by_night([0, 1], day=[1]))
 def test_a_task_that_is_killed_ends_and_leaves_no_memory_behind(
     number: int, rows: pa.Table, load: Load, spark: SparkSession, before_message: Callable[..., None]
 ) -> None:

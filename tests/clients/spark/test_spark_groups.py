@@ -23,6 +23,7 @@ from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.spark import read_table
+from tests.dose import by_night
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
@@ -125,7 +126,7 @@ def same(one: DataFrame, other: DataFrame) -> int:
     return found.num_rows
 
 
-@pytest.mark.parametrize("keys", GROUPS, ids="-".join)
+@pytest.mark.parametrize("keys", by_night(GROUPS, day=[("cents",), ("k", "city"), ("ok", "day")]), ids="-".join)
 def test_few_groups_are_completed_by_the_store(sales: Table, load: Load, plain: Load, keys: tuple[str, ...]) -> None:
     found = load("sales").groupBy(*keys).agg(*measures(), *of_decimals())
     assert is_complete(found)
@@ -133,7 +134,7 @@ def test_few_groups_are_completed_by_the_store(sales: Table, load: Load, plain: 
     assert same(load("sales").select(*keys).distinct(), plain("sales").select(*keys).distinct()) > 2
 
 
-@pytest.mark.parametrize("keys", [("k",), ("city", "day")], ids="-".join)
+@pytest.mark.parametrize("keys", by_night([("k",), ("city", "day")], day=[("city", "day")]), ids="-".join)
 def test_many_groups_are_combined_by_spark(
     sales: Table, load: Load, plain: Load, many: None, keys: tuple[str, ...]
 ) -> None:
@@ -158,7 +159,7 @@ def test_what_the_plan_says_of_groups_changes_no_answer(
 CONDITIONS = ["id < 100", "k = 1 AND id > 7", "day IS NULL OR city = 'new'", "id < 0", "abs(k) < 2"]
 
 
-@pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.parametrize("where", by_night(CONDITIONS, day=CONDITIONS[2:4]))
 def test_groups_of_some_rows(sales: Table, load: Load, plain: Load, where: str) -> None:
     def query(frame: DataFrame) -> DataFrame:
         return frame.where(where).groupBy("city").agg(*measures(), *of_decimals())
@@ -187,7 +188,7 @@ QUERIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", by_night(QUERIES, day=QUERIES[::4]))
 def test_queries_with_groups(sales: Table, load: Load, plain: Load, spark: SparkSession, query: str) -> None:
     for number, where in enumerate(["id >= 0", "id < 20"]):
         load("sales").where(where).createOrReplaceTempView(f"ours{number}")

@@ -45,6 +45,7 @@ def test_jobs_on_spark(spark: SparkSession, db: Database, uri: str, homes: Table
     assert [each.key for each in found.differences] == [{"id": 7}]
 
 
+@pytest.mark.night
 def test_a_frame_of_spark_is_loaded(spark: SparkSession, db: Database, uri: str, homes: Table) -> None:
     frame = spark.createDataFrame(pa.table({"id": [5_000, 5_001], "city": ["a", "b"]}, schema=SCHEMA))
     made = load(uri, "homes", frame, op="insert")

@@ -34,6 +34,7 @@ def views(spark: SparkSession, sql: Sql) -> Any:
         spark.catalog.dropTempView(view)
 
 
+@pytest.mark.night
 def test_the_examples_run(sql: Sql, views: None, spark: SparkSession, db: Database, uri: str, tmp_path: Path) -> None:
     """One after the other, on the same tables: so each finds what those before it have left."""
     names: dict[str, Any] = {"spark": spark, "uri": uri, "checkpoints": str(tmp_path)}

@@ -127,6 +127,7 @@ def test_procedures(sql: Sql, sales: Table, db: Database) -> None:
     assert sql("CALL nyala.system.recall_table('sales', 'again')") == [("again",)] and db.tables() == ["again"]
 
 
+@pytest.mark.night
 def test_a_table_is_backed_up_and_made_of_its_backup(sql: Sql, sales: Table, db: Database, tmp_path: Path) -> None:
     folder = str(tmp_path / "backups")
     assert [row[0] for row in sql(f"CALL nyala.system.backup('sales', '{folder}')")] == ["full"]

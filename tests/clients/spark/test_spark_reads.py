@@ -14,6 +14,7 @@ from pyspark.sql.functions import col
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from tests.dose import diagonal
 
 pytestmark = pytest.mark.spark
 
@@ -64,8 +65,7 @@ PLANS: dict[str, tuple[Callable[[Load, SparkSession], object], object]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
-@pytest.mark.parametrize("case", PLANS)
+@pytest.mark.parametrize(("case", "way"), diagonal(PLANS, ["plain", "shim", "catalog"]))
 def test_queries_over_one_frame_do_not_mix(
     homes: Table, plain: Load, load: Load, spark: SparkSession, shim: Path | None, case: str, way: str
 ) -> None:

@@ -26,6 +26,7 @@ from nyala.engine.transaction.commit import Transactions
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, StorageFullError, UnavailableError
 from tests.clients.spark.row_statements import DEFAULT, Refused, Rows, random_row, statement
+from tests.dose import by_night, diagonal, dose
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
@@ -78,7 +79,7 @@ DONE = {
 @pytest.mark.parametrize("key", [("k",), ("k", "s")], ids=["one column", "two columns"])
 def test_random_statements(spark: SparkSession, db: Database, key: tuple[str, ...]) -> None:
     """NYALA_ROW_STATEMENTS and NYALA_SEED set how many, and which."""
-    seed, count = int(os.environ.get("NYALA_SEED", "1")), int(os.environ.get("NYALA_ROW_STATEMENTS", "10"))
+    seed, count = int(os.environ.get("NYALA_SEED", "1")), int(os.environ.get("NYALA_ROW_STATEMENTS", dose(5, 10)))
     print(f"seed {seed}")
     rng = Random(seed * len(key))
     schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("s", pa.string(), "s" not in key),
@@ -146,7 +147,7 @@ def raising(error: Exception) -> Callable[[], None]:
     return act
 
 
-@pytest.mark.parametrize("kind", ["UPDATE", "DELETE", "MERGE", "moved keys"])
+@pytest.mark.parametrize("kind", by_night(["UPDATE", "DELETE", "MERGE", "moved keys"], day=["DELETE", "MERGE"]))
 def test_a_row_that_changed_since_refuses_the_statement(
     spark: SparkSession, homes: Table, plant: Callable[..., list[str]], kind: str
 ) -> None:
@@ -183,8 +184,7 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kind", ["MERGE", "moved keys", "INSERT", "OVERWRITE"])
+@pytest.mark.parametrize(("kind", "fault"), diagonal(["MERGE", "moved keys", "INSERT", "OVERWRITE"], FAULTS))
 def test_each_change_is_applied_once(
     spark: SparkSession, db: Database, homes: Table, plant: Callable[..., list[str]], kind: str, fault: str
 ) -> None:
@@ -232,7 +232,7 @@ SWAPPED = {
 }
 
 
-@pytest.mark.parametrize("case", SWAPPED)
+@pytest.mark.parametrize("case", by_night(SWAPPED, day=["MERGE stages", "OVERWRITE commits", "Python stages"]))
 def test_a_table_that_gets_the_name_meanwhile_is_left_alone(
     spark: SparkSession, db: Database, homes: Table, plant: Callable[..., list[str]], swap: Any, case: str
 ) -> None:
@@ -308,6 +308,7 @@ def test_rows_that_move_must_still_be_there(spark: SparkSession, homes: Table, m
     assert {operation for operation, _ in found} == {"delete", "insert"} and state(homes) == DONE["moved keys"]
 
 
+@pytest.mark.night
 def test_options_of_one_write_say_where_it_goes_and_as_whom(spark: SparkSession, db: Database, homes: Table) -> None:
     """Whether it appends, or replaces what a condition selects."""
     other = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
@@ -426,7 +427,7 @@ def test_rows_replace_those_of_a_condition(spark: SparkSession, homes: Table, pl
     assert state(homes) == {2: ("y", 1.0), 7: ("z", DEFAULT)}
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("zone", by_night(["UTC", "America/New_York"], day=["America/New_York"]))
 def test_every_type_is_written_as_it_is_read(spark: SparkSession, db: Database, zone: str) -> None:
     """As a key and as a cell; times without a zone are what the clock of the session shows."""
     cells: dict[str, tuple[pa.DataType, Any]] = {

@@ -97,6 +97,7 @@ def test_a_task_finds_a_tablet_that_was_moved_since_the_plan(shared: tuple[str, 
     assert set(found["n"].to_pylist()) == {1}
 
 
+@pytest.mark.night
 def test_a_server_that_is_not_needed_may_be_away(
     spark: SparkSession, shim: Path | None, shared: tuple[str, Database, list[Store]]
 ) -> None:

@@ -376,6 +376,7 @@ def test_what_a_catalog_does_not_do_is_said(homes: Table, spark: SparkSession, s
     assert homes.scan().count() == ROWS
 
 
+@pytest.mark.night
 def test_streams_of_the_catalog(homes: Table, db: Database, spark: SparkSession, tmp_path: Any) -> None:
     db.create_table("ids", pa.schema([("id", pa.int64())]), ["id"])
     feed = spark.readStream.table("nyala.default.homes.changes")

@@ -20,6 +20,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.jobs import load
 from nyala.spark import configure, write_table
+from tests.dose import by_night
 
 pytestmark = pytest.mark.spark
 
@@ -38,6 +39,7 @@ AT = dt.datetime(2026, 3, 8, 2, 30)
 OSLO = ("Oslo", 5.0, 1, None, "n")
 NEW = (7, AT, DEFAULTS["note"])
 """What a row gets in the columns that a statement leaves out."""
+WAYS = by_night(["plain", "shim", "catalog"], day=["catalog"])
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def view(spark: SparkSession, uri: str, plain: Callable[..., DataFrame]) -> Call
     return make
 
 
-@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+@pytest.mark.parametrize("way", WAYS)
 def test_the_store_numbers_the_rows_of_a_table_without_a_unique_key(
     spark: SparkSession, db: Database, view: Callable[..., str], shim: Path | None, way: str
 ) -> None:
@@ -122,7 +124,7 @@ def test_insert_adds_rows(
     assert state(homes) == {1: ("Bern", None, *NEW)}
 
 
-@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+@pytest.mark.parametrize("way", WAYS)
 def test_insert_overwrite_drops_no_row_of_a_repeated_key(
     spark: SparkSession, homes: Table, view: Callable[..., str], shim: Path | None, way: str
 ) -> None:
@@ -141,7 +143,7 @@ def test_insert_overwrite_drops_no_row_of_a_repeated_key(
         assert list(state(homes)) == [7]
 
 
-@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+@pytest.mark.parametrize("way", WAYS)
 def test_insert_overwrite_leaves_the_number_of_the_rows_to_the_store(
     spark: SparkSession, db: Database, view: Callable[..., str], shim: Path | None, way: str
 ) -> None:
@@ -186,8 +188,8 @@ def test_dynamic_overwrites_replace_all_rows_unless_the_table_has_partitions(
         spark.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
 
 
-@pytest.mark.parametrize("default", [None, "ab"])
-@pytest.mark.parametrize("way", ["plain", "shim", "catalog"])
+@pytest.mark.parametrize("default", by_night([None, "ab"], day=["ab"]))
+@pytest.mark.parametrize("way", WAYS)
 def test_statements_refuse_text_that_is_longer_than_its_column(
     spark: SparkSession, db: Database, view: Callable[..., str], shim: Path | None, way: str, default: str | None
 ) -> None:

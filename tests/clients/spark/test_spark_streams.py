@@ -21,6 +21,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
 from nyala.spark import merge_changes, write_table
 from tests.clients.spark.streaming import Campaign
+from tests.dose import dose
 
 pytestmark = pytest.mark.spark
 
@@ -66,6 +67,7 @@ def test_a_feed_is_merged_batch_by_batch(
     assert len(sizes) == 2, "without changes there is no batch"
 
 
+@pytest.mark.night
 def test_a_stream_goes_on_when_the_server_was_restarted(spark: SparkSession, tmp_path: Path) -> None:
     """Between and within micro-batches: source and sink wait for it, in processes that know it and in new ones."""
     store = Store.open(MemoryFileSystem(), StoreOptions(maintenance="off"))
@@ -95,6 +97,7 @@ def test_a_stream_goes_on_when_the_server_was_restarted(spark: SparkSession, tmp
         store.close()
 
 
+@pytest.mark.night
 def test_complete_mode(spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path) -> None:
     sums = db.create_table("sums", pa.schema([("v", pa.int64()), ("n", pa.int64())]), ["v"])
 
@@ -127,6 +130,7 @@ def run_once(sink: DataStreamWriter, checkpoint: Path) -> None:
     sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(120)
 
 
+@pytest.mark.night
 def test_update_mode_upserts_what_a_batch_has_changed(
     spark: SparkSession, db: Database, uri: str, homes: Table, tmp_path: Path, form: str
 ) -> None:
@@ -190,5 +194,5 @@ def test_a_copy_follows_a_table_that_is_altered(
 
 def test_restarts_at_random(spark: SparkSession, db: Database, uri: str, tmp_path: Path) -> None:
     campaign = Campaign(spark, db, uri, tmp_path, random.Random(7))
-    campaign.run(3)
+    campaign.run(dose(1, 3))
     assert "0 lost, 0 doubled" in campaign.report()

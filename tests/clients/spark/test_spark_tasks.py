@@ -17,6 +17,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.store import Store
 from nyala.schemas.errors import InternalError
 from nyala.schemas.rows.scan import ScanSpec
+from tests.dose import by_night
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
@@ -102,7 +103,7 @@ def test_parts_stay_apart_where_it_matters(homes: Table, load: Load, spark: Spar
     assert joined.count() == ROWS
 
 
-@pytest.mark.parametrize("place", range(TABLETS))
+@pytest.mark.parametrize("place", by_night(range(TABLETS), day=[1, TABLETS - 1]))
 def test_a_task_that_fails_between_its_parts_reads_all_of_them_again(
     homes: Table, load: Load, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""All 22 queries of TPC-H at scale 0.1 beside DuckDB: with the shim, and after changes by MERGE also without it."""
+"""Queries of TPC-H at scale 0.1 beside DuckDB: with the shim, and after changes by MERGE also without it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from bench.tpch.answers import is_same
 from bench.tpch.data import HASHED_BY, KEYS, generate, queries, table
 from nyala.clients.api.database import Database
 from nyala.engine.store import Store
+from tests.dose import by_night, dose
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
 SCALE = 0.1
-QUERIES = queries(SCALE)
+BY_DAY = 1, 3, 13, 15, 18, 21, 22
+"""Queries with groups, joins, an outer one too, a view, and subqueries of each kind."""
+QUERIES = {number: text for number, text in queries(SCALE).items() if number in dose(BY_DAY, range(1, 23))}
 SHARE = 0.01
 """Of the rows of a table, which a MERGE changes, and as many again, which it deletes."""
 NEW_ROWS = 100
@@ -95,7 +98,7 @@ def test_answers_are_those_of_duckdb(spark: SparkSession, stores: Stores, load: 
     ask_all(spark, stores, load)
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", by_night(CHANGED, day=["lineitem", "customer"]))
 def test_a_merge_leaves_the_rows_that_duckdb_has(spark: SparkSession, stores: Stores, name: str) -> None:
     changes = stores.changes(name)
     columns = [column for column in changes.column_names if column != "op"]

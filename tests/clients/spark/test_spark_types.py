@@ -18,6 +18,7 @@ import nyala
 from nyala.clients.api.database import Database
 from nyala.schemas.cells.moment import microseconds_of
 from nyala.spark import write_table
+from tests.dose import by_night
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,7 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "raw": (pa.binary(), [b"", b"\x00\xff"]),
     "short": (pa.string(), ["abcde", "fg"]),
 }
-ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
+ZONES = by_night(["UTC", "America/New_York", "Asia/Kathmandu"], day=["America/New_York"])
 
 
 @pytest.fixture(params=ZONES)
@@ -153,6 +154,7 @@ def test_literals_of_spark(make: Callable[[str], Any], spark: SparkSession, uri:
     assert (row["i64"], row["large"]) == (7, Decimal("1.5"))
 
 
+@pytest.mark.night
 def test_null_where_none_may_be(make: Callable[[str], Any], load: Callable[..., DataFrame], uri: str) -> None:
     there = make("there")
     there.insert(data())

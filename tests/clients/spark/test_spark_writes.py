@@ -22,6 +22,7 @@ from nyala.clients.spark.placement import tablet_of
 from nyala.clients.spark.source import NyalaDataSource
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.spark import by_tablet, merge_changes, write_table
+from tests.dose import by_night
 
 pytestmark = pytest.mark.spark
 
@@ -111,7 +112,7 @@ def failing(kind: str) -> type[NyalaDataSource]:
     return Failing
 
 
-@pytest.mark.parametrize("kind", ["killed", "after staging", "always", "commit"])
+@pytest.mark.parametrize("kind", by_night(["killed", "after staging", "always", "commit"], day=["killed", "commit"]))
 def test_failing_tasks(spark: SparkSession, uri: str, homes: Table, kind: str) -> None:
     """A task that is killed in the middle, or fails once it has staged all, runs again: its rows come once."""
     spark.dataSource.register(failing(kind))
@@ -156,7 +157,7 @@ def new_york(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-@pytest.mark.parametrize("case", PARTITIONED)
+@pytest.mark.parametrize("case", by_night(PARTITIONED, day=["hashes with seeds", "timestamps", "own hashes"]))
 def test_rows_are_put_together_by_tablet(
     spark: SparkSession, db: Database, uri: str, load: Callable[..., DataFrame], new_york: None, case: str
 ) -> None:
