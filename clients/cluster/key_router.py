@@ -1,6 +1,7 @@
-"""KeyRouter: finds the tablet of one row in plain Python: numpy's calls for one row take longer than its request.
+"""KeyRouter: finds the tablet of one row by its Python values: numpy's calls for one row take longer than its request.
 
-The results are those of `router.TabletRouter`, which routes batches.
+The results are those of `router.TabletRouter`, which routes batches. The package xxhash hashes single cells, with the
+hash of one column as the seed of the next, as `hashing` does for whole columns.
 """
 
 from __future__ import annotations
@@ -11,16 +12,12 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
+import xxhash
+
 from ...schemas.cells.literal import from_json
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.partition_schema import HashSchema, PartitionSchema
-from . import hashing
 from .router import NOWHERE, SPARK_SEED
-
-_BYTES_MAX = 128
-"""Longer cells go to numpy."""
-_MASK = (1 << 64) - 1
-_P1, _P2, _P3, _P4, _P5 = map(int, (hashing.P1, hashing.P2, hashing.P3, hashing.P4, hashing.P5))
 
 
 class KeyRouter:
@@ -41,11 +38,11 @@ class KeyRouter:
 
     def number_of(self, values: Sequence[Any]) -> int | None:
         """Return the tablet of a row by Python values of its columns, NOWHERE for a row without one; None if only
-        ``TabletRouter`` can tell: for values of other types, long ones, and columns of decimals and moments."""
+        ``TabletRouter`` can tell: for values of other types, and columns of decimals and moments."""
         for kind, value in zip(self._kinds, values, strict=True):
             if kind is None or type(value) is not kind[0]:
                 return None
-            if not (-kind[1] <= value < kind[1] if kind[0] is int else len(value) <= kind[1]):
+            if kind[0] is int and not -1 <= value >> (kind[1] - 1) <= 0:
                 return None
         place = self._range_of(values)
         if place == NOWHERE:
@@ -63,84 +60,28 @@ class KeyRouter:
         return begun if begun == bisect_right(self._uppers, cells) else NOWHERE
 
     def _bucket(self, level: HashSchema, values: Sequence[Any]) -> int:
-        state = _mix_int(level.seed, SPARK_SEED) if level.seed else SPARK_SEED
+        state = _int_hash(level.seed, SPARK_SEED, 4) if level.seed else SPARK_SEED
         for column_id in level.columns:
             place = self._places[column_id]
             value, kind = values[place], self._kinds[place]
             if kind is not None and kind[0] is int:
-                state = _mix_long(value, state) if kind[2] else _mix_int(value, state)
+                state = _int_hash(value, state, 8 if kind[1] == 64 else 4)
             else:
-                state = _mix_bytes(value.encode() if type(value) is str else value, state)
+                state = xxhash.xxh64_intdigest(value.encode() if type(value) is str else value, state)
         return (state - (1 << 64) if state >> 63 else state) % level.buckets
 
 
-def _kind(column: ColumnSchema) -> tuple[type, int, bool] | None:
-    """Return the Python type of a column's cells, their bound, and whether they are hashed as longs; None if a cell is
-    not its own value."""
+def _kind(column: ColumnSchema) -> tuple[type, int] | None:
+    """Return the Python type of a column's cells and, of integers, their bits; None if a cell is not its own value."""
     kind = column.logical
     if kind.is_integer:
-        bits = kind.arrow.bit_width
-        return int, 1 << (bits - 1), bits == 64
+        return int, kind.arrow.bit_width
     if kind.name in ("string", "binary"):
-        return (str if kind.is_text else bytes), _BYTES_MAX, False
+        return (str if kind.is_text else bytes), 0
     return None
 
 
-def _mix_int(value: int, state: int) -> int:
-    """Return the XXH64 of a 32-bit integer, seeded with ``state``."""
-    return _avalanche(_mix_4((state + _P5 + 4) & _MASK, value & 0xFFFFFFFF))
-
-
-def _mix_long(value: int, state: int) -> int:
-    """Return the XXH64 of a 64-bit integer, seeded with ``state``."""
-    return _avalanche(_mix_8((state + _P5 + 8) & _MASK, value & _MASK))
-
-
-def _mix_bytes(data: bytes, state: int) -> int:
-    """Return the XXH64 of bytes, seeded with ``state``."""
-    length = len(data)
-    at = length - length % hashing.STRIPE
-    mixed = _mix_stripes(data[:at], state) if at else state + _P5
-    mixed = (mixed + length) & _MASK
-    while at + 8 <= length:
-        mixed = _mix_8(mixed, int.from_bytes(data[at : at + 8], "little"))
-        at += 8
-    if at + 4 <= length:
-        mixed = _mix_4(mixed, int.from_bytes(data[at : at + 4], "little"))
-        at += 4
-    for byte in data[at:]:
-        mixed = _rotated(mixed ^ (byte * _P5 & _MASK), 11) * _P1 & _MASK
-    return _avalanche(mixed)
-
-
-def _mix_stripes(data: bytes, seed: int) -> int:
-    lanes = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
-    for at in range(0, len(data), 8):
-        lane = at // 8 % 4
-        lanes[lane] = _round(lanes[lane], int.from_bytes(data[at : at + 8], "little"))
-    mixed = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
-    for lane in lanes:
-        mixed = ((mixed ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    return mixed
-
-
-def _mix_4(mixed: int, word: int) -> int:
-    return (_rotated(mixed ^ (word * _P1 & _MASK), 23) * _P2 + _P3) & _MASK
-
-
-def _mix_8(mixed: int, word: int) -> int:
-    return (_rotated(mixed ^ _round(0, word), 27) * _P1 + _P4) & _MASK
-
-
-def _round(lane: int, word: int) -> int:
-    return _rotated((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & _MASK
-
-
-def _avalanche(mixed: int) -> int:
-    mixed = (mixed ^ mixed >> 33) * _P2 & _MASK
-    mixed = (mixed ^ mixed >> 29) * _P3 & _MASK
-    return mixed ^ mixed >> 32
+def _int_hash(value: int, seed: int, length: int) -> int:
+    """Return the hash of an integer of ``length`` bytes, seeded with ``seed``."""
+    unsigned = value & ((1 << 8 * length) - 1)
+    return xxhash.xxh64_intdigest(unsigned.to_bytes(length, "little"), seed)

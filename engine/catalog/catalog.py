@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError
+from ...schemas.gc_pause import collector_paused
 from ...schemas.limits.limits import Limits
 from ...schemas.store.description import DroppedTable
 from ...schemas.store.grants import no_table
@@ -24,7 +25,6 @@ from ..table.table_version import TableVersion, write_locks
 from ..tablet.directories import make_directories, retire
 from ..tablet.open import fetch_ends, open_sound
 from ..tablet.tablet import Tablet
-from ..tablet.uncollected import uncollected
 from .alteration import Replaced, put_in_place
 from .splitting import split_in_place
 
@@ -67,7 +67,7 @@ class Catalog:
         """Open every table of the manifest; tablets with damaged files go into quarantine."""
         environment = self._environment
         tables = environment.manifest.current.tables
-        with uncollected():
+        with collector_paused():
             fetch_ends(environment.fs, (tablet for entry in tables for tablet in entry.tablets))
             for entry in tables:
                 self._load(entry)

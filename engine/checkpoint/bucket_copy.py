@@ -35,10 +35,10 @@ from ..cfile.reader import CFileReader
 from ..commit.authors_file import NAME as AUTHORS
 from ..fs.failures import named
 from ..fs.filesystem import FileSystem
+from ..home import copy_mark
 from ..home.bucket import BucketHome
 from ..home.copy_makers import CopyMakers, read_copy_makers, write_copy_makers
-from ..home.copy_mark import NAME as MARK
-from ..home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
+from ..home.copy_mark import CopyMark, read_copy_mark
 from ..home.manifests import DIRECTORY, file_paths
 from ..manifest import files
 from ..manifest.makers import maker_of, reign_of
@@ -211,7 +211,7 @@ class BucketCopy:
         mark = CopyMark(source=source_uuid.hex())
         if newest is None and read_copy_mark(home.bucket, home.prefix) is None and home.bucket.list(home.prefix):
             raise ConflictError(f"there are other objects below {home.prefix} in {home.url}: copy to another name")
-        home.bucket.create(home.prefix + MARK, pack_copy_mark(mark))
+        home.bucket.create(home.prefix + copy_mark.NAME, copy_mark.DOCUMENT.pack(mark))
         if read_copy_mark(home.bucket, home.prefix) != mark:
             raise ConflictError(f"{home.where} is for copies of another store: copy to another name")
         if newest is None and home.has_store():

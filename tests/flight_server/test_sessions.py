@@ -378,7 +378,7 @@ def test_a_session_remembers_no_more_than_some_bytes(served: Served, session: Se
         columns = [f"{number}{place}" for place in range(6_000)]
         assert error_code(session.ask(row_line(columns))) == "INVALID_ARGUMENT"
         session.ask(row_line(["id"], writer=f"w{number}"), {"row": [number], "seq": 1})
-    known = [each._known for each in gc.get_objects() if isinstance(each, sessions._Session)]
+    known = [each._known for each in gc.get_objects() if type(each) is sessions._Session]
     assert known and all(sum(map(len, each)) <= sessions._KNOWN_BYTES_MAX for each in known)
     assert any(row_line(["id"], writer="w9") == json.loads(line) for each in known for line in each)
     assert served.ids() == list(range(10))

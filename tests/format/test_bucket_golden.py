@@ -7,10 +7,11 @@ import pytest
 
 from nyala.clients.api.database import Database
 from nyala.engine.bucket import MemoryBucket
-from nyala.engine.home.cluster import Cluster, pack_cluster, read_cluster
-from nyala.engine.home.copy_makers import CopyMakers, pack_copy_makers, read_copy_makers
-from nyala.engine.home.copy_mark import CopyMark, pack_copy_mark, read_copy_mark
-from nyala.engine.home.where import pack_where, read_where, write_where
+from nyala.engine.home import cluster, copy_makers, copy_mark, where
+from nyala.engine.home.cluster import Cluster, read_cluster
+from nyala.engine.home.copy_makers import CopyMakers, read_copy_makers
+from nyala.engine.home.copy_mark import CopyMark, read_copy_mark
+from nyala.engine.home.where import read_where, write_where
 from nyala.engine.store import Store
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError
 from nyala.schemas.store.whereabouts import Holder, Whereabouts
@@ -29,7 +30,7 @@ def read(content: bytes) -> Cluster | None:
 
 
 def test_the_bytes_of_a_cluster() -> None:
-    assert pack_cluster(CLUSTER) == CONTENT
+    assert cluster.DOCUMENT.pack(CLUSTER) == CONTENT
     assert read(CONTENT) == CLUSTER
     assert read_cluster(MemoryBucket(), "") is None
 
@@ -80,7 +81,7 @@ def test_the_bytes_of_where() -> None:
     write_where(bucket, "a", WHERE)
     start = b"NYALAWHR" + (1).to_bytes(4, "little") + len(WHERE_BODY).to_bytes(8, "little")
     content = start + zlib.crc32(start + WHERE_BODY).to_bytes(4, "little") + WHERE_BODY
-    assert bucket.get("stores/a/where") == content == pack_where(WHERE)
+    assert bucket.get("stores/a/where") == content == where.DOCUMENT.pack(WHERE)
     assert read_where(bucket, "a") == WHERE
     for damaged in (content[:-1], content[:40] + b"x" + content[41:], b""):
         bucket.put("stores/a/where", damaged)
@@ -94,7 +95,7 @@ def test_the_bytes_of_the_mark_of_a_copy() -> None:
     body = b'{"source":"00112233445566778899aabbccddeeff"}'
     start = b"NYALACPY" + (1).to_bytes(4, "little") + len(body).to_bytes(8, "little")
     content = start + zlib.crc32(start + body).to_bytes(4, "little") + body
-    assert pack_copy_mark(mark) == content
+    assert copy_mark.DOCUMENT.pack(mark) == content
     bucket.put("stores/a/copy", content)
     assert read_copy_mark(bucket, "stores/a/") == mark
     bucket.put("stores/a/copy", content[:-1])
@@ -108,7 +109,7 @@ def test_the_bytes_of_the_makers_of_a_copy() -> None:
     body = b'{"makers":{"4":"00112233445566778899aabbccddeeff"}}'
     start = b"NYALACPM" + (1).to_bytes(4, "little") + len(body).to_bytes(8, "little")
     content = start + zlib.crc32(start + body).to_bytes(4, "little") + body
-    assert pack_copy_makers(makers) == content
+    assert copy_makers.DOCUMENT.pack(makers) == content
     bucket.put("stores/a/makers", content)
     assert read_copy_makers(bucket, "stores/a/") == makers
     bucket.put("stores/a/makers", content[:-1])

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import threading
-from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import quote, unquote
+
+from sortedcontainers import SortedKeyList
 
 from ...fs.filesystem import FileSystem, WritableFile, join
 from .piece import CachedPiece, content_bytes, pack_tail, sums_of, tail_bytes
@@ -26,28 +27,29 @@ class Extents:
     """The pieces of one object, which do not overlap. Guarded by the cache's lock."""
 
     def __init__(self) -> None:
-        self.pieces: list[CachedPiece] = []
+        self.pieces: SortedKeyList[CachedPiece] = SortedKeyList(key=_first)
         """By their places in the object."""
 
     def at(self, offset: int) -> CachedPiece | None:
         """Return the piece that has the byte at ``offset``."""
-        number = bisect_right(self.pieces, offset, key=_first) - 1
-        found = self.pieces[number] if number >= 0 else None
-        return found if found and offset < found.last else None
+        number = self.pieces.bisect_key_right(offset) - 1
+        piece = self.pieces[number] if number >= 0 else None
+        return piece if piece and offset < piece.last else None
 
     def have(self, first: int, last: int) -> bool:
         """Whether one piece has the bytes [first, last)."""
-        found = self.at(first)
-        return found is not None and last <= found.last
+        piece = self.at(first)
+        return piece is not None and last <= piece.last
 
     def next_after(self, offset: int) -> int | None:
         """Return where the next piece after ``offset`` begins."""
-        number = bisect_right(self.pieces, offset, key=_first)
+        number = self.pieces.bisect_key_right(offset)
         return self.pieces[number].first if number < len(self.pieces) else None
 
     def within(self, first: int, last: int) -> list[CachedPiece]:
         """Return the pieces that have any of the bytes [first, last)."""
-        return [piece for piece in self.pieces if piece.first < last and first < piece.last]
+        before = self.pieces.irange_key(None, last, inclusive=(True, False))
+        return [piece for piece in before if first < piece.last]
 
 
 class PieceCache:
@@ -97,7 +99,7 @@ class PieceCache:
             piece = CachedPiece(self.fs, self._new_name(path, 0), 0, 0, ())
             piece.pinned = True
             file = self._create(piece, preallocate)
-            extents.pieces.append(piece)
+            extents.pieces.add(piece)
         return piece, file
 
     def unpin(self, path: str, piece: CachedPiece) -> None:
@@ -120,7 +122,7 @@ class PieceCache:
         self.is_keeping = self._write(piece, content + pack_tail(key, len(content), sums_of(content)))
         if self.is_keeping:
             with self.lock:
-                insort(extents.pieces, piece, key=_first)
+                extents.pieces.add(piece)
                 self._use(piece, extents)
                 self._shrink()
 
@@ -230,7 +232,7 @@ class PieceCache:
         if piece.length <= 0 or not self._lasts(path) or extents.within(piece.first, piece.last):
             self._unlink(piece)
             return
-        insort(extents.pieces, piece, key=_first)
+        extents.pieces.add(piece)
         self._use(piece, extents)
 
 

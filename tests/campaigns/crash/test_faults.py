@@ -49,7 +49,7 @@ def test_a_disk_that_fails_in_compactions_alterations_and_recovery_loses_nothing
 ) -> None:
     """One call in thirteen, by day fewer: tests/campaigns/crash/campaign.py fails every one."""
     caplog.set_level(logging.ERROR)
-    fail_each_call(kind, WORKLOADS[name], every=dose(29, 13))
+    fail_each_call(kind, WORKLOADS[name], every=dose(23, 13))
 
 
 @pytest.mark.parametrize("kind", ["EIO of reads from then on", "short reads", "flipped bits"])

@@ -12,8 +12,8 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.store import Store
 from nyala.engine.tablet.open import open_sound, remove_orphans
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.tablet.uncollected import uncollected
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from nyala.schemas.gc_pause import collector_paused
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
 
@@ -121,7 +121,7 @@ def test_tablets_are_opened_without_passes_of_the_collector(monkeypatch: pytest.
     seen: list[bool] = []
 
     def seeing(*args: Any) -> Tablet:
-        with uncollected():
+        with collector_paused():
             seen.append(gc.isenabled())
         seen.append(gc.isenabled())
         return open_sound(*args)
@@ -131,7 +131,7 @@ def test_tablets_are_opened_without_passes_of_the_collector(monkeypatch: pytest.
     assert seen == [False, False] and gc.isenabled()
     gc.disable()
     try:
-        with pytest.raises(ZeroDivisionError), uncollected():
+        with pytest.raises(ZeroDivisionError), collector_paused():
             raise ZeroDivisionError
         assert not gc.isenabled(), "it was off before"
     finally:
