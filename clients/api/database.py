@@ -263,7 +263,7 @@ class Database:
         """Copy the store, as it is now, into a directory on its machine; reads and writes continue meanwhile.
 
         The directory is new or empty, or has an earlier checkpoint of the store: then only what is new is added. Column
-        files become hard links where the disk allows it. Open the copy as any store: see docs/operations.md.
+        files become hard links where the disk allows it. Open the copy as any store: see docs/backup.md.
 
         Raises:
             InvalidArgumentError: the path is not absolute, the directory has something else, or several servers or
@@ -277,7 +277,7 @@ class Database:
         """Keep a table, or all tables, as of now or ``as_of``, until the pin is dropped: a backup that copies nothing.
 
         The files stay as they are, whatever becomes of the table, also when it is dropped, and through restarts. All
-        tables can be kept by a store in a bucket. See docs/operations.md.
+        tables can be kept by a store in a bucket. See docs/backup.md.
 
         Raises:
             AlreadyPresentError: a pin has this name.

@@ -1,4 +1,4 @@
-"""The table of types in docs/flight.md: what it says is taken is, nothing else, and cells come back as it says."""
+"""The table of types in docs/flight-actions.md: it lists all types that are taken, and cells come back as it says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.table import TableDefinition
 
-DOCUMENT = Path(__file__).parents[2] / "docs/flight.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/flight-actions.md"
 WORDS = {"decimal(p,s)": "decimal(10,2)", "varchar(n)": "varchar(9)"}
 DAY = 86_400
 
@@ -46,7 +46,7 @@ ARRAYS = {
 
 def documented() -> dict[str, tuple[str, set[str]]]:
     """Return, for each type of a column, the Arrow type in which it comes, and all that it takes."""
-    section = DOCUMENT.read_text().split("### Types")[1].split("\n## ")[0]
+    section = DOCUMENT.read_text().split("## Types")[1].split("\n## ")[0]
     found: dict[str, tuple[str, set[str]]] = {}
     for line in section.splitlines():
         cells: list[list[str]] = [re.findall("`([^`]+)`", cell) for cell in line.split("|")]

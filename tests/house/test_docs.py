@@ -73,10 +73,13 @@ def test_named_tests_exist() -> None:
 
 
 def promises() -> dict[str, str]:
-    """Return the promises that docs/guarantees.md makes: heading -> paragraph."""
-    promised = (ROOT / "docs/guarantees.md").read_text().partition("## What is not promised")[0]
-    parts = re.split(r"^### (.*)$", promised, flags=re.MULTILINE)[1:]
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    """Return the promises that the pages of guarantees make: heading -> paragraph."""
+    promised: dict[str, str] = {}
+    for page in sorted((ROOT / "docs").glob("guarantees*.md")):
+        text = page.read_text().partition("## What the tests catch")[0]
+        parts = re.split(r"^### (.*)$", text, flags=re.MULTILINE)[1:]
+        promised |= dict(zip(parts[::2], parts[1::2], strict=True))
+    return promised
 
 
 @pytest.mark.parametrize("promise", promises(), ids=anchor)
