@@ -123,7 +123,10 @@ def database(
     if directory.exists() and not directory.is_dir():
         raise InvalidArgumentError(f"{directory} is a file; --data must name the directory of a store")
     if not create and not directory.is_dir():
-        raise NotFoundError(f"there is no directory {directory}; --data must name the directory of a store")
+        raise NotFoundError(
+            f"there is no directory {directory}; --data must name the directory of a store, which "
+            "`nyala load --create` and `nyala serve` make"
+        )
     return context.obj(directory, create=create, name=name)
 
 

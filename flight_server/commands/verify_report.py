@@ -18,5 +18,6 @@ def print_report(report: VerifyReport, what_to_do: str) -> None:
         typer.echo(f"note: {note}")
     for problem in report.problems:
         typer.secho(problem, fg=typer.colors.RED)
-    count = f"{len(report.problems):,} problems found; {what_to_do}"
-    typer.echo("no problems found" if report.is_sound else count)
+    count = len(report.problems)
+    summary = f"{count:,} problem{'s' * (count != 1)} found; {what_to_do}"
+    typer.echo("no problems found" if report.is_sound else summary)
