@@ -1,11 +1,9 @@
 """The part of sortedcontainers that Nyala uses; the package has no types of its own."""
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
 class SortedKeyList(Generic[T]):
     def __init__(self, iterable: Iterable[T] | None = None, key: Callable[[T], Any] = ...) -> None: ...
@@ -19,11 +17,3 @@ class SortedKeyList(Generic[T]):
     def irange_key(
         self, min_key: Any = None, max_key: Any = None, inclusive: tuple[bool, bool] = ..., reverse: bool = ...
     ) -> Iterator[T]: ...
-
-class SortedKeysView(KeysView[K]):
-    def __getitem__(self, index: int) -> K: ...
-
-class SortedDict(dict[K, V]):
-    def __init__(self, items: Mapping[K, V] = ...) -> None: ...
-    def bisect(self, value: K) -> int: ...
-    def keys(self) -> SortedKeysView[K]: ...  # pyright: ignore[reportIncompatibleMethodOverride]

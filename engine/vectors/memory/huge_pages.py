@@ -6,9 +6,9 @@ pool does not request this; here regions are mapped with the request, and divide
 """
 
 import mmap
+from bisect import bisect
 
 import numpy as np
-from sortedcontainers import SortedDict
 
 from .kept_memory import KeptMemory
 from .memory import SLACK_BYTES, address_of, allocate
@@ -93,38 +93,46 @@ class HugePages(KeptMemory):
 
 
 class _Region:
-    """One mapping and its free parts, no two of which are adjacent."""
+    """One mapping and its free parts, by start; no two of them are adjacent.
+
+    They are plain lists: each page that is read takes a part, and with an ordered map of sortedcontainers that costs
+    twice as long (4.6 us, not 2.4) and a scan a quarter more calls.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._memory = mapped(size)
         self.address = address_of(self._memory)
-        self._free: SortedDict[int, int] = SortedDict({0: size})
-        """The length of each free part by its start."""
+        self._starts = [0]
+        self._lengths = [size]
 
     @property
     def is_free(self) -> bool:
-        return self._free == {0: self.size}
+        return self._lengths == [self.size]
 
     def take(self, size: int) -> int | None:
         """Take a part of ``size`` bytes and return its start; None if no free one is large enough."""
-        for start in self._free:
-            length = self._free[start]
+        for place, length in enumerate(self._lengths):
             if length >= size:
-                del self._free[start]
-                if length > size:
-                    self._free[start + size] = length - size
+                start = self._starts[place]
+                if length == size:
+                    del self._starts[place], self._lengths[place]
+                else:
+                    self._starts[place], self._lengths[place] = start + size, length - size
                 return start
         return None
 
     def give_back(self, start: int, size: int) -> None:
-        place = self._free.bisect(start)
-        if place:
-            before = self._free.keys()[place - 1]
-            if before + self._free[before] == start:
-                start, size = before, self._free[before] + size
-        size += self._free.pop(start + size, 0)
-        self._free[start] = size
+        place = bisect(self._starts, start)
+        if place and self._starts[place - 1] + self._lengths[place - 1] == start:
+            place -= 1
+            self._lengths[place] += size
+        else:
+            self._starts.insert(place, start)
+            self._lengths.insert(place, size)
+        if place + 1 < len(self._starts) and self._starts[place] + self._lengths[place] == self._starts[place + 1]:
+            self._lengths[place] += self._lengths[place + 1]
+            del self._starts[place + 1], self._lengths[place + 1]
 
 
 class _HeldPages:
