@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, ValidationError
@@ -24,6 +24,9 @@ from ...schemas.message import Message, new_list
 from ..fs.document import HEADER, pack, unpack
 from ..mvcc.clock import elapsed_seconds
 from .commit_authors import COMMITS_KEPT, NOTHING, Authored, CommitAuthors, Origin
+
+if TYPE_CHECKING:
+    from ..home.home import Aside
 
 log = logging.getLogger("nyala.commits")
 
@@ -41,24 +44,6 @@ class _Head(Message, frozen=True):
 
     commits: NonNegativeInt
     origins: Annotated[list[Origin], Field(default_factory=new_list)]
-
-
-class Aside(Protocol):
-    """Where a small document stands beside a store that may be lost: the home of the store."""
-
-    def read_aside(self, name: str) -> bytes | None:
-        """Return the document; None if there is none.
-
-        Raises:
-            CorruptionError: an encrypted file is not what was written.
-            OSError: the disk fails.
-            UnavailableError: the bucket does not answer.
-        """
-        ...
-
-    def write_aside(self, name: str, document: bytes) -> None:
-        """Replace the document as a whole, durably. Raises OSError and StoreError."""
-        ...
 
 
 def pack_authors(authored: Authored) -> bytes:

@@ -46,7 +46,7 @@ def origin_of(operation: str, table_id: int, ticket: Ticket | None = None) -> Or
     name = user()
     if not name and ticket is not None:  # a server in front of this one knows its users
         name = login_of(ticket.number.writer)
-    return operation, name if len(name) <= USER_LENGTH_MAX else name[:USER_LENGTH_MAX], table_id
+    return operation, name[:USER_LENGTH_MAX], table_id
 
 
 @dataclass(frozen=True, slots=True, eq=False)

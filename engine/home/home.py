@@ -57,7 +57,25 @@ class Home(ABC):
         """
 
 
-class HeldHome(Protocol):
+class Aside(Protocol):
+    """Where a small document stands beside a store, which may be lost."""
+
+    def read_aside(self, name: str) -> bytes | None:
+        """Return the document; None if there is none.
+
+        Raises:
+            CorruptionError: an encrypted file is not what was written.
+            OSError: the disk fails.
+            UnavailableError: the bucket does not answer.
+        """
+        ...
+
+    def write_aside(self, name: str, document: bytes) -> None:
+        """Replace the document as a whole, durably. Raises OSError and StoreError."""
+        ...
+
+
+class HeldHome(Aside, Protocol):
     """The home of a store that this process has. Opened in one thread: first the manifest, then the log."""
 
     @property
@@ -125,20 +143,6 @@ class HeldHome(Protocol):
 
     def remove_garbage(self) -> None:
         """Delete files that were unlinked and that no other process can need any more."""
-        ...
-
-    def read_aside(self, name: str) -> bytes | None:
-        """Return a small document beside the store, which may be lost; None if there is none.
-
-        Raises:
-            CorruptionError: an encrypted file is not what was written.
-            OSError: the disk fails.
-            UnavailableError: the bucket does not answer.
-        """
-        ...
-
-    def write_aside(self, name: str, document: bytes) -> None:
-        """Replace it as a whole, durably. Raises OSError and StoreError."""
         ...
 
     def check_held(self) -> None:
