@@ -2,5 +2,5 @@
 
 The rooms, from the top: `commands`, `serve`, `http/console`, `http`, `server` (a file), `handlers`, `requests`, then
 `admission`, `processes`, `runtime`, `security`, then `errors`, `native`, `settings`, `stores`. Each may use the rooms
-after it. Not inside: the store itself (`engine`), and messages (`schemas`). Nothing but the command line imports this.
+after it. Not inside: the store itself (`engine`), and messages (`schemas`). Only `nyala` imports this.
 """

@@ -1,4 +1,5 @@
 """Where jobs run: threads of this process, or Spark executors; and the session that Spark is configured by.
 
-Not inside: the jobs (`jobs`), and the data source of Spark (`spark`). Jobs, the API and `nyala.spark` use it.
+Not inside: the jobs (`jobs`), and the data source of Spark (`spark`). Jobs, `offline_jobs`, Spark and the command line
+use it.
 """

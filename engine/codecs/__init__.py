@@ -1,4 +1,5 @@
 """Encodings of pages and rows: choice, layout, compression, checksums.
 
-Not inside: the loops (`kernels/pages`), and files of pages (`cfile`). Files, deltas and the log use it.
+Not inside: the loops (`kernels/pages`), and files of pages (`cfile`). Every room above that reads or writes pages or
+rows uses it.
 """

@@ -1,4 +1,4 @@
 """Which tablet a row belongs to, and which tablets a filter can leave out.
 
-Not inside: the definition of partitions (`schemas/table`). Tables, scans and bulk builders use it.
+Not inside: the definition of partitions (`schemas/table`). Tables, scans, rowsets, the catalog and recovery use it.
 """

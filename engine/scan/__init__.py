@@ -1,5 +1,5 @@
 """Scans: from a request to batches of rows at one snapshot.
 
-`plan` decides how a request is read; `read` reads the tablets. Nothing else is here. The store's front uses `plan`;
-transactions, statements and offload use both.
+`plan` decides how a request is read; `read` reads the tablets. Nothing else is here. The store's door, statements,
+moves, replicas and `offload` use it.
 """

@@ -1,4 +1,4 @@
 """A tablet: one MemRowSet, DiskRowSets by key, and the application of changes to them.
 
-Not inside: the routing of rows to tablets (`partition`, `table`). Tables, compaction and recovery use it.
+Not inside: the routing of rows to tablets (`partition`, `table`). Every room of the engine above uses it.
 """

@@ -1,4 +1,4 @@
 """Several processes of one store: their layout on disk, shares, supervisor and front door.
 
-Not inside: what each process serves (`serve`). Commands and `serve` use it.
+Not inside: what each process serves (`serve`). Commands, `serve` and `nyala.open` use it.
 """

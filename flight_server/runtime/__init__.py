@@ -1,4 +1,4 @@
 """A process and its surroundings: addresses, signals, logs, the service manager, opening and closing.
 
-Not inside: the order of these steps (`serve`). Commands and `serve` use it.
+Not inside: the order of these steps (`serve`). Commands, `serve` and the console use it.
 """

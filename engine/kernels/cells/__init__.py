@@ -1,4 +1,4 @@
 """Kernels over cells of columns: gathering, delta application, sums, whole rows.
 
-Not inside: encodings of pages (`kernels/pages`). Vectors, deltas, aggregates and merges call them.
+Not inside: encodings of pages (`kernels/pages`). Vectors, deltas, aggregates and codecs call them.
 """

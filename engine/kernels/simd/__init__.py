@@ -1,4 +1,4 @@
 """Vector instructions for kernels: LLVM's where the processor has them, the same in plain loops elsewhere.
 
-Not inside: kernels with a purpose of their own. All rooms of kernels above use it, and nothing else does.
+Not inside: kernels with a purpose of their own. All rooms of kernels above use it, and so do codecs.
 """

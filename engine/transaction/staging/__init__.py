@@ -1,4 +1,4 @@
 """Staged parts on disk, before their transaction commits.
 
-Not inside: the commit (`transaction`). Only `transaction` and recovery use it.
+Not inside: the commit (`transaction`). Transactions, recovery, moves and the store's door use it.
 """
