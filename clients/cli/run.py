@@ -48,7 +48,7 @@ EXIT_CODES: Mapping[str, int] = {
 """The exit code for each error code; docs/cli.md has the table for users."""
 
 _ERRNO = re.compile(r"^\[Errno \d+\] ")
-_EXTRAS = {"pyspark": "spark", "jwt": "auth", "cryptography": "auth"}
+_EXTRAS = {"pyspark": "spark", "jwt": "auth", "cryptography": "auth", "xxhash": "servers"}
 """The extra that installs a module; all other modules come with ``server``."""
 
 

@@ -124,8 +124,8 @@ def database(
         raise InvalidArgumentError(f"{directory} is a file; --data must name the directory of a store")
     if not create and not directory.is_dir():
         raise NotFoundError(
-            f"there is no directory {directory}; --data must name the directory of a store, which "
-            "`nyala load --create` and `nyala serve` make"
+            f"there is no directory {directory}: correct --data, or create a store with `nyala load --create` or "
+            "`nyala serve`"
         )
     return context.obj(directory, create=create, name=name)
 

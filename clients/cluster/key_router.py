@@ -12,7 +12,11 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-import xxhash
+try:
+    import xxhash
+except ModuleNotFoundError:
+    need = "a client of several servers needs xxhash: pip install 'nyala[servers]'"
+    raise ModuleNotFoundError(need, name="xxhash") from None
 
 from ...schemas.cells.literal import from_json
 from ...schemas.table.column import ColumnSchema

@@ -33,7 +33,7 @@ log = logging.getLogger("nyala.commits")
 NAME = "authors"
 _MAGIC = b"NYALAAUT"
 _VERSION = 1
-_WHAT = "file of the authors of commits"
+_WHAT = "file of commit authors"
 _LENGTH_BYTES = 4
 _COMMIT_BYTES = 12
 _SAVE_SECONDS = 10.0
@@ -119,7 +119,7 @@ class AuthorsFile:
                 self._aside.write_aside(NAME, pack_authors(self._authored()))
             except (OSError, StoreError) as error:
                 if not self._has_failed:
-                    log.warning("the users of commits could not be written to the file %s: %s", NAME, error)
+                    log.warning("cannot write the file %s of commit authors, and will try again: %s", NAME, error)
                 self._has_failed = True
             else:
                 self._saved, self._has_failed = last, False

@@ -327,7 +327,9 @@ def verify_authors(document: bytes, report: VerifyReport) -> None:
     try:
         unpack_authors(document)
     except CorruptionError as error:
-        report.problems.append(f"{error.code}: {error.message}; the store opens, and `commits` shows no users of then")
+        report.problems.append(
+            f"{error.code}: {error.message}; the store opens without it, and older commits show no user"
+        )
     except InvalidArgumentError as error:
         report.notes.append(f"{AUTHORS}: {error.message}; it is not read")
 

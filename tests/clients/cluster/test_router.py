@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -175,3 +177,10 @@ def test_a_single_value_of_another_type_is_left_to_the_router_of_batches(value: 
 def test_no_rows() -> None:
     empty = pa.record_batch([pa.array([], pa.string())], names=["c0"])
     assert len(check(["string"], [by_hash("c0", buckets=4)], empty)) == 0
+
+
+def test_a_client_without_xxhash_is_told_what_to_install() -> None:
+    script = "import sys; sys.modules['xxhash'] = None; import nyala.clients.cluster.store"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "a client of several servers needs xxhash: pip install 'nyala[servers]'" in done.stderr
