@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 _REQUESTS = 16
@@ -24,3 +25,22 @@ def at_once(ask: Callable[[Asked], Answer], asked: Sequence[Asked]) -> list[Answ
         return [ask(each) for each in asked]
     with ThreadPoolExecutor(min(len(asked), _REQUESTS), "nyala-ask") as pool:
         return list(pool.map(ask, asked))
+
+
+def in_order(ask: Callable[[Asked], Answer], asked: Iterable[Asked]) -> Generator[Answer]:
+    """Yield the answers, in order; while one of them is looked at, the next ones are on their way.
+
+    Raises what the call for the next answer raises. Whoever stops early waits for the calls that are under way.
+    """
+    with asking() as pool:
+        under_way: deque[Future[Answer]] = deque()
+        try:
+            for each in asked:
+                under_way.append(pool.submit(ask, each))
+                if len(under_way) == _REQUESTS:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()

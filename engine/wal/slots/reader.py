@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schemas.errors import CorruptionError
-from ...bucket.at_once import at_once
+from ...bucket.at_once import at_once, in_order
 from .chain import Chain
 from .payload import whole
 from .slot import Slot, decode_slot, path_of
 from .slot_store import SlotStore
 from .tailed import TailedSlots
 
-_AT_ONCE = 16
+_FIRST = 16
+"""How many slots are fetched at once before anybody reads."""
 _KEPT_BYTES = 64 << 20
 
 
@@ -37,25 +38,26 @@ class SlotReader:
 
     def fetch(self) -> None:
         """Fetch the slots that ``read`` begins with. Raises UnavailableError."""
-        at_once(self._slots.read, next(self._parts()))
+        at_once(self._slots.read, self._numbers[:_FIRST])
 
     def read(self) -> Iterator[Slot]:
         """Yield the slots in order, checked, with their payloads. Raises CorruptionError and UnavailableError."""
         last = self._newest.header
         chain = Chain(last.store_uuid)
-        for numbers in self._parts():
-            for content, each in zip(at_once(self._slots.read, numbers), numbers, strict=True):
-                if content is None:
-                    raise CorruptionError(path_of(each), 0, f"this slot is missing, which slot {last.number} needs")
-                slot = decode_slot(each, content)
-                chain.follow(slot)
-                self.makers |= slot.header.makers
-                yield whole(self._slots, slot)
+        numbers = self._numbers
+        is_kept = all(map(self._slots.has, numbers))
+        contents = map(self._slots.read, numbers) if is_kept else in_order(self._slots.read, numbers)
+        for number, content in zip(numbers, contents, strict=True):
+            if content is None:
+                raise CorruptionError(path_of(number), 0, f"this slot is missing, which slot {last.number} needs")
+            slot = decode_slot(number, content)
+            chain.follow(slot)
+            self.makers |= slot.header.makers
+            yield whole(self._slots, slot)
         if chain.last is None or chain.last.crc != self._newest.crc:
             raise CorruptionError(path_of(last.number), 0, "this slot has changed since it was read first")
 
-    def _parts(self) -> Iterator[range]:
-        """Yield the numbers of the slots that are fetched at once."""
+    @property
+    def _numbers(self) -> range:
         last = self._newest.header
-        for first in range(last.needed_slot, last.number + 1, _AT_ONCE):
-            yield range(first, min(first + _AT_ONCE, last.number + 1))
+        return range(last.needed_slot, last.number + 1)
