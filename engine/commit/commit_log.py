@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol
 
-import pyarrow as pa
-
 from ...schemas.errors import InternalError
 from ...schemas.rows.write import Durability
 from ..manifest.read_only_latch import ReadOnlyLatch
@@ -95,32 +93,17 @@ class CommitLog:
             StorageFullError: before anything happened.
             UnavailableError: the log has failed, or the store is read-only; before anything happened.
         """
-        origins = () if origin is None else (origin,)
-        with self.commit_all([pack_record(changes, notes, attachments)], durability, origins) as (commit,):
-            yield commit
-
-    @contextmanager
-    def commit_all(
-        self,
-        payloads: Sequence[list[pa.Buffer | bytes]],
-        durability: Durability = Durability.FSYNC,
-        origins: Sequence[Origin] = (),
-    ) -> Iterator[list[Commit]]:
-        """Log records, packed by ``pack_record``, as one commit each, in their order; the body applies them all.
-        ``origins`` has that of each, or nothing: they change no rows.
-
-        Then as ``commit``. It raises as that does too, with all of them logged or none.
-        """
+        record = pack_record(changes, notes, attachments)
         self._latch.check()
         timestamps: list[int] = []
         try:
-            self._wal.reserve(*(sum(map(len, payload)) for payload in payloads))
-            first = self._wal.append_all(payloads, self._stamp(timestamps), durability is not Durability.FSYNC)
-            commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
-            yield commits
-            for kept in zip(timestamps, origins, strict=bool(origins)):
-                self.authors.add(kept)
-            self._keep(commits, durability)
+            self._wal.reserve(sum(map(len, record)))
+            lsn = self._wal.append_all([record], self._stamp(timestamps), durability is not Durability.FSYNC)
+            commit = Commit(timestamps[0], lsn)
+            yield commit
+            if origin is not None:
+                self.authors.add((commit.timestamp, origin))
+            self._keep([commit], durability)
         except BaseException as error:
             self._give_up(timestamps, error)
             raise
@@ -133,7 +116,7 @@ class CommitLog:
         may_wait: bool,
     ) -> bool:
         """Log small records as one commit each, which ``apply`` applies; it keeps their origins in ``authors``. Else as
-        ``commit_all``.
+        ``commit``, with all of them logged or none.
 
         Unless they ``may_wait``: False, with nothing done, if the log has no room for them now.
         """

@@ -22,7 +22,7 @@ from ..vectors.arrow import from_arrow
 from ..vectors.arrow_stream import stream_of
 from ..vectors.physical import physical_of
 from ..vectors.vector import Vector
-from .change_rows import pack_row_parts, pack_rows
+from .change_rows import pack_rows
 from .log_note import Note
 
 
@@ -102,13 +102,6 @@ def pack_record(
         size = sum(len(part) for part in body)
         pieces += [_HEADER.pack(change.tablet_id, change.kind, form, size), *body]
     return pieces
-
-
-def pack_parts(change: Change, bounds: Sequence[int]) -> list[bytes]:
-    """Return a change of few rows cut into changes of rows [bounds[i], bounds[i + 1]), none empty, as each would be in
-    a record of its own."""
-    rows = pack_row_parts(change.cells, change.rows.num_rows, bounds)
-    return [part_header(change.tablet_id, change.kind, len(body)) + body for body in rows]
 
 
 def pack_change(tablet_id: int, kind: ChangeKind, cells: Mapping[int, Vector], row_count: int) -> bytes:

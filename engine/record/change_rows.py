@@ -9,8 +9,7 @@ differs from leaving it. Types are the physical ones, by number.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -53,21 +52,11 @@ ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
 
 def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
     """Return the cells of some rows by column id. Raises OverflowError if they take 2 GiB or more."""
-    return pack_row_parts(cells, row_count, (0, row_count))[0]
-
-
-def pack_row_parts(cells: Mapping[int, Vector], row_count: int, bounds: Sequence[int]) -> list[bytes]:
-    """Return rows [bounds[i], bounds[i + 1]) of the cells, packed each for itself. Raises as ``pack_rows``."""
     encoded = encode(cells, row_count)
-    data, offsets = encoded.data.tobytes(), encoded.offsets
     types = {column_id: stored_as(vector) for column_id, vector in cells.items()}
-    parts: list[bytes] = []
-    for first, last in pairwise(bounds):
-        start, end = int(offsets[first]), int(offsets[last])
-        ends = (offsets[first + 1 : last + 1] - start).tobytes()
-        body = head_of(types, last - first) + ends + data[start:end]
-        parts.append(body + bytes(-len(body) % 8))
-    return parts
+    ends = encoded.offsets[1 : row_count + 1]
+    body = head_of(types, row_count) + ends.tobytes() + encoded.data[: encoded.offsets[row_count]].tobytes()
+    return body + bytes(-len(body) % 8)
 
 
 def head_of(columns: Mapping[int, PhysicalType], row_count: int) -> bytes:

@@ -35,7 +35,6 @@ from .quota import within
 from .routed_batch import RoutedBatch, route
 from .table_version import TableVersion, write_locks
 from .tablet_change import tablet_changes
-from .write_queue import WriteQueue
 from .write_result import answer
 
 
@@ -61,7 +60,6 @@ class Table:
         ``version``."""
         self.alteration_lock = threading.Lock()
         """Held during an alteration, which may take long; taken before the catalog's lock."""
-        self.queue = WriteQueue()
         self._last_change = last_change
         self._changing = threading.Lock()
 
@@ -69,11 +67,6 @@ class Table:
     def schema(self) -> TableSchema:
         """The current schema. To read several attributes consistently, take one ``version``."""
         return self.version.schema
-
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the key columns, in order."""
-        return [column.name for column in self.version.schema.key]
 
     @property
     def options(self) -> TableOptions:

@@ -16,12 +16,8 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.table import table as table_module
-from nyala.engine.table.small import combined_writes
-from nyala.engine.table.write_queue import QueuedWrite
 from nyala.engine.transaction import plan as plan_module
 from nyala.schemas.errors import StoreError
-from nyala.schemas.rows.write import Durability, WriteCommand
-from nyala.schemas.table.operation import Operation
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ID = "auto_incrementing_id"
@@ -187,30 +183,16 @@ def insert(it: Numbered, way: str) -> None:
     if way == "a transaction":
         with it.db.transaction() as transaction:
             transaction.insert("t", new)
-    elif way == "one write":
-        it.table.write(new, "insert_ignore", atomic=True)
     else:
-        writes = [
-            QueuedWrite(
-                WriteCommand(table="t", op=Operation.INSERT_IGNORE),
-                batch,
-                Durability.FSYNC,
-                None,
-                ("insert_ignore", "", 1),
-            )
-            for batch in (new, new.slice(1))
-        ]
-        combined_writes.apply_together(writes, it.store._catalog.table("t"), it.store._log, it.options.limits)
-        assert writes[0].pending and writes[0].pending.result().applied == 1
+        it.table.write(new, "insert_ignore", atomic=True)
 
 
-@pytest.mark.parametrize("way", ["one write", "combined", "a transaction"])
+@pytest.mark.parametrize("way", ["one write", "a transaction"])
 def test_an_insert_gives_way_to_ids_that_came_while_it_was_checked(
     numbered: Numbered, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """It has its numbers by then, and would be taken for a row that is there."""
-    module = {"one write": table_module, "combined": combined_writes, "a transaction": plan_module}[way]
-    name = "routed" if way == "a transaction" else "route"
+    module, name = (table_module, "route") if way == "one write" else (plan_module, "routed")
     whole, calls = getattr(module, name), []
 
     def route(*args: Any) -> Any:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from ....schemas.errors import StoreError
 from ....schemas.protocol.service import UNDECIDED, Undecided
 from ....schemas.rows.write import CommitMode, WriteCommand, WriteResult
-from ...commit.commit_authors import origin_of
 from ...commit.commit_log import CommitLog
 from ...commit.memory_gate import MemoryGate, patiently
 from ...commit.numbered_writes import Answered, NumberedWrites, Ticket, number_of
@@ -21,8 +20,6 @@ from ..checked_batch import check_size, in_one_batch
 from ..direct_load import DirectLoad
 from ..pending_write import PendingWrite, RepeatedWrite
 from ..table import Table
-from ..write_queue import QueuedWrite
-from .combined_writes import apply_together, may_combine
 from .row_writes import PendingRows, RowWrites
 from .rows_plan import ROWS_MAX
 
@@ -129,18 +126,8 @@ class Writes:
             self._check_moment(command.if_timestamp, table, "if_timestamp")
         durability = command.durability or self._options.durability
         limits, options = self._options.limits, self._options
-        is_small = may_combine(command, batch.num_rows, size) and not self.direct_load.may_take(size)
-        origin = origin_of(command.op.value, table.table_id, ticket)
-        queued = QueuedWrite(command, batch, durability, ticket, origin) if is_small else None
-
-        def alone() -> PendingWrite:
-            return table.begin_write(command, batch, self._log, limits, durability, ticket, self.direct_load)
-
-        def together(group: list[QueuedWrite]) -> None:
-            apply_together(group, table, self._log, limits)
-
         with self._gate.admitted(size, table.tablets):
-            pending = table.queue.begin(queued, table.key_names, together, alone) if queued else alone()
+            pending = table.begin_write(command, batch, self._log, limits, durability, ticket, self.direct_load)
         if any(
             tablet.version.active.nbytes >= options.flush_bytes or tablet.version.attached for tablet in pending.tablets
         ):

@@ -1,11 +1,10 @@
-"""Small writes that wait for one another are applied together, and no answer, row or snapshot shows it."""
+"""Small writes of several threads at once, by the general way: each is a commit of its own, as if it were alone."""
 
 from __future__ import annotations
 
 import errno
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -16,17 +15,14 @@ import pytest
 from nyala.engine.fs import FileSystem, MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
-from nyala.engine.table import write_queue
 from nyala.engine.table.small.row_writes import RowWrites
-from nyala.engine.table.table import Table
-from nyala.schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from nyala.schemas.errors import StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.partition_schema import HashLevel
 from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
-from tests.doubles.waiting import until
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64(), False), ("s", pa.string())])
 OPTIONS = StoreOptions(maintenance="off")
@@ -70,13 +66,12 @@ class Asked:
         return outcome.model_copy(update={"timestamp": 0}) if isinstance(outcome, WriteResult) else repr(outcome)
 
 
-def opened(fs: FileSystem, buckets: int = 0, **options: Any) -> Store:
-    """Open a store with the table ``t``; ``options`` are of its column ``s``."""
+def opened(fs: FileSystem, buckets: int = 0) -> Store:
+    """Open a store with the table ``t``."""
     store = Store.open(fs, OPTIONS)
     if "t" not in store.tables():
         levels = [HashLevel(hash=["k"], buckets=buckets)] if buckets else []
-        own = {"s": options}
-        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], own, partition_by=levels))
+        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=levels))
     return store
 
 
@@ -92,45 +87,13 @@ def store() -> Iterator[Store]:
         yield store
 
 
-@contextmanager
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Hold back whoever applies a write alone, so that others queue up behind it."""
-    gate, real = threading.Event(), Table.begin_write
-
-    def begin_write(self: Table, *how: Any) -> Any:
-        assert gate.wait(30)
-        return real(self, *how)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "begin_write", begin_write)
-        try:
-            yield
-        finally:
-            gate.set()
-
-
-def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Make the writes at once, behind one more; return the sizes of the groups."""
-    queue = store._catalog.table("t").queue
-    sizes: list[int] = []
-    real = write_queue._groups
-
-    def groups(*what: Any) -> Any:
-        found = real(*what)
-        sizes.extend(len(group) for group in found)
-        return found
-
-    first = Asked("upsert", [(-1, 0, "first")])
-    with monkeypatch.context() as patch:
-        patch.setattr(write_queue, "_groups", groups)
-        with held(monkeypatch):
-            threads = [threading.Thread(target=each.run, args=(store,)) for each in (first, *writes)]
-            for number, thread in enumerate(threads):
-                thread.start()
-                until(lambda number=number: queue._leader is not None and len(queue._queue) == number)
-        for thread in threads:
-            thread.join(30)
-    return sizes
+def together(store: Store, writes: list[Asked]) -> None:
+    """Make the writes at once, each in a thread."""
+    threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
 
 
 def rows(store: Store, as_of: int | None = None) -> list[Row]:
@@ -152,92 +115,52 @@ def random_write(random: Random, keys: list[int]) -> Asked:
 
 
 @pytest.mark.parametrize("buckets", [0, 3])
-def test_groups_answer_as_writes_one_by_one(monkeypatch: pytest.MonkeyPatch, buckets: int) -> None:
+def test_writes_at_once_answer_as_one_by_one(buckets: int) -> None:
     random = Random(7)
-    grouped = 0
-    with opened(MemoryFileSystem(), buckets) as combined, opened(MemoryFileSystem(), buckets) as single:
+    with opened(MemoryFileSystem(), buckets) as several, opened(MemoryFileSystem(), buckets) as single:
         for step in range(12):
             keys = random.sample(range(40), 24)
             writes = [random_write(random, keys) for _ in range(10) if keys]
-            grouped += sum(together(combined, writes, monkeypatch))
+            together(several, writes)
             again = [Asked(each.op, each.rows, each.names) for each in writes]
             for each in again:
                 each.run(single)
             assert [each.answer() for each in writes] == [each.answer() for each in again]
-            assert rows(combined) == rows(single)
+            assert rows(several) == rows(single)
             if step == 6:
-                for store in (combined, single):
+                for store in (several, single):
                     store.maintain("t", "flush")
-    assert grouped > 60
 
 
-def test_each_write_is_a_commit_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_write_is_a_commit_of_its_own(store: Store) -> None:
     Asked("upsert", [(key, 0, "old") for key in range(0, 12, 2)]).run(store)
     writes = [Asked("upsert", [(key, key, "new")]) for key in range(12)]
-    assert together(store, writes, monkeypatch) == [12]
-    times = [each.result.timestamp for each in writes]
-    assert times == sorted(set(times)), "in the order in which they came"
-    for count, timestamp in enumerate(times, 1):
-        assert [row for row in rows(store, timestamp) if row[2] == "new"] == [(key, key, "new") for key in range(count)]
-    assert store.last_change("t") == times[-1]
+    together(store, writes)
+    in_order = sorted(writes, key=lambda each: each.result.timestamp)
+    for count, write in enumerate(in_order, 1):
+        new = [row for row in rows(store, write.result.timestamp) if row[2] == "new"]
+        assert new == sorted(each.rows[0] for each in in_order[:count])
+    assert store.last_change("t") == in_order[-1].result.timestamp
 
 
-def test_refused_rows_keep_their_positions_and_reasons(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    Asked("insert", [(5, 5, "there")]).run(store)
-    writes = [
-        Asked("insert", [(1, 1, "a"), (5, 5, "again"), (2, None, "null")]),
-        Asked("insert", [(3, None, "null")]),
-        Asked("insert", [(4, 4, "fine")]),
-        Asked("insert", [(6, 6, "twice"), (7, 7, "b"), (6, 8, "twice")]),
-    ]
-    assert together(store, writes, monkeypatch) == [4]
-    found = [[(error.row, error.code) for error in each.result.errors] for each in writes]
-    null = "INVALID_ARGUMENT"
-    assert found == [[(1, "ALREADY_PRESENT"), (2, null)], [(0, null)], [], [(2, "ALREADY_PRESENT")]]
-    assert [(each.result.rows, each.result.applied) for each in writes] == [(3, 1), (1, 0), (1, 1), (3, 2)]
-
-
-def test_each_write_counts_its_own_cells_that_were_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(MemoryFileSystem(), 3, type="varchar(4)") as store:
-        writes = [
-            Asked("insert", [(1, 1, "fits"), (2, 2, "is cut"), (3, None, "is refused")]),
-            Asked("insert", [(4, 4, "fits")]),
-            Asked("insert", [(5, None, "is refused"), (6, 6, "is cut"), (7, 7, "is cut")], writer="w", seq=1),
-        ]
-        assert together(store, writes, monkeypatch) == [3]
-        assert [each.result.truncated for each in writes] == [1, 0, 2]
-        again = Asked("insert", writes[2].rows, writer="w", seq=1)
-        again.run(store)
-        assert again.result == writes[2].result
-        assert [row[2] for row in rows(store)] == ["fits", "is c", "fits", "is c", "is c"]
-
-
-def test_writes_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_of_one_key_apply_one_after_the_other(store: Store) -> None:
     inserts = [Asked("insert", [(1, number, "x")]) for number in range(6)]
-    together(store, inserts, monkeypatch)
+    together(store, inserts)
     assert sorted(each.result.applied for each in inserts) == [0] * 5 + [1]
     upserts = [Asked("upsert", [(1, number, "y"), (100 + number, 0, "z")]) for number in range(6)]
-    together(store, upserts, monkeypatch)
+    together(store, upserts)
     newest = max(upserts, key=lambda each: each.result.timestamp)
     assert rows(store)[0] == (1, newest.rows[0][1], "y")
     assert len({each.result.timestamp for each in upserts}) == 6
     assert len(rows(store)) == 7
 
 
-def test_only_the_write_at_fault_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = [Asked("delete", [(key, 1)], ("k", "n")) for key in range(3)]
-    good = [Asked("delete_ignore", [(key,)], ("k",)) for key in range(3)]
-    together(store, [*writes, *good], monkeypatch)
-    assert all(isinstance(each.outcome[0], InvalidArgumentError) for each in writes)
-    assert [each.result.ignored for each in good] == [1, 1, 1]
-
-
-def test_numbered_writes_of_a_group_are_answered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbered_writes_are_answered_again() -> None:
     disk = MemoryFileSystem()
     with opened(disk) as store:
         writes = [Asked("insert", [(key, key, "x")], writer=f"w{key % 3}", seq=key) for key in range(9)]
         writes.append(Asked("insert", [(50, None, "refused")], writer="w0", seq=99))
-        assert together(store, writes, monkeypatch) == [10]
+        together(store, writes)
         image = disk.crash_image(Random(1))
         with opened(image) as restarted:
             for known in (store, restarted):
@@ -248,7 +171,7 @@ def test_numbered_writes_of_a_group_are_answered_again(monkeypatch: pytest.Monke
             assert rows(restarted) == rows(store) == [(key, key, "x") for key in range(9)]
 
 
-def test_a_failed_sync_acknowledges_none_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_acknowledges_none() -> None:
     disk = MemoryFileSystem()
     fs = FaultyFileSystem(disk)
     store = opened(fs)
@@ -256,7 +179,7 @@ def test_a_failed_sync_acknowledges_none_of_a_group(monkeypatch: pytest.MonkeyPa
     fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", error=errno.EIO, sticky=True))
     fs._matched.append(0)
     writes = [Asked("upsert", [(key, key, "x")]) for key in range(1, 9)]
-    together(store, writes, monkeypatch)
+    together(store, writes)
     assert all(isinstance(each.outcome[0], UnavailableError) for each in writes)
     assert rows(store) == [(0, 0, "before")]
     with opened(disk.crash_image(Random(3))) as restarted:
@@ -266,13 +189,13 @@ def test_a_failed_sync_acknowledges_none_of_a_group(monkeypatch: pytest.MonkeyPa
         store.write(WriteCommand(table="t"), writes[0].batch)
 
 
-def test_crashes_keep_what_was_acknowledged_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashes_keep_what_was_acknowledged() -> None:
     disk = MemoryFileSystem()
     acknowledged: list[Row] = []
     with opened(disk) as store:
         for step in range(4):
             writes = [Asked("upsert", [(8 * step + key, step, "x")]) for key in range(8)]
-            assert together(store, writes, monkeypatch) == [8]
+            together(store, writes)
             acknowledged += [each.rows[0] for each in writes]
             for seed in range(5):
                 with opened(disk.crash_image(Random(seed))) as restarted:
@@ -308,6 +231,5 @@ def test_many_small_writers(durability: Durability) -> None:
         assert len(set(times)) == threads * steps
         found = rows(store)
         assert len(found) == threads * steps + 1
-        assert not store._catalog.table("t").queue._queue
     with opened(disk) as restarted:
         assert rows(restarted) == found
