@@ -31,11 +31,16 @@ _NO_THREAD = "Server Threadpool Exhausted"
 """gRPC's own words of a server that has as many threads as it may."""
 _RETRY_SECONDS = 1.0
 _NO_CONNECTION, _NO_ADDRESS = "failed to connect to all addresses", "empty address list"
-_OF_TLS = {
+_PORT_OF_HTTPS = ":443"
+"""The port that gRPC takes where a URL has none."""
+_ANSWERS = {
     "wrong version number": "the server{} answers without TLS; use grpc:// on this machine, or check the port",
-    "certificate verify failed": "the certificate of the server{} is not from a trusted root; give tls_roots or "
-    "NYALA_TLS_ROOTS, and check that it has not expired",
+    "certificate verify failed": "the certificate of the server{} is not from a trusted root; give --tls-roots "
+    "(tls_roots, NYALA_TLS_ROOTS), and check that it has not expired",
     "is not in peer certificate": "the certificate of the server{} is for another name; use a name that is in it",
+    "got frame type 80": "the server{} answers HTTP, not Arrow Flight; use the port of --listen (grpc://), not that of "
+    "--http-port",
+    "Failed parsing HTTP/2": "the server{} does not speak Arrow Flight; use the port of `nyala serve` (grpc://)",
     "Socket closed": "the server{} closed the connection: if it uses TLS, use grpc+tls:// and the client certificate "
     "that it asks for; else it may be starting or stopping",
 }
@@ -103,10 +108,11 @@ def _reason(text: str) -> str:
         return "no connection can be made; the host may be unknown, or a file of certificates invalid"
     if _NO_CONNECTION not in text:
         return text
-    if why := next((why for part, why in _OF_TLS.items() if part in text), None):
+    if why := next((why for part, why in _ANSWERS.items() if part in text), None):
         return why.format(address)
     why = _ERRNO.sub("", text.rpartition(": ")[2]).lower()
-    return f"{why}{address}; is it running, and is this its address?"
+    port = " If the URL has no port, add it, such as :8815" if address.endswith(_PORT_OF_HTTPS) else ""
+    return f"{why}{address}; is it running, and is this its address?{port}"
 
 
 def _sent(error: Exception) -> StoreError | None:

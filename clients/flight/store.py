@@ -25,7 +25,7 @@ from ...schemas.rows.statement import Statement
 from ...schemas.rows.transaction import StagedBatch, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import CommitMode, WriteCommand, WriteResult
 from ...schemas.store.description import Health, TableDescription
-from ...schemas.store.locations import joined, locations_of
+from ...schemas.store.locations import DEFAULT_LOCATION, check_servers, joined, locations_of
 from ...schemas.store.moving import MoveProgress
 from ...schemas.store.whereabouts import Whereabouts
 from .credentials import Credentials
@@ -101,6 +101,7 @@ class FlightStore(Verbs, ServerVerbs):
             UnauthenticatedError: the server does not accept them.
         """
         given = locations_of(url)
+        check_servers(given)
         self.credentials = Credentials.of() if credentials is None else credentials
         self._retries = retries
         self._waits_for_gone = True
@@ -113,7 +114,7 @@ class FlightStore(Verbs, ServerVerbs):
             )
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise InvalidArgumentError(
-                f"invalid URL {joined(given)!r}, expected one such as grpc://127.0.0.1:8815: {error}; "
+                f"invalid URL {joined(given)!r}, expected one such as {DEFAULT_LOCATION}: {error}; "
                 "use nyala.open for a directory, connect(placement=...) for several servers"
             ) from None
         self._follower = self._client if retries or not self._client.is_alone else None

@@ -23,5 +23,7 @@ def header(token: str) -> tuple[bytes, bytes]:
     if not isinstance(token, str) or not token or len(token) > _SIZE_MAX or not token.isascii():
         raise InvalidArgumentError(f"a token has 1 to {_SIZE_MAX:,} ASCII characters")
     if not token.isprintable() or " " in token:
-        raise InvalidArgumentError("a token has no spaces or control characters")
+        raise InvalidArgumentError(
+            "a token has no spaces or control characters, such as the line end of a file: strip it"
+        )
     return (b"authorization", b"Bearer " + token.encode())

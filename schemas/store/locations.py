@@ -15,6 +15,10 @@ from ..errors import InvalidArgumentError
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 """Where a server listens, and a client looks for one, if nothing else is given."""
 _UNIX = "grpc+unix"
+_TLS = "grpc+tls"
+_OF_WEB = {"http": "grpc", "https": _TLS}
+"""The schemes of web pages, and those of Flight in their place."""
+_PORT = re.compile(r":\d*$")
 _HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 
 
@@ -47,6 +51,28 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
     if not found:
         raise InvalidArgumentError("give the location of a server, such as grpc://127.0.0.1:8815")
     return tuple(dict.fromkeys(found))
+
+
+def check_servers(locations: Iterable[str]) -> None:
+    """Check that each location names a server by host and port, as far as a look at it tells.
+
+    Raises:
+        InvalidArgumentError: the scheme is that of web pages; the host is missing; or the port, without which gRPC
+            takes that of HTTPS. The message says what to write.
+    """
+    for location in locations:
+        scheme, mark, place = location.partition("://")
+        place = place.rstrip("/")
+        if scheme not in _OF_WEB and scheme not in _OF_WEB.values():
+            continue
+        host, _, port = place.rpartition(":") if _PORT.search(place) else (place, "", "")
+        whole = f"{_OF_WEB.get(scheme, scheme)}://{host or '127.0.0.1'}:{port or 8815}"
+        if scheme in _OF_WEB:
+            raise InvalidArgumentError(f"the URL {location} is that of a web page: give {whole}")
+        if mark and not host:
+            raise InvalidArgumentError(f"the URL {location} has no host: give it, as in {whole}")
+        if mark and not port and scheme != _TLS:
+            raise InvalidArgumentError(f"the URL {location} has no port: add it, as in {whole}")
 
 
 def joined(locations: Iterable[str]) -> str:

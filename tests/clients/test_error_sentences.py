@@ -6,6 +6,8 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -253,3 +255,50 @@ def test_long_errors_arrive_whole_or_say_that_they_are_cut(remote: Database, url
         assert is_whole or "... (cut: " in text
         assert is_whole or count > 200 or letter != "x"
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("grpc://127.0.0.1", "the URL grpc://127.0.0.1 has no port: add it, as in grpc://127.0.0.1:8815"),
+        ("grpc://[::1]/", "has no port: add it, as in grpc://[::1]:8815"),
+        ("grpc://:8815", "has no host: give it, as in grpc://127.0.0.1:8815"),
+        ("grpc+tls://", "has no host: give it, as in grpc+tls://127.0.0.1:8815"),
+        ("http://10.0.0.7:8815", "is that of a web page: give grpc://10.0.0.7:8815"),
+        ("https://db/", "is that of a web page: give grpc+tls://db:8815"),
+        ("grpc://m1:8815,m2", "the URL grpc://m2 has no port"),
+    ],
+)
+def test_a_url_that_lacks_a_part_is_told_which(url: str, message: str) -> None:
+    with pytest.raises(nyala.InvalidArgumentError) as refused:
+        nyala.connect(url, retries=False)
+    assert message in refused.value.message
+
+
+def test_the_port_of_https_is_taken_where_a_url_has_none() -> None:
+    """As behind a gateway; where nobody answers there, the message says where the port came from."""
+    with pytest.raises(nyala.UnavailableError) as refused:
+        nyala.connect("grpc+tls://127.0.0.1", retries=False)
+    assert "127.0.0.1:443; is it running, and is this its address? If the URL has no port" in refused.value.message
+
+
+def test_a_port_that_speaks_http() -> None:
+    """That of the metrics, for one."""
+
+    class Page(StreamRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.wfile.write(self.server.answer)  # pyright: ignore[reportAttributeAccessIssue]
+
+    for answer, meaning in ((b"HTTP/1.1 404 Not Found", "answers HTTP, not Arrow Flight"), (b"SSH-2.0-x", "not speak")):
+        with TCPServer(("127.0.0.1", 0), Page) as page:
+            page.answer = answer + b"\r\n\r\n"  # pyright: ignore[reportAttributeAccessIssue]
+            Thread(target=page.serve_forever, daemon=True).start()
+            with pytest.raises(nyala.UnavailableError, match=f"{meaning}.*; use the port of "):
+                nyala.connect(f"grpc://127.0.0.1:{page.server_address[1]}", retries=False)
+            page.shutdown()
+
+
+def test_a_token_with_the_line_end_of_its_file() -> None:
+    with pytest.raises(nyala.InvalidArgumentError, match="such as the line end of a file: strip it"):
+        nyala.connect("grpc://127.0.0.1:1", token="secret\n", retries=False)
