@@ -13,6 +13,7 @@ import pyarrow.csv as csv
 from ....schemas import compute as pc
 from ....schemas.table.column import ColumnSchema
 from .file_format import ReadOptions
+from .lines import Lines
 from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, without
 
 _BLOCK = 4 * 1024 * 1024
@@ -75,10 +76,11 @@ class _PieceMaker:
                 break
             refused.append(row)
             end += 1
-        bad = self._bad(batch, wrong, refused) if wrong or refused else []
+        lines = self._lines(batch, refused)
+        bad = self._bad(batch, wrong, refused, lines) if wrong or refused else []
         self._row = end
-        self._newlines += sum(_newlines(values) for values in batch.columns)
-        return Piece(without(arrays, self._schema, wrong), first, bad)
+        self._newlines += sum(_newlines(values) for values in batch.columns) + sum(count for _, count in lines.folded)
+        return Piece(without(arrays, self._schema, wrong), first, bad, lines=lines)
 
     def rest(self) -> Piece | None:
         """Return the refused lines after the last row, or None."""
@@ -86,28 +88,32 @@ class _PieceMaker:
             return None
         text = pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in self._columns], self._schema.names)
         none, _ = columns_of_text(text.columns, self._columns)
-        bad = self._bad(text, {}, sorted(self._refused))
+        refused = sorted(self._refused)
+        bad = self._bad(text, {}, refused, self._lines(text, refused))
         return Piece(without(none, self._schema, {}), self._row, bad)
 
-    def _bad(self, batch: pa.RecordBatch, wrong: dict[int, str], refused: list[int]) -> list[BadRow]:
+    def _lines(self, batch: pa.RecordBatch, refused: Sequence[int]) -> Lines:
+        """Return the lines of a block's rows, and of those that were refused before its last one."""
+        folded = [(row, (self._refused[row].text or "").count("\n")) for row in refused]
+        return Lines(
+            self._row,
+            self._heading + self._row + 1 + self._newlines,
+            unsplit=refused,
+            folded=[each for each in folded if each[1]],
+            line_ends=_newlines_by_row(batch),
+        )
+
+    def _bad(self, batch: pa.RecordBatch, wrong: dict[int, str], refused: Sequence[int], lines: Lines) -> list[BadRow]:
         """Return a block's bad rows by position; ``wrong`` counts within the batch, ``refused`` in the file."""
         places = _places(self._row, batch.num_rows, refused)
         found: dict[int, tuple[str, dict[str, str | None]]] = {}
         for position, why in wrong.items():
             cells = {name: batch.column(name)[position].as_py() for name in batch.schema.names}
             found[places[position]] = why, cells
-        within = {places[at]: count for at, count in _newlines_by_row(batch).items()}
         for row in refused:
             line = self._refused.pop(row)
-            text = line.text or ""
-            found[row] = f"{line.actual_columns} cells, not {line.expected_columns}", {UNSPLIT: text}
-            if "\n" in text:
-                within[row] = text.count("\n")
-        bad = []
-        for row in sorted(found):
-            line = self._heading + row + 1 + self._newlines + sum(count for at, count in within.items() if at < row)
-            bad.append(BadRow(row, line, *found[row]))
-        return bad
+            found[row] = f"{line.actual_columns} cells, not {line.expected_columns}", {UNSPLIT: line.text or ""}
+        return [BadRow(row, lines.line(row), *found[row]) for row in sorted(found)]
 
 
 def _places(first: int, count: int, refused: Sequence[int]) -> list[int]:
@@ -122,13 +128,13 @@ def _newlines(values: pa.Array) -> int:
     return text.to_pybytes().count(b"\n") if text else 0
 
 
-def _newlines_by_row(batch: pa.RecordBatch) -> dict[int, int]:
-    found: dict[int, int] = {}
+def _newlines_by_row(batch: pa.RecordBatch) -> pa.Array | None:
+    """Return the number of line ends within the cells of each row; None if there are none."""
+    found: pa.Array | None = None
     for values in batch.columns:
         if _newlines(values):
-            for row, count in enumerate(pc.count_substring(values, "\n").to_pylist()):
-                if count:
-                    found[row] = found.get(row, 0) + count
+            counts = pc.fill_null(pc.count_substring(values, "\n"), 0)
+            found = counts if found is None else pc.add(found, counts)
     return found
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
+from .lines import Lines
 from .text_cells import UNSPLIT, BadRow, Piece, columns_of_text, columns_of_values, without
 
 _BLOCK = 4 * 1024 * 1024
@@ -71,7 +72,8 @@ def line_pieces(
         seen += [name for name in _keys(block, columns) if name not in seen]
         try:
             batch = _by_arrow(block, [columns[name] for name in seen], overlooked)
-            piece = Piece(batch, row, absent=_absent_in(block, batch) if tells_absent else {})
+            absent = _absent_in(block, batch) if tells_absent else {}
+            piece = Piece(batch, row, absent=absent, lines=_lines(block, batch.num_rows, row, line))
         except (pa.ArrowException, InvalidArgumentError):
             piece = _by_python(_parsed(block, line), columns, overlooked, seen, row, tells_absent, as_json)
         yield piece
@@ -115,6 +117,14 @@ def _blocks(stream: pa.NativeFile) -> Iterator[bytes]:
             raise InvalidArgumentError(f"a line has more than {_LINE_MAX:,} bytes")
     if waiting.strip():
         yield waiting
+
+
+def _lines(block: bytes, rows: int, first_row: int, line: int) -> Lines:
+    """Return the lines of the rows of a block, before which there are ``line`` lines."""
+    if rows == block.count(b"\n") + (not block.endswith(b"\n")):
+        return Lines(first_row, line + 1)
+    numbers = [number for number, text in enumerate(block.split(b"\n"), line + 1) if text.strip()]
+    return Lines(first_row, line + 1, each=pa.array(numbers, pa.int64()))
 
 
 def _keys(block: bytes, columns: Mapping[str, ColumnSchema]) -> Iterator[str]:
@@ -190,7 +200,9 @@ def _by_python(
     """Return rows read one by one; add new columns to ``seen``."""
     good: list[tuple[int, int | None, dict[str, Any]]] = []
     bad: list[BadRow] = []
+    numbers: list[int | None] = []
     for row, (line, value) in enumerate(values, first_row):
+        numbers.append(line)
         if not isinstance(value, dict):
             what = "no JSON" if isinstance(value, bytes) else "not a JSON object"
             text = value.decode(errors="replace") if isinstance(value, bytes) else json.dumps(value)
@@ -211,7 +223,9 @@ def _by_python(
         bad.append(BadRow(row, line, why, value))
     schema = pa.schema([column.field.with_nullable(True) for column in chosen])
     kept = [value for position, (_, _, value) in enumerate(good) if position not in wrong] if tells_absent else []
-    return Piece(without(arrays, schema, wrong), first_row, sorted(bad, key=lambda each: each.row), _absent(kept, seen))
+    bad.sort(key=lambda each: each.row)
+    lines = None if None in numbers else Lines(first_row, 0, each=pa.array(numbers, pa.int64()))
+    return Piece(without(arrays, schema, wrong), first_row, bad, _absent(kept, seen), lines)
 
 
 def _elements(stream: pa.NativeFile) -> Iterator[Any]:

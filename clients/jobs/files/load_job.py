@@ -203,9 +203,9 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
         number = by_name[error.part]
         places, staged = parts[number].places, parts[number].staged
         assert places and staged, "staged"
-        row = places.row(staged.as_staged(error).row)
-        file = str(tasks[number].file)
-        made.errors.append(RefusedRow(file=file, row=row, code=error.code, message=error.message))
+        sent = staged.as_staged(error).row
+        place = {"file": str(tasks[number].file), "row": places.row(sent), "line": places.line(sent)}
+        made.errors.append(RefusedRow(**place, code=error.code, message=error.message))
     if result.error_count:
         link.service.abort_transaction(first.transaction)
     if result.timestamp <= since:

@@ -20,6 +20,7 @@ from ...convert.cells import python_rows
 from ...convert.key_order import KeyOrder
 from ..link import StoreLink
 from .input_files import InputFile
+from .lines import Lines
 from .rejects import RefusedRow, Rejects
 from .text_cells import BadRow, Piece
 
@@ -59,10 +60,14 @@ class Places:
     def __init__(self, first_row: int) -> None:
         self._runs: deque[tuple[int, int]] = deque([(0, first_row)])
         """(a sent row, its row in the file): later rows are consecutive in both."""
+        self._lines: deque[tuple[int, Lines | None]] = deque()
+        """(a sent row, the lines of the rows from there on)."""
 
     def add(self, sent: int, piece: Piece, first_row: int) -> None:
         """Add a piece whose rows are sent from ``sent`` on; ``first_row`` is where its file's rows begin."""
         at = first_row + piece.first_row
+        if not self._lines or piece.lines is not self._lines[-1][1]:
+            self._lines.append((sent, piece.lines))
         for bad in piece.bad:
             self._runs.append((sent + (first_row + bad.row - at), first_row + bad.row + 1))
             sent, at = self._runs[-1]
@@ -72,10 +77,16 @@ class Places:
         start, row = next(run for run in reversed(self._runs) if run[0] <= sent)
         return row + sent - start
 
+    def line(self, sent: int) -> int | None:
+        """Return the line of a sent row, if it is known."""
+        lines = next((lines for start, lines in reversed(self._lines) if start <= sent), None)
+        return lines.line(self.row(sent)) if lines else None
+
     def forget(self, sent: int) -> None:
         """Drop rows before ``sent``: they are not needed any more."""
-        while len(self._runs) > 1 and self._runs[1][0] <= sent:
-            self._runs.popleft()
+        for known in (self._runs, self._lines):
+            while len(known) > 1 and known[1][0] <= sent:
+                known.popleft()
 
 
 @dataclass
@@ -144,8 +155,9 @@ class _Part:
         """Record the rows that the table refused."""
         self._done.error_count += result.error_count
         for error in result.errors:
-            row = self._places.row(self._sent + error.row)
-            refused = RefusedRow(file=str(self._task.file), row=row, code=error.code, message=error.message)
+            sent = self._sent + error.row
+            place = {"row": self._places.row(sent), "line": self._places.line(sent)}
+            refused = RefusedRow(file=str(self._task.file), **place, code=error.code, message=error.message)
             self._add(refused, lambda at=error.row: python_rows(batch.slice(at, 1))[0])
 
     def _unreadable(self, bad: BadRow) -> None:

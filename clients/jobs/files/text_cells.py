@@ -15,6 +15,7 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
 from ...convert.casting import cast
 from .json_text import json_text
+from .lines import Lines
 
 UNSPLIT = " text"
 """In the place of a column: the text of a line that could not be split into cells."""
@@ -43,6 +44,8 @@ class Piece:
     bad: Sequence[BadRow] = ()
     absent: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
     """For each column that some rows lack, which do: their cells are NULL. Only JSON has such rows."""
+    lines: Lines | None = None
+    """The lines of its rows, if they are lines of text."""
 
     @property
     def rows(self) -> int:
