@@ -84,7 +84,7 @@ def _print_verification(found: Any) -> None:
     from .output import print_table
 
     if found.equal:
-        typer.echo(f"equal: {found.left.rows:,} rows, checksum {found.left.checksum}")
+        typer.echo(f"equal: {counted(found.left.rows, 'row')}, checksum {found.left.checksum}")
         return
     typer.echo(f"they differ: {found.left.rows:,} rows on the left, {found.right.rows:,} on the right")
     for line in found.columns:
@@ -130,8 +130,10 @@ def backup_command(
             **job.running,
         )
     if not job.prints_json(made):
-        typer.echo(f"{made.kind} backup of {name} up to {made.until}: {made.rows:,} rows, {made.bytes:,} bytes")
-        typer.echo(f"in {made.files} files in {made.folder}")
+        typer.echo(
+            f"{made.kind} backup of {name} up to {made.until}: {counted(made.rows, 'row')}, {made.bytes:,} bytes"
+        )
+        typer.echo(f"in {counted(made.files, 'file')} in {made.folder}")
         if made.why_full:
             typer.echo(f"It is a full backup: {made.why_full}.")
 
@@ -153,21 +155,24 @@ def restore_command(
     ] = True,
 ) -> None:
     """Restore a table from its backups. Resumes an interrupted run."""
+    from ..jobs.backup.chain import chain_of
     from ..jobs.backup.restore_job import restore
 
+    until = moment(at)
+    chain_of(root, name, until)  # or there is none: then make no store
     with job.database(create=True) as db:
         made = restore(
             db,
             root,
             name,
             name=new_name,
-            at=moment(at),
+            at=until,
             verify=check,
             **job.running,
         )
     if not job.prints_json(made):
         checked = ", its checksum verified" if made.verified else ""
-        typer.echo(f"restored {made.table} as of {made.until} from {made.backups} backups{checked}")
+        typer.echo(f"restored {made.table} as of {made.until} from {counted(made.backups, 'backup')}{checked}")
 
 
 @app.command("backups")
@@ -201,10 +206,12 @@ def copy_command(
     """Copy a table to another store. Resumes an interrupted run."""
     from ..jobs.copy_job import copy_table
 
-    with job.database() as db, other_database(job.context, db, other_url, other_data, other_name, create=True) as other:
-        made = copy_table(db, other, name, name=new_name, as_of=moment(as_of), **job.running)
+    with job.database() as db:
+        db.table(name)  # or there is none: then make no store
+        with other_database(job.context, db, other_url, other_data, other_name, create=True) as other:
+            made = copy_table(db, other, name, name=new_name, as_of=moment(as_of), **job.running)
     if not job.prints_json(made):
-        typer.echo(f"copied {name} as of {made.snapshot} to {made.table}: {made.rows:,} rows")
+        typer.echo(f"copied {name} as of {made.snapshot} to {made.table}: {counted(made.rows, 'row')}")
 
 
 @app.command("copy-store")
@@ -319,8 +326,9 @@ def apply_command(
     with job.database() as db:
         made = apply_changes(db, name, files, **how, options=ReadOptions(as_json=as_json), show="lines")
     if not job.prints_json(made):
-        parts = f"{made.applied:,} keys in {made.commits} commits, {made.skipped} already applied"
-        typer.echo(f"applied {made.changes:,} changes of {made.files} files: {parts}{cut_note(made.truncated)}")
+        parts = f"{counted(made.applied, 'key')} in {counted(made.commits, 'commit')}, {made.skipped} already applied"
+        what = f"{counted(made.changes, 'change')} of {counted(made.files, 'file')}"
+        typer.echo(f"applied {what}: {parts}{cut_note(made.truncated)}")
 
 
 def other_database(

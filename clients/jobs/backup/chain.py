@@ -31,6 +31,11 @@ PLAN = "plan.json"
 Moment = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
+def moment_text(timestamp: int) -> str:
+    """Return a timestamp in UTC, and as the number that it is."""
+    return f"{datetime_of(timestamp).isoformat(timespec='seconds')} ({timestamp})"
+
+
 class _Span(BaseModel, frozen=True):
     """The time range and table of a backup."""
 
@@ -97,7 +102,7 @@ class Backup(_Span, frozen=True):
     @property
     def moment(self) -> str:
         """``until`` as text."""
-        return f"{datetime_of(self.until).isoformat(timespec='seconds')} ({self.until})"
+        return moment_text(self.until)
 
 
 class BackupPlan(_Span, frozen=True):
@@ -149,7 +154,10 @@ class TableBackups:
         """
         reaching = [backup for backup in self.finished.values() if at is None or backup.until <= at]
         if not reaching:
-            raise NotFoundError(f"{self.folder} has no backup{'' if at is None else f' that ended by {at}'}")
+            first = min(self.finished.values(), key=lambda backup: backup.until, default=None)
+            by = "" if at is None else f" that ended by {moment_text(at)}"
+            there = f"; the first one ended at {first.moment}" if first else ""
+            raise NotFoundError(f"{self.folder} has no backup{by}{there}")
         links = [max(reaching, key=lambda backup: backup.until)]
         while links[0].since is not None:
             links.insert(0, self._before(links[0], links[-1]))
@@ -237,6 +245,11 @@ def backups_called(root: Folder, table: str, at: int | None = None) -> TableBack
         known = ", ".join(sorted({each.last.table.name for each in all_of_them if each.last})) or "none"
         raise NotFoundError(f"{root} has no backup of a table named {table!r}; there are backups of: {known}")
     return max(called, key=lambda each: (each.newest_by(at), each.newest_by(None)))
+
+
+def chain_of(place: Place, table: str, at: int | None = None) -> list[tuple[Folder, Backup]]:
+    """Return the backups from which a table is restored. Raises as ``backups_called`` and ``TableBackups.chain``."""
+    return backups_called(Folder.at(place), table, at).chain(at)
 
 
 def list_backups(place: Place) -> list[Backup]:

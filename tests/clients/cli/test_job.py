@@ -15,6 +15,7 @@ import pytest
 import nyala
 from nyala.__main__ import main
 from nyala.clients.api.connect import connect
+from nyala.schemas.cells.timestamp import datetime_of
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -91,7 +92,7 @@ def test_copy_export_and_load(run: Run, data: Path, url: str, tmp_path: Path) ->
     assert run("verify", "homes", "--data", data, "--other-url", url, "--other-table", "copied")[0] == 0
     pq.write_table(pa.table({"_op": ["delete", "upsert"], "id": [1, 7]}), tmp_path / "changes.parquet")
     code, out, _ = run("apply", "copied", tmp_path / "changes.parquet", "--url", url)
-    assert code == 0 and "2 changes of 1 files: 2 keys in 1 commits, 0 already applied" in out
+    assert code == 0 and "2 changes of 1 file: 2 keys in 1 commit, 0 already applied" in out
 
 
 def test_the_file_for_spark_submit(data: Path, url: str, tmp_path: Path) -> None:
@@ -148,3 +149,21 @@ def test_a_restored_store_does_not_continue_the_backups_it_came_from(run: Run, t
     code, _, err = run("backup", "t", root, "--data", two)
     assert code != 0 and "backups of another store" in err and "use another folder" in err
     assert run("backup", "t", tmp_path / "another", "--data", two)[0] == 0
+
+
+def test_a_restore_of_no_backup_makes_no_store(run: Run, data: Path, tmp_path: Path) -> None:
+    """Nor does a copy of no table."""
+    root, new = tmp_path / "root", tmp_path / "new"
+    code, out, _ = run("backup", "homes", root, "--data", data)
+    assert code == 0 and "\nin 1 file in " in out
+    (made,) = json.loads(run("backups", root, "--json")[1])
+    for words in (["hoems", root], ["homes", tmp_path / "rooot"], ["homes", root, "--at", "2026-01-01T00:00:00Z"]):
+        code, _, err = run("restore", *words, "--data", new)
+        assert code == 4 and err.count("\n") == 1 and not new.exists(), err
+    first = f"{datetime_of(made['until']).isoformat(timespec='seconds')} ({made['until']})"
+    assert "has no backup that ended by 2026-01-01T00:00:00+00:00 (" in err
+    assert err.endswith(f"; the first one ended at {first}\n")
+    code, _, err = run("copy", "hoems", "--data", data, "--other-data", new)
+    assert code == 4 and not new.exists(), err
+    code, out, _ = run("restore", "homes", root, "--data", new)
+    assert code == 0 and "from 1 backup, its checksum verified" in out
