@@ -109,6 +109,7 @@ def load(
         definition = _definition(name, key, found) if create else None
         db = opened.enter_context(_database(job, definition))
         about = _create(db, name, definition) if definition else _known(db, name)
+        _check_key(db, name, key)
         if about and not job.json_output:
             typer.echo(about)
         started = time.monotonic()
@@ -211,6 +212,14 @@ def _create(db: Database, name: str, definition: TableDefinition | InvalidArgume
     made = db.create_table_as(definition)
     columns = ", ".join(f"{column['name']} {column['type']}" for column in made.describe()["columns"])
     return f"created {name}: {columns}; key {', '.join(made.primary_key)}"
+
+
+def _check_key(db: Database, name: str, key: list[str] | None) -> None:
+    """Check that a table has the key that is given, if one is. Raises InvalidArgumentError if it has another."""
+    if key and names(",".join(key)) != (known := db.table(name).primary_key):
+        raise InvalidArgumentError(
+            f"table {name} has the key {', '.join(known)}: leave --key out, or load into another table"
+        )
 
 
 def _columns_of(file: InputFile, key: Sequence[str]) -> dict[str, ColumnDefinition]:

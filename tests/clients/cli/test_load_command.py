@@ -93,4 +93,55 @@ def test_a_key_that_is_no_column_makes_no_store(run: Run, tmp_path: Path) -> Non
     assert "give its primary key" in run(*words).err
     assert not (tmp_path / "store").exists()
     assert run(*words, "--key", "id").code == 0
-    assert run(*words, "--key", "nothing", "--again").code == 0, "the table is there"
+
+
+def test_another_key_than_that_of_the_table_is_refused(run: Run, tmp_path: Path) -> None:
+    """Not ignored: whoever gives a key means it."""
+    (tmp_path / "rows.csv").write_text("id,x\n1,2\n")
+    words = ["load", "t", tmp_path / "rows.csv", "--data", tmp_path / "store"]
+    assert run(*words, "--create", "--key", "id").code == 0
+    for create in (["--create"], []):
+        for key in ("x", "nope", "id,x"):
+            refused = run(*words, *create, "--key", key, "--again")
+            assert refused.code == 3
+            assert refused.err == (
+                "INVALID_ARGUMENT: table t has the key id: leave --key out, or load into another table\n"
+            )
+        assert "1 applied" in run(*words, *create, "--key", "id", "--again").out
+
+
+def test_a_row_that_the_table_refuses_is_told_by_its_line(run: Run, tmp_path: Path) -> None:
+    """As one with a cell that cannot be read is: a row is counted from 0, without the header."""
+    store = ["--data", tmp_path / "store"]
+    made = run("create", "t", "--schema", "id int64 primary key, x string", "--range", "id", "--bound", "0..10", *store)
+    assert made.code == 0
+    (tmp_path / "a.csv").write_text('id,x\n1,"two\nlines"\n20,no range\nword,x\n3,"a\n\nb"\n4,too,many\n30,no range\n')
+    refused = run("load", "t", tmp_path / "a.csv", "--rejects", tmp_path / "bad.jsonl", *store)
+    told = [line.removeprefix(f"{tmp_path / 'a.csv'}, ") for line in refused.err.splitlines() if "a.csv" in line]
+    assert sorted(int(line.partition(":")[0].removeprefix("line ")) for line in told) == [4, 5, 9, 10]
+    assert sum("describe shows the ranges, add_range_partition adds one" in line for line in told) == 2
+    assert {json.loads(line)["_line"] for line in (tmp_path / "bad.jsonl").read_text().splitlines()} == {4, 5, 9, 10}
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n\n{"id": 20}\n{"id": 2}\n{"id": 21}')
+    for option in ([], ["--atomic"]):
+        refused = run("load", "t", tmp_path / "a.jsonl", *option, *store)
+        assert refused.code == 1
+        for line in (3, 5):
+            assert f"a.jsonl, line {line}: NO_PARTITION: no range partition covers" in refused.err, refused.err
+
+
+def test_nanoseconds_are_refused_with_what_helps(run: Run, tmp_path: Path) -> None:
+    nanoseconds = pa.array([1_001, 2_000], pa.timestamp("ns"))
+    pq.write_table(pa.table({"id": [1, 2], "at": nanoseconds}), tmp_path / "t.parquet")
+    refused = run("load", "t", tmp_path / "t.parquet", "--create", "--key", "id", "--data", tmp_path / "store")
+    assert refused.code == 1 and "1 applied, 0 ignored, 1 rejected" in refused.out
+    assert "the timestamp[ns] does not fit; round it, as pandas does by dt.round('us')" in refused.err
+    empty = tmp_path / "one.parquet"
+    pq.write_table(pa.table({"id": [1], "at": nanoseconds[:1]}), empty)
+    refused = run("load", "none", empty, "--create", "--key", "id", "--data", tmp_path / "store")
+    assert refused.code == 1 and "created none: " in refused.out
+    assert run("scan", "none", "--count", "--data", tmp_path / "store").out == "0\n"
+
+
+def test_an_unknown_suffix_names_the_option(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.dat").write_text("id\n1\n")
+    assert "else give a format (--format)" in run("load", "t", tmp_path / "rows.dat", "--data", tmp_path).err
