@@ -15,6 +15,8 @@ from ...schemas.errors import InvalidArgumentError
 
 _IN_PLACE_OF = {"--token-file": "NYALA_TOKEN", "--key-file": "NYALA_KEY_COMMAND", "--key-command": "NYALA_KEY_FILE"}
 """The variables that an option overrides, besides its own."""
+_OTHERS = 0o077
+"""The rights of all but the owner of a file."""
 _ALSO = "The options of nyala itself, such as --token-file and --key-file, may stand here, too."
 
 
@@ -31,6 +33,22 @@ def _set(context: typer.Context, option: typer.CallbackParam, value: str | None)
         raise InvalidArgumentError("give --key-file or --key-command, not both")
     os.environ.pop(_IN_PLACE_OF.get(flag, ""), None)
     os.environ[f"NYALA_{flag[2:].replace('-', '_').upper()}"] = value
+
+
+def warn_of_token_file() -> None:
+    """Say on standard error if others can read the file with the token: of one of this user, as ssh does.
+
+    It is no error: what a container mounts for its only user may have any mode.
+    """
+    path = os.environ.get("NYALA_TOKEN_FILE")
+    if not path or os.environ.get("NYALA_TOKEN"):
+        return
+    try:
+        about = os.stat(path)
+    except OSError:
+        return  # whoever reads it says so
+    if about.st_uid == os.geteuid() and about.st_mode & _OTHERS:
+        typer.echo(f"warning: others can read the token file {path}; run: chmod 600 {path}", err=True)
 
 
 TokenFile = Annotated[

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from traceback import walk_tb
 
 import typer
 from pydantic import ValidationError
@@ -49,7 +50,8 @@ EXIT_CODES: Mapping[str, int] = {
 
 _ERRNO = re.compile(r"^\[Errno \d+\] ")
 _EXTRAS = {"pyspark": "spark", "jwt": "auth", "cryptography": "auth", "xxhash": "servers"}
-"""The extra that installs a module; all other modules come with ``server``."""
+"""The extra that installs a module; all other modules come with ``server``, as ``xxhash`` does, too."""
+_OF_SERVER = ("nyala.flight_server.", "nyala.engine.")
 
 
 def run(app: Callable[[], object]) -> None:
@@ -86,13 +88,24 @@ def as_store_error(error: Exception) -> StoreError:
 
     text = _ERRNO.sub("", str(error).partition("\n")[0].partition(". Detail: ")[0])
     if isinstance(error, ModuleNotFoundError):
-        extra = _EXTRAS.get((error.name or "").partition(".")[0], "server")
-        return UnavailableError(f"the module {error.name} is missing; install it with: pip install 'nyala[{extra}]'")
+        return UnavailableError(
+            f"the module {error.name} is missing; install it with: pip install 'nyala[{_extra(error)}]'"
+        )
     if isinstance(error, OSError):
         return _of_system(error, text)
     if isinstance(error, pa.ArrowException | ValueError):
         return InvalidArgumentError(text)
     return InternalError(f"{type(error).__name__}: {error}")
+
+
+def _extra(error: ModuleNotFoundError) -> str:
+    """Return the extra that installs a module for the command that lacks it: a server and an engine need all of
+    ``server``."""
+    extra = _EXTRAS.get((error.name or "").partition(".")[0], "server")
+    if extra != "servers":
+        return extra
+    asking = {frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)}
+    return "server" if any(name.startswith(_OF_SERVER) for name in asking) else extra
 
 
 def _of_system(error: OSError, text: str) -> StoreError:

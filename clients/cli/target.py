@@ -14,6 +14,7 @@ import typer
 from ...schemas.errors import InvalidArgumentError, NotFoundError, UnavailableError
 from ...schemas.store.locations import DEFAULT_LOCATION
 from .complete import tables
+from .credentials import warn_of_token_file
 
 if TYPE_CHECKING:
     from ..api.database import Database
@@ -107,6 +108,7 @@ def database(
             raise InvalidArgumentError("--name is for a store in a bucket: give --data with the bucket's URL, too")
         from ..api.connect import connect
 
+        warn_of_token_file()
         try:
             return connect(url or DEFAULT_LOCATION)
         except UnavailableError as error:

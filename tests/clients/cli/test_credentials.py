@@ -83,3 +83,16 @@ def test_a_token_after_the_verb_is_sent(run: Run, tmp_path: Path, key: Path) -> 
     os.environ["NYALA_TOKEN"] = "other"
     assert run("list", "--data", tmp_path / "store", "--token-file", tmp_path / "token").code == 0
     assert os.environ["NYALA_TOKEN_FILE"] == str(tmp_path / "token") and "NYALA_TOKEN" not in os.environ
+
+
+def test_a_token_that_others_can_read_is_told(run: Run, tmp_path: Path, key: Path) -> None:
+    """Not refused, since what a container mounts may have any mode."""
+    token = tmp_path / "alice.token"
+    token.write_text("secret\n")
+    line = ["list", "--url", "grpc://127.0.0.1:1", "--token-file", token]
+    for mode, is_told in ((0o600, False), (0o640, True)):
+        token.chmod(mode)
+        refused = run(*line)
+        assert (f"warning: others can read the token file {token}; run: chmod 600 {token}" in refused.err) is is_told
+        assert refused.code == 9 and len(refused.err.splitlines()) == 1 + is_told
+        forget()

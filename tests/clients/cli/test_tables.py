@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -352,7 +353,7 @@ def test_mistakes_say_what_to_do(run: Run, target: list[str], tmp_path: Path, mo
 
     Path("null.csv").write_text("id,city\n5,Oslo\n,Voss\n")
     assert run("load", "homes", "null.csv", "--rejects", "bad.jsonl", *target).code == 1
-    assert json.loads(Path("bad.jsonl").read_text())["_line"] == "row 1"
+    assert json.loads(Path("bad.jsonl").read_text())["_line"] == 3
 
     create = ["create", "t", "--column", "a:int"]
     assert "give columns, as in --column id:int64" in run("create", "t", "--key", "a", *target).err
@@ -384,6 +385,16 @@ def test_a_file_in_the_place_of_a_store(run: Run, tmp_path: Path) -> None:
 def test_a_module_that_is_missing_is_named_with_what_brings_it() -> None:
     assert "nyala[spark]" in as_store_error(ModuleNotFoundError("x", name="pyspark.sql")).message
     assert "nyala[server]" in as_store_error(ModuleNotFoundError("x", name="numba")).message
+    assert "nyala[servers]" in as_store_error(ModuleNotFoundError("x", name="xxhash")).message
+
+
+def test_a_server_without_a_module_names_the_extra_of_servers_alone(tmp_path: Path) -> None:
+    """As after an update of a clone, without an installation of what is new."""
+    start = "import sys; sys.modules['xxhash'] = None; from nyala.__main__ import main; main()"
+    words = ["serve", "--data", tmp_path / "store", "--listen", "grpc://127.0.0.1:0"]
+    done = subprocess.run([sys.executable, "-c", start, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 9
+    assert done.stderr == "UNAVAILABLE: the module xxhash is missing; install it with: pip install 'nyala[server]'\n"
 
 
 def test_what_the_system_says_is_a_sentence(run: Run, target: list[str], tmp_path: Path) -> None:
