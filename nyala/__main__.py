@@ -70,6 +70,7 @@ def make_app() -> typer.Typer:
 
 
 def nyala_command(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda on: _version(on))
     ] = False,
@@ -82,6 +83,8 @@ def nyala_command(
 ) -> None:
     """Nyala: a mutable columnar store in the shape of Apache Kudu, served over Arrow Flight."""
     # The callbacks of the options have done their work.
+    if context.invoked_subcommand != "serve":
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else gRPC adds lines of its own to an error of TLS
 
 
 def _version(wanted: bool) -> None:

@@ -94,7 +94,7 @@ def test_a_client_that_does_not_fit_is_told_why(
     port = served.server.port
     with pytest.raises(UnavailableError, match=r"closed the connection: if it uses TLS, use grpc\+tls://"):
         nyala.connect(f"grpc://127.0.0.1:{port}", retries=False)
-    with pytest.raises(UnavailableError, match="not from a trusted root; give tls_roots"):
+    with pytest.raises(UnavailableError, match="not from a trusted root; give --tls-roots"):
         nyala.connect(served.url, tls_roots=other, retries=False)
     with pytest.raises(UnavailableError, match="answers without TLS"):
         nyala.connect(fake.url.replace("grpc", "grpc+tls"), tls_roots=authority.roots, retries=False)
@@ -375,3 +375,18 @@ def test_the_command_serves_tls_and_hears_sighup(
     assert pair.certificate.stat().st_mtime_ns == before.st_mtime_ns
     server.send_signal(signal.SIGTERM)
     assert server.wait(20) == 0
+
+
+def test_a_wrong_root_is_one_line_on_the_command_line(
+    serve_tls: Callable[..., Served], authority: Authority, tmp_path: Path
+) -> None:
+    """gRPC writes lines of its own, unless the user or the command says otherwise."""
+    served = serve_tls()
+    command = [sys.executable, "-m", "nyala", "--tls-roots", Authority(tmp_path, "other").roots]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NYALA_", "GRPC_"))}
+    for chosen, lines in (({}, 1), ({"GRPC_VERBOSITY": "INFO"}, 2)):
+        done = subprocess.run(
+            [*command, "list", "--url", served.url], capture_output=True, text=True, env=kept | chosen
+        )
+        assert "give --tls-roots (tls_roots, NYALA_TLS_ROOTS)" in done.stderr
+        assert (len(done.stderr.splitlines()) == 1) is (lines == 1), done.stderr
