@@ -7,6 +7,9 @@ from ...schemas.nearest import perhaps
 from ...schemas.table.table import TableSchema
 from .tree import ColumnName, Expr, walk
 
+_NOW = {"current_timestamp": "now()", "localtimestamp": "now()", "current_date": "cast(now() as date)"}
+"""What other databases call the moment of a statement, and its word here."""
+
 
 def check_columns(tree: Expr, schema: TableSchema) -> None:
     """Raise InvalidArgumentError if an expression names a column that a table does not have."""
@@ -14,6 +17,8 @@ def check_columns(tree: Expr, schema: TableSchema) -> None:
         if isinstance(node, ColumnName) and node.name not in schema.by_name:
             names = ", ".join(list(schema.by_name)[:20])
             meant = perhaps(node.name, schema.by_name)
+            if now := _NOW.get(node.name.lower()):
+                raise InvalidArgumentError(f"there is no column {node.name!r}; {now} is what it means elsewhere")
             raise InvalidArgumentError(
                 f"there is no column {node.name!r}{meant}; the columns are {names}; text needs single quotes, as in "
                 f"'{node.name}'"

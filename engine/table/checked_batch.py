@@ -242,6 +242,8 @@ def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: 
     array, misfits = cast(array, column)
     if misfits is not None:
         message = f"column {column.name!r} is {column.type}, {range_of(column.logical.arrow)}: the {given} does not fit"
+        if given == pa.timestamp("ns", getattr(given, "tz", None)) and pa.types.is_timestamp(array.type):
+            message += "; round it, as pandas does by dt.round('us')"
         refusals.refuse(misfits, "INVALID_ARGUMENT", message)
     return array
 

@@ -19,6 +19,7 @@ from .checked_batch import CheckedBatch, check_batch, over_limit
 from .table_version import TableVersion, grouped
 
 _ROWS_ALONE = 4096
+NO_RANGE = "no range partition covers the row's values of ({}): describe shows the ranges, add_range_partition adds one"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +91,7 @@ def _covered(
         return checked, keys, numbers
     names = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
     kept = np.flatnonzero(~missing)
-    checked = checked.without(missing, "NO_PARTITION", f"no range partition covers the row's values of ({names})")
+    checked = checked.without(missing, "NO_PARTITION", NO_RANGE.format(names))
     return checked, take_keys(keys, kept), numbers[kept]
 
 
