@@ -10,14 +10,13 @@ from typing import Any, Literal, Unpack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from ...schemas.cells.timestamp import Moment, is_age, read_moment
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.operation import Operation
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
 from .server import ServerKeywords, ServerOptions, server_of
 from .types import same_name
-
-Moment = int | str | dt.datetime
 
 
 def read_table(
@@ -35,7 +34,8 @@ def read_table(
 
     The store evaluates ``columns`` and ``where`` (SQL text): Spark prunes no columns of a Python data source and pushes
     no filters to this one. A DataFrame is a snapshot: it shows the same rows however often it is used; call again to
-    see new rows. ``options`` are those of ``format("nyala")``.
+    see new rows. A moment may be an age, such as "5m", which counts back from this call. ``options`` are those of
+    ``format("nyala")``.
 
     Raises:
         AnalysisException: the table or a column does not exist; the message says which.
@@ -45,9 +45,9 @@ def read_table(
         "table": table,
         "columns": None if columns is None else json.dumps(list(columns)),
         "filter": where,
-        "snapshotTimestamp": as_of,
-        "startTimestamp": since,
-        "endTimestamp": until,
+        "snapshotTimestamp": _fixed(as_of, "as_of"),
+        "startTimestamp": _fixed(since, "since"),
+        "endTimestamp": _fixed(until, "until"),
     } | options
     return spark.read.format("nyala").options(**_texts(given)).load()
 
@@ -132,6 +132,11 @@ def _column(changes: DataFrame, name: str) -> str:
     except InvalidArgumentError:
         there = ", ".join(changes.columns)
         raise InvalidArgumentError(f"the changes have no column {name!r}; they have {there}") from None
+
+
+def _fixed(moment: Moment | None, what: str) -> Moment | None:
+    """Return a moment that does not move: an age as the timestamp that it means now."""
+    return read_moment(moment, what) if moment is not None and is_age(moment) else moment
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:

@@ -72,6 +72,11 @@ def read_moment(moment: Moment, what: str = "as_of") -> int:
         raise InvalidArgumentError(f"{what} {moment!r} reaches back to before 1970") from None
 
 
+def is_age(moment: object) -> bool:
+    """Return whether a moment counts back from now."""
+    return isinstance(moment, dt.timedelta) or (isinstance(moment, str) and _AGE.fullmatch(moment.strip()) is not None)
+
+
 def _age(text: str) -> str | dt.timedelta:
     """Return the age that a text means; the text, if it means none."""
     match = _AGE.fullmatch(text.strip())

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from nyala.clients.spark.api import read_table
 from nyala.clients.spark.options import (
     BatchReadOptions,
     ReadKeywords,
@@ -13,7 +19,7 @@ from nyala.clients.spark.options import (
     WriteOptions,
     parse,
 )
-from nyala.schemas.cells.timestamp import parse_moment
+from nyala.schemas.cells.timestamp import parse_moment, read_moment
 from nyala.schemas.errors import InvalidArgumentError
 
 PLACE = {"uri": "grpc://127.0.0.1:8815", "table": "homes"}
@@ -115,3 +121,27 @@ def test_a_place_is_needed(missing: str) -> None:
 def test_keywords_are_the_options_without_arguments_of_their_own(model, keywords, arguments: str) -> None:
     written = {field.alias for field in model.model_fields.values()}
     assert keywords.__annotations__.keys() == written - set(arguments.split())
+
+
+def test_an_age_is_fixed_when_a_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DataFrame shows one moment, however often it is used: so Spark gets a timestamp."""
+    given: dict[str, str] = {}
+
+    class Reader:
+        def format(self, _: str) -> Reader:
+            return self
+
+        def options(self, **options: str) -> Reader:
+            given.update(options)
+            return self
+
+        def load(self) -> None: ...
+
+    session: Any = SimpleNamespace(read=Reader())
+    before = read_moment("2h")
+    read_table(session, "homes", "grpc://127.0.0.1:8815", as_of="2h")
+    read_table(session, "homes", "grpc://127.0.0.1:8815", since=dt.timedelta(days=1), until="2026-01-31T12:00:00Z")
+    assert before <= int(given["snapshotTimestamp"]) <= read_moment("2h")
+    assert int(given["startTimestamp"]) < before and given["endTimestamp"] == "2026-01-31T12:00:00Z"
+    for option in ("snapshotTimestamp", "startTimestamp"):
+        assert getattr(parsed("read", **{option: given[option]}), "_".join(re.findall("[A-Z]?[a-z]+", option)).lower())
