@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 Drop = Annotated[Texts, typer.Option("--drop", help="Drop this column and its values; repeatable.")]
 Rename = Annotated[Texts, typer.Option("--rename", help="Rename a column: old=new; repeatable.")]
-Widen = Annotated[Texts, typer.Option("--widen", help="Widen a column's type: column:type; repeatable.")]
+Widen = Annotated[Texts, typer.Option("--widen", help="Widen a column's type: column=type; repeatable.")]
 Nullable = Annotated[Texts, typer.Option("--drop-not-null", help="Make this column nullable; repeatable.")]
 Add = Annotated[
     Texts, typer.Option("--add", help='name:type, or "name type not null default 0 ..."; a new column; repeatable.')
@@ -75,7 +75,7 @@ def alter(
         steps = _Steps(table.alter(), table.describe())
         steps.each(drop_columns, steps.change.drop_column)
         steps.pairs(rename, "=", "--rename old=new", steps.rename)
-        steps.pairs(widen, ":", "--widen column:type", steps.change.widen_column)
+        steps.each(widen, steps.widen)
         steps.each(drop_not_null, steps.change.drop_not_null)
         steps.each(add, steps.add)
         steps.values(set_default, "--set-default column=value", steps.set_default)
@@ -130,9 +130,23 @@ class _Steps:
         if old in self._kinds:
             self._kinds[new] = self._kinds.pop(old)
 
+    def widen(self, text: str) -> None:
+        """Widen a column: ``column=type``, or ``column:type`` as in ``--add``."""
+        mark = ":" if ":" in text else "="
+        self.change.widen_column(*pair(text, mark, "--widen column=type"))
+
     def add(self, text: str) -> None:
-        """Add a column. Existing rows show its default too, unless the text has a ``read default``."""
+        """Add a column. Existing rows show its default too, unless the text has a ``read default``.
+
+        Raises:
+            InvalidArgumentError: the text is invalid, or existing rows would have nothing in the column.
+        """
         column = parse_column(text)
+        if not column.nullable and column.write_default is None and column.read_default is None:
+            raise InvalidArgumentError(
+                f"column {column.name!r} is NOT NULL: give it a default, which existing rows get, too, as in "
+                f'--add "{column.name} {column.type} not null default V", or a read default for these alone'
+            )
         read_default = column.write_default if column.read_default is None else column.read_default
         self.change.add_column(**{**column.model_dump(), "read_default": read_default})
         self._kinds[column.name] = column.type

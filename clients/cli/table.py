@@ -24,6 +24,8 @@ from .target import Name, Target, takes_target
 if TYPE_CHECKING:
     from ...schemas.store.description import DroppedTable
 
+_RANGES_SHOWN = 8
+
 
 @takes_target()
 def list_tables(
@@ -77,9 +79,10 @@ def describe(target: Target, name: Name) -> None:
     print_table(["column", "type", "constraints", "encoding", "compression", "comment"], rows)
     typer.echo(f"primary key ({', '.join(key)})")
     if about["partitions"]:
-        typer.echo(f"partitioned by {', '.join(_level(level) for level in about['partitions'])}")
+        typer.echo(f"partitioned by {', '.join(_level(level, name) for level in about['partitions'])}")
     for option, value in about["options"].items():
         typer.echo(f"{option} = {value}")
+    typer.echo(f"schema version {about['schema_version']}")
     typer.echo(counted(row_count, "row"))
 
 
@@ -95,10 +98,18 @@ def _constraints(column: dict[str, Any], key: list[str]) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _level(level: dict[str, Any]) -> str:
+def _level(level: dict[str, Any], table: str) -> str:
     if "hash" in level:
         return f"hash({', '.join(level['hash'])}) in {level['buckets']}"
-    return f"range({', '.join(level['range'])}) in {len(level['bounds'])}"
+    ranges = [f"{_end(each['lower'])}..{_end(each['upper'])}" for each in level["bounds"]]
+    if len(ranges) > _RANGES_SHOWN:
+        ranges = [*ranges[:_RANGES_SHOWN], f"and more (nyala tablet list {table})"]
+    return f"range({', '.join(level['range'])}) in {len(level['bounds'])}: {' '.join(ranges)}"
+
+
+def _end(values: list[Any] | None) -> str:
+    """Return one end of a range, as the options for ranges take it."""
+    return ",".join(map(str, values or []))
 
 
 @takes_target()

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...clients.executors.progress import counted
+
 if TYPE_CHECKING:
     from ...engine.recovery.verify import VerifyReport
 
 
 def print_report(report: VerifyReport, what_to_do: str) -> None:
     """Print the counts of a verification, and its findings with what can be done about them."""
-    counts = f"{report.files:,} files, {report.bytes:,} bytes, {report.rows:,} rows, {report.log_records:,} log records"
-    typer.echo(f"checked {counts}")
+    files = f"{counted(report.files, 'file')}, {counted(report.bytes, 'byte')}"
+    rows = f"{counted(report.rows, 'row')} in column files"
+    records = f"{counted(report.log_records, 'log record')} (rows that are not in column files yet are in these)"
+    typer.echo(f"checked {files}, {rows}, {records}" if report.log_records else f"checked {files}, {rows}")
     for note in report.notes:
         typer.echo(f"note: {note}")
     for problem in report.problems:

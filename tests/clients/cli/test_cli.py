@@ -57,6 +57,48 @@ def test_alter(run: Run, homes: list[str]) -> None:
     assert json.loads(run("table", "scan", "homes", "--json", *homes).lines[0]) == {"id": 1, "cost": 1.5, "price": None}
 
 
+def test_describe_shows_the_ranges_and_the_version(run: Run, target: list[str]) -> None:
+    """In the form that --add-range and --drop-range take."""
+    ranges = ["--range", "id", "--bound", "..2", "--bound", "2..5", "--bound", "7.."]
+    assert run("create", "t", "--schema", "id int64 primary key, x int8", "--hash", "id:2", *ranges, *target).code == 0
+    shown = run("describe", "t", *target).lines
+    assert "partitioned by hash(id) in 2, range(id) in 3: ..2 2..5 7.." in shown and "schema version 1" in shown
+    assert run("alter", "t", "--drop-range", "2..5", "--add-range", "2..4", *target).code == 0
+    shown = run("describe", "t", *target).lines
+    assert "partitioned by hash(id) in 2, range(id) in 3: ..2 2..4 7.." in shown and "schema version 2" in shown
+    splits = [word for number in range(20) for word in ("--split", number)]
+    assert run("create", "u", "--schema", "id int64 primary key", "--range", "id", *splits, *target).code == 0
+    (shown,) = (line for line in run("describe", "u", *target).lines if line.startswith("partitioned"))
+    assert "in 21: ..0 0..1 " in shown and shown.endswith("(nyala tablet list u)")
+
+
+def test_a_column_is_widened_with_either_mark(run: Run, target: list[str]) -> None:
+    """Of ``=``, as its neighbours take it, and ``:``, as --add takes it."""
+    assert run("create", "t", "--schema", "id int64 primary key, x int8, d decimal(4,2)", *target).code == 0
+    assert run("alter", "t", "--widen", "x=int32", "--widen", "d=decimal(10,2)", *target).code == 0
+    assert run("alter", "t", "--widen", "x:int64", *target).code == 0
+    assert [each["type"] for each in run("describe", "t", "--json", *target).json["columns"]] == [
+        "int64",
+        "int64",
+        "decimal(10,2)",
+    ]
+    assert "is not of the form --widen column=type" in run("alter", "t", "--widen", "x", *target).err
+
+
+def test_a_column_that_existing_rows_lack_needs_a_default(run: Run, target: list[str]) -> None:
+    assert run("create", "t", "--schema", "id int64 primary key", *target).code == 0
+    refused = run("alter", "t", "--add", "note text not null", *target)
+    assert refused.code == 3 and '--add "note string not null default V"' in refused.err
+    assert run("alter", "t", "--add", "note text not null default ''", *target).code == 0
+    assert run("alter", "t", "--add", "more int8 not null read default 3", *target).code == 0
+
+
+@pytest.mark.parametrize("word", ["current_timestamp", "CURRENT_TIMESTAMP", "localtimestamp", "current_date"])
+def test_the_moment_of_other_databases_is_told_its_word_here(run: Run, homes: list[str], word: str) -> None:
+    refused = run("scan", "homes", "--where", f"{word} is null", *homes)
+    assert refused.code == 3 and "now()" in refused.err
+
+
 def test_cells_that_are_cut_are_told_or_refused(run: Run, target: list[str], tmp_path: Path) -> None:
     columns = ["--column", "id:int64", "--column", "a varchar(3) too long error", "--column", "b:varchar(3)"]
     assert run("table", "create", "cut", "--key", "id", *columns, *target).code == 0
@@ -253,6 +295,7 @@ def test_verify_and_dump(run: Run, tmp_path: Path) -> None:
         db.table("homes").maintain("flush")
     sound = run("verify", folder)
     assert sound.code == 0 and sound.lines[-1] == "no problems found"
+    assert ", 3 rows in column files" in sound.lines[0]
     assert run("verify", folder, "--json").json["problems"] == []
     assert run("dump", folder / "manifest").json["tables"]
     (base,) = folder.rglob("*.base")
@@ -264,6 +307,13 @@ def test_verify_and_dump(run: Run, tmp_path: Path) -> None:
     assert damaged.code == 1 and "CORRUPTION" in damaged.out and "\n1 problem" in damaged.out
     assert run("verify", tmp_path / "none").err.startswith("NOT_FOUND: ")
     assert run("dump", tmp_path / "none").code == 4
+
+
+def test_verify_tells_of_rows_that_only_the_log_has(run: Run, tmp_path: Path) -> None:
+    with nyala.open(str(tmp_path), maintenance="off") as db:
+        db.create_table("homes", CITIES.schema, ["id"]).insert(CITIES)
+    checked = run("verify", tmp_path).lines[0]
+    assert "0 rows in column files, " in checked and "(rows that are not in column files yet are in these)" in checked
 
 
 def test_serve_refuses_what_others_reach(run: Run, tmp_path: Path) -> None:
