@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,15 @@ def rows(spark: SparkSession, count: int, city: str = "c", start: int = 0) -> Da
 
 def state(table: Table) -> dict[Any, Any]:
     return {row["id"]: row["city"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def test_the_first_example_of_the_page_runs_as_printed(spark: SparkSession, uri: str, db: Database) -> None:
+    db.create_table("homes", data={"id": [1, 2], "price": [3.0, 5.0]}, primary_key="id")
+    page = (Path(nyala.__file__).parent.parent / "docs" / "spark.md").read_text()
+    example = page.partition("```python\n")[2].partition("```")[0]
+    assert '.save("dear_homes")' in example
+    exec(example.replace("grpc://127.0.0.1:8815", uri), {})
+    assert db.table("dear_homes").scan().to_arrow().to_pylist() == [{"id": 2, "price": 5.0}]
 
 
 def test_append_and_overwrite(spark: SparkSession, uri: str, homes: Table) -> None:
