@@ -28,6 +28,8 @@ def is_of_the_file(error: OSError) -> bool:
 
 
 _OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+_OF_THE_PLACE = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM})
+"""The errors of a path that cannot be made or opened there, on a disk that works."""
 
 
 @contextmanager
@@ -49,10 +51,11 @@ def named(what: str) -> Iterator[None]:
         if is_full(error):
             raise StorageFullError(f"the disk is full: {what}") from error
         why = error.strerror or str(error)
-        # A bucket that does not answer says so itself.
-        raise UnavailableError(
-            f"{what}: {why if error.errno == errno.EAGAIN else f'the disk failed ({why})'}"
-        ) from error
+        if error.errno in _OF_THE_PLACE:
+            why += "; check the path, and who may write there"
+        elif error.errno != errno.EAGAIN:  # a bucket that does not answer says so itself
+            why = f"the disk failed ({why})"
+        raise UnavailableError(f"{what}: {why}") from error
 
 
 @contextmanager

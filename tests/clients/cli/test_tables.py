@@ -382,6 +382,15 @@ def test_a_file_in_the_place_of_a_store(run: Run, tmp_path: Path) -> None:
         assert done.code == 3 and "is a file; --data must name the directory of a store" in done.err
 
 
+def test_a_place_where_no_store_can_be_made(run: Run) -> None:
+    refused = run("create", "t", "--schema", "id int64 primary key", "--data", "/proc/nyala")
+    assert refused.code == 9 and "the disk failed" not in refused.err
+    assert refused.err.startswith(
+        "UNAVAILABLE: the data directory /proc/nyala could not be created or locked: No such "
+    )
+    assert refused.err.endswith("; check the path, and who may write there\n")
+
+
 def test_a_module_that_is_missing_is_named_with_what_brings_it() -> None:
     assert "nyala[spark]" in as_store_error(ModuleNotFoundError("x", name="pyspark.sql")).message
     assert "nyala[server]" in as_store_error(ModuleNotFoundError("x", name="numba")).message

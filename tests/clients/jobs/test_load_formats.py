@@ -178,14 +178,14 @@ def test_places_are_right_across_blocks(
         if kind in ("word", "short", "long"):
             wrong.append(line)
         elif number in (10, 20, 30):
-            refused.append(number)
+            refused.append((number, line))
         else:
             good += 1
         text += row + "\n"
         line += 1 + row.count("\n")
     made = load(target, "t", put(tmp_path / "a.csv", text), op="insert")
     assert [error.line for error in made.errors if error.code == "INVALID_ARGUMENT"] == wrong
-    assert [error.row for error in made.errors if error.code == "ALREADY_PRESENT"] == refused
+    assert [(error.row, error.line) for error in made.errors if error.code == "ALREADY_PRESENT"] == refused
     assert table.scan().count() == good
 
     other = target.create_table("u", pa.schema({"id": pa.int64(), "note": pa.string()}), ["id"])
