@@ -165,7 +165,7 @@ class PlacedStore(Verbs):
         return answer
 
     def _write_one(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None) -> WriteResult | None:
-        """Write a batch of one row without threads; None, with nothing done, if only the general way can."""
+        """Write a batch of one row without threads; None, with nothing done, if only the batch lane can."""
         found = self._cache.of(command.table).routed.of_batch(batch)
         if found is None:
             return None

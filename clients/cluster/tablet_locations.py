@@ -94,7 +94,7 @@ class RoutedRows:
         ]
 
     def of_key(self, key: Sequence[Any]) -> str | None:
-        """Return the server of a key; None if only the general way can tell."""
+        """Return the server of a key; None if only the batch lane can tell."""
         found = self._placed([key[place] for place in self._key_places])
         return None if found is None else found[0]
 
@@ -106,7 +106,7 @@ class RoutedRows:
 
     def of_batch(self, rows: pa.RecordBatch) -> tuple[str, str] | None:
         """Return the server of the only row of a batch and its tablet's name, as ``by_tablet`` does; None if only the
-        general way can tell."""
+        batch lane can tell."""
         names = rows.schema.names
         if any(names.count(name) != 1 for name in self._columns):
             return None

@@ -51,7 +51,7 @@ class SmallRequests:
         try:
             plain = _PLAIN.issuperset(map(type, key))
             second = json_of({"key": list(key) if plain else [to_json(value) for value in key]})
-        except (InvalidArgumentError, ValueError, TypeError):  # the general way raises the right error
+        except (InvalidArgumentError, ValueError, TypeError):  # the batch lane raises the right error
             return UNDECIDED
         found = self._told_row(table, second)
         if found is UNDECIDED:

@@ -186,7 +186,7 @@ class FlightStore(Verbs, ServerVerbs):
     ) -> WriteResult | Undecided:
         """See RowWriter."""
         if command.commit is not CommitMode.BATCH or not self._small.takes_rows:
-            return UNDECIDED  # the general way finds out, and repeats under one number whatever it finds
+            return UNDECIDED  # the batch lane finds out, and repeats under one number whatever it finds
         if command.writer is not None:
             return UNDECIDED if seq is None else self._write_row(command, command.writer, row, seq)
         if not self._retries or seq is not None:

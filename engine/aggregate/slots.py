@@ -33,7 +33,7 @@ _REAL = np.dtype(np.float64)
 
 
 class NoSlotsError(Exception):
-    """The states have to be folded the general way."""
+    """The states have to be folded over vectors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _NONE = 1, 0
 
 
 class NoStepsError(Exception):
-    """The filter has to be evaluated the general way."""
+    """The filter has to be evaluated over vectors."""
 
 
 def has_steps(bound: BoundFilter) -> bool:

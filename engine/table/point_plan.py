@@ -78,7 +78,7 @@ class PointPlan:
     ) -> dict[str, Any] | Undecided | None:
         """Return the row with a key, alive at ``snapshot``, as Python values by name; None if there is none.
 
-        UNDECIDED if only the general way can tell, or raises the right error.
+        UNDECIDED if only the batch lane can tell, or raises the right error.
         """
         if known is not self._known:
             if known.columns[: len(known.primary_key)] != list(self._key_columns):

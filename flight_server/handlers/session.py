@@ -360,7 +360,7 @@ class _Get:
         return to_json(said, inf_nan_mode="strings")
 
     def _found(self, key: list[Any], words: _RowWords) -> dict[str, Any] | None:
-        """Return the row by the general way, with the columns of ``words``."""
+        """Return the row by the batch lane, with the columns of ``words``."""
         about = words.about
         found = self._session.store.get(self._table, key_of(tuple(key), about))
         if found.schema != pa.schema([column.field for column in about.columns]):
@@ -381,7 +381,7 @@ class _RowWords:
         """Whether a key comes in another form than that of its values: see ``key``."""
 
     def key(self, key: list[Any]) -> list[Any]:
-        """Return the values of a key. What is wrong with plain ones, the general way tells."""
+        """Return the values of a key. What is wrong with plain ones, the batch lane tells."""
         values = list(key)
         for place, column in self._readers:
             values[place] = from_json(key[place], column.logical, f"key column {column.name!r}:")

@@ -1,6 +1,6 @@
 """Reads consecutive rows of several columns of a base file with their deltas, in one kernel call (`kernels.morsel`).
 
-Columns that the kernel cannot read are read the general way, `RowSet.read`: those that were added or widened after the
+Columns that the kernel cannot read are read as vectors, by `RowSet.read`: those that were added or widened after the
 rows were written, dictionaries with long values or that deltas make too large, damage.
 """
 
@@ -20,7 +20,7 @@ _SCRATCH = Scratch(kernels.SCRATCH_BYTES)
 def read_morsel(
     columns: Sequence[ColumnBase], first: int, last: int, as_strings: bool, read: Callable[[ColumnSchema], Vector]
 ) -> list[Vector]:
-    """Return rows [first, last), at least one, of columns; ``read`` reads a column the general way.
+    """Return rows [first, last), at least one, of columns; ``read`` reads a column as vectors.
 
     With ``as_strings`` the values of dictionaries are copied, else columns keep their codes.
     """

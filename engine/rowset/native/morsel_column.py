@@ -30,7 +30,7 @@ _LONGEST = 256
 
 
 class CannotReadError(Exception):
-    """A column has to be read the general way."""
+    """A column has to be read as vectors."""
 
 
 class MorselColumn:

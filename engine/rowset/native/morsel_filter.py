@@ -30,7 +30,7 @@ def choose_rows(
     bound: BoundFilter, columns: Sequence[ColumnBase], first: int, last: int, among: np.ndarray | None
 ) -> Chosen | None:
     """Return which of the rows [first, last), at least one, match a filter, which `has_steps`, of these columns; None
-    if it has to be evaluated the general way. Only rows that are True in ``among`` (None: all) can match."""
+    if it has to be evaluated over vectors. Only rows that are True in ``among`` (None: all) can match."""
     if len(columns) > COLUMNS_MAX:
         return None
     places = {column.id: number for number, (column, _, _) in enumerate(columns)}

@@ -2,7 +2,7 @@
 
 Filters of one form differ only in their literals. The first of a form is compiled, which shows whether the form selects
 one key, and this one: names may be words of SQL, say. The others take their key from the text. What is not plain
-is left to the general way: other filters and options, literals of other types than the key, rows that only look-ups
+is left to the batch lane: other filters and options, literals of other types than the key, rows that only look-ups
 find.
 """
 
@@ -73,7 +73,7 @@ class PointScans:
         self._limits = limits
 
     def scan(self, spec: ScanSpec, table: Callable[[str], Table]) -> ScanStream | None:
-        """Return the row of a scan; None if the general way has to be taken, which also raises what there is to raise.
+        """Return the row of a scan; None if the batch lane has to be taken, which also raises what there is to raise.
 
         Raises:
             StoreError: a file is damaged, or there is no such table.

@@ -43,7 +43,7 @@ def read_chunk(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
 
 
 def _few(chunk: Chunk, rows: np.ndarray, request: ScanRequest, columns: RowColumns) -> list[pa.Array] | None:
-    """Return the cells of rows (int64, ascending), read as by their keys; None if only the general way can tell."""
+    """Return the cells of rows (int64, ascending), read as by their keys; None if only a read of vectors can tell."""
     places = np.arange(len(rows))
     table = CellTable(columns, places)
     try:

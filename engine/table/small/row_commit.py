@@ -22,7 +22,7 @@ from .row_plan import PlannedRow, RowPlan
 
 @dataclass(slots=True, eq=False)
 class RowWrite:
-    """A row to be written, and what became of it: a commit, an error, or that the general way has to judge it."""
+    """A row to be written, and what became of it: a commit, an error, or that the batch lane has to judge it."""
 
     table: Table
     plan: RowPlan
@@ -35,7 +35,7 @@ class RowWrite:
     """That of its commit; 0: it has none."""
     error: InternalError | None = None
     is_general: bool = False
-    """Whether only the general way can tell what becomes of it, or refuses it."""
+    """Whether only the batch lane can tell what becomes of it, or refuses it."""
 
     @property
     def is_settled(self) -> bool:
@@ -78,7 +78,7 @@ class _Decided:
 def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability, may_wait: bool) -> None:
     """Write rows of one tablet, under its write lock; no two may have one key. Settles each row.
 
-    Those that are not plain are left to the general way. Unless they ``may_wait``, those whose keys would have to be
+    Those that are not plain are left to the batch lane. Unless they ``may_wait``, those whose keys would have to be
     read from the disk are left to their threads, and all if the log has no place for them now.
 
     Raises:
@@ -110,7 +110,7 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
 
 
 def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided | None:
-    """Decide what becomes of a row; None if only the general way can tell, or refuses. Raises as ``find_row``."""
+    """Decide what becomes of a row; None if only the batch lane can tell, or refuses. Raises as ``find_row``."""
     plan, ticket, (tablet, key, cells, _) = row.plan, row.ticket, row.planned
     if row.table.version is not plan.version or row.table.dropped_until is not None or not is_plain(tablet):
         return None

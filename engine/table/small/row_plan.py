@@ -89,7 +89,7 @@ class RowPlan:
         self._decide(version, operation, sent)
 
     def _decide(self, version: TableVersion, operation: Operation, sent: Mapping[int, int]) -> None:
-        """Decide what becomes of rows whose key is ``if_alive``, or not; None: only the general way can tell, or
+        """Decide what becomes of rows whose key is ``if_alive``, or not; None: only the batch lane can tell, or
         refuses."""
         base, shape = operation.base, shape_of(version, set(sent))
         mutable = [column_id for column_id in sent if column_id not in version.immutable]
@@ -112,7 +112,7 @@ class RowPlan:
         return True
 
     def row_of(self, batch: pa.RecordBatch) -> dict[str, Any] | None:
-        """Return the only row of a batch as Python values by column; None if only the general way can judge it."""
+        """Return the only row of a batch as Python values by column; None if only the batch lane can judge it."""
         if not self.has_types_of(batch.schema):
             return None
         try:
@@ -123,7 +123,7 @@ class RowPlan:
             return None
 
     def planned(self, row: Mapping[str, Any], limits: Limits) -> PlannedRow | None:
-        """Return a row with its tablet, given as Python values by column; None if only the general way can judge it."""
+        """Return a row with its tablet, given as Python values by column; None if only the batch lane can judge it."""
         cells: list[Any] = []
         for name, plain, bound, convert, nullable in self._columns:
             cell = value = row[name]
@@ -146,7 +146,7 @@ class RowPlan:
         return PlannedRow(version.tablets[number], key, cells, size + self.other_bytes)
 
     def written(self, place: RowPlace) -> Written | None:
-        """Return what becomes of a row, None if only the general way can tell, or refuses."""
+        """Return what becomes of a row, None if only the batch lane can tell, or refuses."""
         return self.if_alive if place.is_alive else self.if_absent
 
 
@@ -165,7 +165,7 @@ class _RowPlans(dict[tuple[Operation, tuple[str, ...]], RowPlan | None]):
 
 
 def plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
-    """Return the plan for rows that have the columns ``names``; None if the general way has to judge them."""
+    """Return the plan for rows that have the columns ``names``; None if the batch lane has to judge them."""
     return version.plans[_RowPlans][operation, names]
 
 

@@ -1,7 +1,7 @@
-"""RowWrites: writes of one row without an Arrow array: beside the general way, and with the same meaning.
+"""RowWrites: writes of one row without an Arrow array: beside the batch lane, and with the same meaning.
 
 A row goes from Python values to a record in the log and into the memory stores by its plan (`row_plan`). What is not
-plain is left to the general way before anything has happened: values of other types, rows that are refused or ignored,
+plain is left to the batch lane before anything has happened: values of other types, rows that are refused or ignored,
 keys that only a search finds, tablets that are moving, memory that is nearly full.
 """
 
@@ -71,7 +71,7 @@ class RowWrites:
     def write(
         self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None
     ) -> WriteResult | None:
-        """Write one row, as Python values by column; None, with nothing done, if the general way has to.
+        """Write one row, as Python values by column; None, with nothing done, if the batch lane has to.
 
         Raises:
             StorageFullError: nothing was applied.
@@ -93,7 +93,7 @@ class RowWrites:
     def begin(
         self, table: Table, command: WriteCommand, row: Mapping[str, Any], ticket: Ticket | None = None
     ) -> PendingRows | None:
-        """Apply one row, as Python values by column; None, with nothing done, if the general way has to.
+        """Apply one row, as Python values by column; None, with nothing done, if the batch lane has to.
 
         Raises:
             StorageFullError, UnavailableError: nothing was applied.
@@ -156,7 +156,7 @@ class RowWrites:
     def _planned(
         self, table: Table, command: WriteCommand, plan: RowPlan, row: Mapping[str, Any], ticket: Ticket | None
     ) -> RowWrite | None:
-        """Return a row that may be written by its plan, with room in memory; None if the general way has to judge."""
+        """Return a row that may be written by its plan, with room in memory; None if the batch lane has to judge."""
         asks_more = command.if_timestamp is not None or command.count_replaced
         planned = None if asks_more else plan.planned(row, self._limits)
         if planned is None or not self._has_room(plan, planned.size_bytes, 1):

@@ -36,7 +36,7 @@ class _RowsChange(NamedTuple):
 def commit_together(
     table: Table, plan: RowPlan, planned: PlannedRows, log: CommitLog, durability: Durability, ticket: Ticket | None
 ) -> Commit | None:
-    """Write rows of different keys as one commit; None, with nothing done, if only the general way can tell what
+    """Write rows of different keys as one commit; None, with nothing done, if only the batch lane can tell what
     becomes of one of them, or refuses it.
 
     Raises:
@@ -88,7 +88,7 @@ def _locks(parts: Sequence[RowsOfTablet]) -> AbstractContextManager[object]:
 
 
 def _changes(plan: RowPlan, part: RowsOfTablet) -> list[_RowsChange] | None:
-    """Decide what becomes of the rows of a tablet; None if only the general way can tell, or refuses one."""
+    """Decide what becomes of the rows of a tablet; None if only the batch lane can tell, or refuses one."""
     if not is_plain(part.tablet):
         return None
     tablet, keys, hashes = part.tablet, part.keys, part.hashes

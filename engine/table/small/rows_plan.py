@@ -67,7 +67,7 @@ class _ColumnMaker:
         self._nullable = column.nullable
 
     def of_values(self, values: Sequence[Any]) -> Vector | None:
-        """Return Python values as a vector; None if only the general way can judge one."""
+        """Return Python values as a vector; None if only the batch lane can judge one."""
         cells, valid, types = values, None, set(map(type, values))
         if types != self._plain:
             cells = self._encoded(values) if self._kind.is_text and types == _TEXT else list(map(self._convert, values))
@@ -91,7 +91,7 @@ class _ColumnMaker:
         return cells if max(map(len, values)) <= (self._kind.length or _BYTES_MAX) else [None]
 
     def of_array(self, array: pa.Array) -> Vector | None:
-        """Return validated cells of the column's type as a vector; None if only the general way can judge one."""
+        """Return validated cells of the column's type as a vector; None if only the batch lane can judge one."""
         if array.null_count and not self._nullable:
             return None
         vector = from_arrow(array, self._physical)
@@ -112,7 +112,7 @@ class RowsPlan:
         self._key_columns = plan.version.schema.key_columns
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Vector] | None:
-        """Return the columns of rows given as Python values by column; None if only the general way can judge them."""
+        """Return the columns of rows given as Python values by column; None if only the batch lane can judge them."""
         makers = self._makers
         if set(map(len, rows)) != {len(makers)}:
             return None
@@ -124,7 +124,7 @@ class RowsPlan:
         return _all_of([maker.of_values(values) for maker, values in zip(makers, columns, strict=True)])
 
     def of_batch(self, batch: pa.RecordBatch) -> list[Vector] | None:
-        """Return the columns of a batch; None if only the general way can judge them."""
+        """Return the columns of a batch; None if only the batch lane can judge them."""
         if not self.plan.has_types_of(batch.schema):
             return None
         try:
@@ -134,7 +134,7 @@ class RowsPlan:
         return _all_of([maker.of_array(batch.column(maker.name)) for maker in self._makers])
 
     def planned(self, columns: list[Vector], limits: Limits) -> PlannedRows | None:
-        """Return rows with their tablets; None if only the general way can judge them, as those of one key."""
+        """Return rows with their tablets; None if only the batch lane can judge them, as those of one key."""
         count, version = len(columns[0]), self.plan.version
         size = sum([vector.nbytes for vector in columns]) + count * self.plan.other_bytes
         if size > min(_BYTES_MAX, limits.cell_bytes, limits.batch_bytes) or count > limits.batch_rows:
@@ -154,7 +154,7 @@ class RowsPlan:
 
 
 def rows_plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowsPlan | None:
-    """Return the plan for rows that have the columns ``names``; None if the general way has to judge them."""
+    """Return the plan for rows that have the columns ``names``; None if the batch lane has to judge them."""
     plan = plan_of(version, operation, names)
     if plan is None:
         return None

@@ -171,7 +171,7 @@ def _planning(function: Callable[..., None], reached: Reached, sources: Sources)
             function(self, base, first, last, *args, in_windows=in_windows)
             if patches:
                 reached.column_forms.add(self.form)
-        finally:  # what the kernel cannot read is read the general way
+        finally:  # what the kernel cannot read is read as vectors
             if stream is not None and patches:
                 _note_cases(stream, patches, first, last, in_windows, reached, sources)
 

@@ -52,7 +52,7 @@ def test_each_server_reads_and_writes_rows_of_its_own_natively(pair: Pair, monke
                 assert found == row
                 homes.add(name)
     assert homes == {"a", "b"}
-    assert len(written) == 40 and None not in written[20:]  # the first rows of a tablet go the general way
+    assert len(written) == 40 and None not in written[20:]  # the first rows of a tablet take the batch lane
 
 
 def test_a_row_of_another_server_is_refused_and_not_stored(pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""Single rows read natively, beside the general way: the same Python values, whatever was done to the table."""
+"""Single rows read natively, beside the batch lane: the same Python values, whatever was done to the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans that read all columns in one kernel call, beside the general way: the same rows, whatever was done before."""
+"""Scans that read all columns in one kernel call, beside a read of vectors: the same rows, whatever was done before."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_by_kernel(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def both_ways(read: Callable[[], pa.Table], monkeypatch: pytest.MonkeyPatch) -> pa.Table:
-    """Return what ``read`` gives, after comparing it with the general way."""
+    """Return what ``read`` gives, after comparing it with a read of vectors."""
     found = read()
     with monkeypatch.context() as patched:
         for name in ("read_many", "choose", "fold"):

@@ -1,4 +1,4 @@
-"""Filters and aggregates in one kernel call, beside the general way: the same answers, whatever was done before."""
+"""Filters and aggregates in one kernel call, beside a read of vectors: the same answers, whatever was done before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans of one row by its whole key give what the general way gives, and take it where they cannot tell."""
+"""Scans of one row by its whole key give what the batch lane gives, and take it where they cannot tell."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def store() -> Iterator[Store]:
 
 
 def by_points(store: Store, spec: ScanSpec) -> Any:
-    """Return the rows of a scan that needed no filter, None if one was needed; compare with the general way."""
+    """Return the rows of a scan that needed no filter, None if one was needed; compare with the batch lane."""
     with patch.object(PointScans, "scan", lambda *_: None):
         expected = rows_or_error(store, spec)
     scan = store._reads._points

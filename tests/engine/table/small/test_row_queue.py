@@ -155,7 +155,7 @@ def random_write(random: Random) -> Asked:
 
 @pytest.mark.parametrize("buckets", [0, 3])
 def test_rows_answer_as_one_by_one(monkeypatch: pytest.MonkeyPatch, buckets: int) -> None:
-    """In the order of their commits: a row that the general way judges comes later than those it waited with."""
+    """In the order of their commits: a row that the batch lane judges comes later than those it waited with."""
     random, grouped = Random(7), 0
     with opened(MemoryFileSystem(), buckets) as combined, opened(MemoryFileSystem(), buckets) as single:
         for step in range(12):

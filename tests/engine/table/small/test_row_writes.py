@@ -1,4 +1,4 @@
-"""Rows written by their plan leave what the general way leaves: answers, errors, log and rows, after a restart too."""
+"""Rows written by their plan leave what the batch lane leaves: answers, errors, log and rows, after a restart too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small writes of several threads at once, by the general way: each is a commit of its own, as if it were alone."""
+"""Small writes of several threads at once, by the batch lane: each is a commit of its own, as if it were alone."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def opened(fs: FileSystem, buckets: int = 0) -> Store:
 
 @pytest.fixture(autouse=True)
 def _rows_are_no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows go the general way, as those of other types do."""
+    """A few rows take the batch lane, as those of other types do."""
     monkeypatch.setattr(RowWrites, "begin_batch", lambda *_: None)
 
 
