@@ -21,6 +21,7 @@ from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.engine.table import direct_load
 from nyala.flight_server.server import FlightServer
+from tests.dose import dose
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 OPTIONS = StoreOptions(maintenance="off", direct_load_bytes=1, direct_load_unsorted_bytes=1)
@@ -202,12 +203,13 @@ def test_rows_that_the_store_numbers(opened: Opened, monkeypatch: pytest.MonkeyP
 
 def test_writers_at_once_get_numbers_that_rise_and_are_given_once(opened: Opened) -> None:
     table = opened.database.create_table("t", SCHEMA, ["k"], unique_key=False, partition_by=[RANGES])
+    rounds = dose(4, 12)
     stop = threading.Event()
     failures: list[BaseException] = []
 
     def write(number: int) -> None:
         try:
-            for count in range(12):
+            for count in range(rounds):
                 keys = sorted(Random(number * 100 + count).choices(range(2_000), k=50))
                 opened.database.table("t").insert(some(keys, f"{number} {count:02}"))
         except BaseException as error:
@@ -232,11 +234,11 @@ def test_writers_at_once_get_numbers_that_rise_and_are_given_once(opened: Opened
     assert not failures
     for after in (lambda: table, opened.crash):
         rows = after().scan(columns=[ID, "v"]).to_arrow()
-        assert len(set(rows[ID].to_pylist())) == rows.num_rows == 4 * 12 * 50
+        assert len(set(rows[ID].to_pylist())) == rows.num_rows == 4 * rounds * 50
         batches: dict[str, list[int]] = {}
         for row in rows.to_pylist():
             batches.setdefault(row["v"], []).append(row[ID])
         assert all(max(ids) - min(ids) == 49 for ids in batches.values())
         for number in range(4):
-            firsts = [min(batches[f"{number} {count:02}"]) for count in range(12)]
+            firsts = [min(batches[f"{number} {count:02}"]) for count in range(rounds)]
             assert firsts == sorted(firsts)

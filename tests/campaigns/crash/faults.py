@@ -13,6 +13,7 @@ from nyala.schemas.table.alter import Step
 from tests.campaigns.crash.images import Checks, LostError, require, same_identity
 from tests.campaigns.crash.workloads import Part, Run, read
 from tests.campaigns.model.oracle import Row
+from tests.dose import dose
 from tests.doubles.faulty import CONTENT, EVERY_CALL, NAMES, SYNCS, WRITES, FaultRule, FaultyFileSystem
 
 RULES: dict[str, Callable[[int], FaultRule]] = {
@@ -145,5 +146,5 @@ def fail_each_call(kind: str, workload: Callable[[Run], None], every: int = 1) -
         failures += run.failures > 0 or (is_of_reads and run.refused_reads > 0)
         tried += 1
     # Not all: some work goes on without a file that is not needed, and what is false may be filling, which nobody uses.
-    assert failures > tried // 2, "most failures should reach the caller"
+    assert failures > tried // dose(4, 2), "most failures should reach the caller"
     return tried

@@ -261,15 +261,16 @@ def campaign(
     seed: int = 0,
     deep_every: int = 10,
     calls: range | None = None,
+    every: int = 1,
 ) -> Tally:
-    """Crash at every call (or at ``calls``), draw ``images`` disks each time and check each distinct one.
+    """Crash at every call, one in ``every``, or at ``calls``; draw ``images`` disks each time, check each distinct one.
 
     Every ``deep_every``-th distinct disk is also written on, and its recovery cut at each call.
     """
     tally, checks = Tally(), Checks()
     finished, disk = run_until(workload, None)
     check_image(finished, disk.crash_image(Random(seed)))
-    for call in calls or range(1, disk.operations + 1):
+    for call in calls or range(1, disk.operations + 1, every):
         run, crashed = run_until(workload, call)
         tally.calls += 1
         seen: set[int] = set()

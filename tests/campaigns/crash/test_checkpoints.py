@@ -23,6 +23,7 @@ from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.crash import workloads
 from tests.campaigns.crash.images import LostError, State, clone, require, require_sound
 from tests.campaigns.crash.workloads import SCHEMA, TABLE, open_store, read, row, write
+from tests.dose import dose
 
 IMAGES = 3
 """Of each call."""
@@ -151,7 +152,7 @@ def campaign(is_one: bool, images: int = IMAGES, stride: int = 1) -> int:
 
 @pytest.mark.parametrize("is_one", [True, False], ids=["links", "copies"])
 def test_a_power_failure_leaves_the_old_copy_or_the_new_or_none(is_one: bool) -> None:
-    assert campaign(is_one) > 60
+    assert campaign(is_one, stride=dose(5, 1)) > 60
 
 
 def _commit_by_a_manifest_that_is_named_at_once(fs: FileSystem, manifest: Manifest) -> None:

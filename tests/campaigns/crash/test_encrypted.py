@@ -19,6 +19,7 @@ from tests.campaigns.crash.faults import fail_each_call
 from tests.campaigns.crash.images import campaign, contents
 from tests.campaigns.crash.test_checkpoints import campaign as checkpoints_campaign
 from tests.campaigns.crash.workloads import WORKLOADS, Run, row
+from tests.dose import dose
 from tests.doubles.encrypted import KEY
 
 PLANTED = "planted cell"
@@ -33,9 +34,10 @@ def with_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("name", ["update", "restarts", "transactions"])
 def test_no_power_failure_loses_anything(name: str) -> None:
-    tally = campaign(WORKLOADS[name], 1)
-    assert tally.calls > 50
-    assert tally.recoveries_cut > 50
+    every = dose(5, 1)
+    tally = campaign(WORKLOADS[name], 1, deep_every=dose(5, 10), every=every)
+    assert tally.calls > 50 // every
+    assert tally.recoveries_cut > dose(10, 50)
 
 
 def test_checkpoints_are_encrypted_and_whole() -> None:
@@ -44,7 +46,7 @@ def test_checkpoints_are_encrypted_and_whole() -> None:
 
 @pytest.mark.parametrize("kind", ["EIO", "ENOSPC", "short writes", "flipped bits"])
 def test_a_failing_disk_loses_nothing(kind: str) -> None:
-    fail_each_call(kind, WORKLOADS["update"], every=5)
+    fail_each_call(kind, WORKLOADS["update"], every=dose(11, 5))
 
 
 def test_no_cell_name_or_key_is_plain_in_any_file(monkeypatch: pytest.MonkeyPatch) -> None:

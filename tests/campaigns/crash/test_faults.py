@@ -36,7 +36,7 @@ def steps(run: Run) -> None:
 @pytest.mark.parametrize("kind", RULES)
 def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    fail_each_call(kind, steps, every=dose(5, 1))
+    fail_each_call(kind, steps, every=dose(11, 1))
 
 
 @pytest.mark.parametrize("kind", ["EIO", "EIO from then on", "ENOSPC", "short writes"])
@@ -49,7 +49,7 @@ def test_a_disk_that_fails_in_compactions_alterations_and_recovery_loses_nothing
 ) -> None:
     """One call in thirteen, by day fewer: tests/campaigns/crash/campaign.py fails every one."""
     caplog.set_level(logging.ERROR)
-    fail_each_call(kind, WORKLOADS[name], every=dose(23, 13))
+    fail_each_call(kind, WORKLOADS[name], every=dose(37, 13))
 
 
 @pytest.mark.parametrize("kind", ["EIO of reads from then on", "short reads", "flipped bits"])
@@ -59,7 +59,7 @@ def test_a_disk_that_gives_other_bytes_than_were_written_costs_no_row(
 ) -> None:
     """One read in seven, by day fewer, in every kind of work: what comes is noticed, and nothing wrong is written."""
     caplog.set_level(logging.ERROR)
-    fail_each_call(kind, WORKLOADS[name], every=dose(17, 7))
+    fail_each_call(kind, WORKLOADS[name], every=dose(23, 7))
 
 
 def test_what_came_between_two_failed_flushes_stays_in_the_log() -> None:

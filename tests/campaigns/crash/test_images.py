@@ -18,15 +18,17 @@ from tests.dose import dose
 
 IMAGES = dose(1, 6)
 """Of each call; `campaign.py` makes more."""
+EVERY = dose(4, 1)
+"""By day the power fails at one call in so many."""
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_power_failure_loses_anything(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)  # every torn tail is worth a warning, and there are thousands
-    tally = campaign(WORKLOADS[name], IMAGES)
-    assert tally.calls > 50, "the workload has become too small to mean anything"
+    tally = campaign(WORKLOADS[name], IMAGES, deep_every=5 * dose(1, 2), every=EVERY)
+    assert tally.calls > 50 // EVERY, "the workload has become too small to mean anything"
     assert tally.distinct > tally.calls // 2
-    assert tally.recoveries_cut > 50
+    assert tally.recoveries_cut > dose(10, 50)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

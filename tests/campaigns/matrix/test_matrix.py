@@ -19,7 +19,7 @@ from tests.campaigns.matrix.checks import checks_of, selected
 from tests.campaigns.matrix.table import STATES, MatrixTable
 from tests.dose import dose
 
-STRIDE = int(os.environ.get("MATRIX_STRIDE", dose("89", "41")))
+STRIDE = int(os.environ.get("MATRIX_STRIDE", dose("241", "41")))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from tests.campaigns.model_slots.bugs import Bug
 from tests.campaigns.model_slots.explore import explore
 from tests.campaigns.model_slots.protocol import Protocol
 from tests.campaigns.model_slots.sizes import SMALL, Size
+from tests.dose import by_night
 
 ONE_WRITE = Size(total_writes=1)
 PLANTED: dict[Bug, tuple[Size, str]] = {
@@ -38,16 +39,26 @@ PLANTED: dict[Bug, tuple[Size, str]] = {
     Bug.CEILING_IGNORED: (Size(slots=4, ticks=2, total_writes=1, clocks=True), "has changed"),
     Bug.CEILING_EXCEEDED: (Size(slots=4, ticks=4, total_writes=1, clocks=True), "has changed"),
 }
+LONG = {
+    Bug.CEILING_EXCEEDED,
+    Bug.CLAIM_WITHOUT_NONCE,
+    Bug.DELETES_CLAIMS,
+    Bug.LEASE_FROM_ANSWER,
+    Bug.RELEASES_IN_HOLD,
+    Bug.SILENT_NEED_NO_FENCE,
+    Bug.STALE_LIST,
+}
+"""They take seconds to find, and are planted by night."""
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", by_night(SMALL, ["slots", "files", "releases", "forces", "chunks", "clocks"]))
 def test_no_promise_is_broken(name: str) -> None:
     result = explore(Protocol(SMALL[name]))
     assert not result.violation, result.path
     assert result.is_complete and result.states > 10_000
 
 
-@pytest.mark.parametrize("bug", Bug)
+@pytest.mark.parametrize("bug", by_night(Bug, set(Bug) - LONG))
 def test_a_planted_mistake_is_found(bug: Bug) -> None:
     size, expected = PLANTED[bug]
     result = explore(Protocol(size, bug))

@@ -22,6 +22,7 @@ from nyala.clients.cli.rows import PIECE_ROWS, json_lines, tab_lines
 from nyala.clients.convert.cells import python_rows
 from nyala.schemas.cells.literal import to_json
 from tests.clients.cli.command import Run
+from tests.dose import by_night
 
 ROWS = 40_000
 WORDS = ["K\u00f8benhavn", "a\tb\nc\\d", 'say "no"', "\x00\x1f\x7f\u2028", "", None, "NULL", "\U0001f98c"]
@@ -95,7 +96,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]])
+@pytest.mark.parametrize("form", by_night([[], ["--json"], ["--csv"]], [[]]))
 def test_a_reader_that_has_enough_is_no_error(many: list[str], form: list[str]) -> None:
     command = [sys.executable, "-m", "nyala", "table", "scan", "t", *form, *many]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -116,7 +116,7 @@ def test_a_sorted_scan_that_is_cut_begins_again(server: Restarting, monkeypatch:
             yield message
         cuts += 1
 
-    count, limit, offset = 3_000_000, 2_900_000, 1_000
+    count, limit, offset = 1_000_000, 900_000, 1_000
     values = np.random.default_rng(1).permutation(count)
     with nyala.connect(server.url) as database:
         table = database.create_table("rows", SCHEMA, ["id"])

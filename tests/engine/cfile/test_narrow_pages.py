@@ -9,6 +9,7 @@ from nyala.engine.cfile.writer import NARROW_PAGE_BYTES, WIDE_PAGE_BYTES, CFileW
 from nyala.engine.codecs.codec import PAGE_ROWS
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import BytesVector, FixedVector
+from tests.dose import by_night
 
 KEY = StreamKey(1, "base")
 BYTES = PhysicalType.BYTES
@@ -35,7 +36,7 @@ def long_cells(row_count: int, cell_bytes: int, seed: int = 3) -> BytesVector:
         pytest.param(40_000, 2_000, 1_024, marks=pytest.mark.night),  # 80 MB, which the cutter cuts too
     ],
 )
-@pytest.mark.parametrize("encoding", ["plain", "auto", "dictionary"])
+@pytest.mark.parametrize("encoding", by_night(["plain", "auto", "dictionary"], ["auto"]))
 def test_the_length_of_cells_decides(stored, make, row_count, cell_bytes, page_rows, encoding):
     cells = long_cells(row_count, cell_bytes)
     stream = stored(

@@ -18,6 +18,7 @@ from nyala.engine.manifest.manifest import ManifestFile
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
+from tests.dose import by_night, dose
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
@@ -48,7 +49,7 @@ def busy(seed: int) -> Subject:
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("phase", PHASES, ids=IDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", by_night(range(2), [0]))
 def test_writes_in_the_middle_of_a_flush(
     monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, seed: int
 ) -> None:
@@ -82,7 +83,7 @@ def test_the_power_fails_in_the_middle_of_a_flush_with_writes(
     at(monkeypatch, phase, before, meanwhile)
     with pytest.raises(PowerFailure):
         subject.flush()
-    for seed in range(4):
+    for seed in range(dose(2, 4)):
         image = subject.fs.crash_image(Random(seed))  # pyright: ignore[reportAttributeAccessIssue]
         after = reopened(subject, image)
         after.check()

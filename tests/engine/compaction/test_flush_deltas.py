@@ -14,6 +14,7 @@ from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
 from nyala.engine.manifest.manifest import ManifestFile
 from nyala.schemas.errors import StoreError
+from tests.dose import dose
 from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
@@ -89,7 +90,7 @@ def test_the_power_fails_in_the_middle_of_a_flush_of_deltas(
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 def test_each_call_of_a_flush_of_deltas_fails_once(error: int) -> None:
-    for nth in range(1, calls_of(busy, Subject.flush_deltas) + 1):
+    for nth in range(1, calls_of(busy, Subject.flush_deltas) + 1, dose(4, 1)):
         disk = MemoryFileSystem()
         fs = FaultyFileSystem(disk)
         subject = busy(fs)

@@ -24,6 +24,7 @@ from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import StorageFullError, StoreError, UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
+from tests.dose import by_night, dose
 from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
@@ -93,7 +94,7 @@ def test_random_histories(seed: int) -> None:
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("phase", PHASES, ids=IDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", by_night(range(2), [0]))
 def test_writes_in_the_middle_of_a_merge(
     monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], before: bool, seed: int
 ) -> None:
@@ -191,7 +192,7 @@ def test_the_power_fails_at_each_call_of_a_merge() -> None:
     last = whole.operations
     subject.close()
     assert last - first > 10
-    for call in range(first + 1, last + 1):
+    for call in range(first + 1, last + 1, dose(3, 1)):
         disk = MemoryFileSystem(crash_at=call)
         subject = small(disk)
         with pytest.raises(PowerFailure):
@@ -309,7 +310,7 @@ def test_a_merge_of_rows_that_are_all_gone_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES[:-1], ids=IDS[:-1])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", by_night(range(3), [0]))
 def test_a_key_that_comes_back_while_its_row_is_left_out(
     monkeypatch: pytest.MonkeyPatch, phase: tuple[Any, str], seed: int
 ) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.dose import dose
 from tests.engine.home.bucket_faults import KINDS, trial
 from tests.engine.home.bucket_workloads import WORKLOADS, calls
 
-STEP = 37
+STEP = dose(97, 37)
 """Of the calls of a workload, one in so many fails; each kind begins at another one."""
 
 

@@ -13,6 +13,7 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery import recovery
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
+from tests.dose import by_night
 from tests.engine.recovery.histories import History, positions, remembered, seen
 from tests.engine.recovery.one_by_one import one_by_one
 
@@ -25,7 +26,7 @@ def opened(disk: MemoryFileSystem, options: StoreOptions) -> tuple[Any, Any, Any
         return positions(store), remembered(store), seen(database)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_night(range(12), range(4)))
 def test_any_history_is_replayed_in_batches_as_one_by_one(seed: int) -> None:
     history = History(seed)
     history.run(120)
@@ -38,7 +39,7 @@ def test_any_history_is_replayed_in_batches_as_one_by_one(seed: int) -> None:
     history.database.close()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", by_night(range(4), range(2)))
 def test_batches_of_every_size_and_flushes_between_them_end_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     history, random = History(100 + seed), Random(seed)
     history.run(60)

@@ -20,11 +20,12 @@ from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop, LogReader
 from nyala.engine.wal.segments import NewSegment, SegmentInfo, SegmentList
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.dose import dose
 
 STORE = bytes(range(16))
 OPTIONS = WalOptions(segment_bytes=1024, queue_bytes=4096)
 SIZES = [10, 700, 0, 300, 1500, 40]
-IMAGES = 20
+IMAGES = dose(4, 20)
 
 
 @dataclass

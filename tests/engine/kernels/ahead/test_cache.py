@@ -63,7 +63,12 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path, directory):
 
 @pytest.mark.parametrize(
     ("pattern", "damage"),
-    [("*.nbi", "truncated"), ("*.nbi", "zeros"), ("*.nbc", "empty"), ("*.nbc", "noise")],
+    [
+        ("*.nbi", "truncated"),
+        pytest.param("*.nbi", "zeros", marks=pytest.mark.night),
+        pytest.param("*.nbc", "empty", marks=pytest.mark.night),
+        ("*.nbc", "noise"),
+    ],
 )
 def test_a_damaged_entry_is_compiled_again(tmp_path, directory, pattern, damage):
     for entry in directory.rglob(pattern):

@@ -9,6 +9,7 @@ import pytest
 
 from nyala.engine.kernels.ahead.levels import usable_levels
 from nyala.engine.kernels.compile import self_test, warmup
+from tests.dose import by_night
 
 ROUND_TRIPS = """
 import hashlib
@@ -77,7 +78,7 @@ def expected(library: Path) -> str:
     return run(ROUND_TRIPS + "import sys; assert 'numba' not in sys.modules")
 
 
-@pytest.mark.parametrize("name", [pytest.param("plain x86-64", marks=pytest.mark.night), *[*ENVIRONMENTS][1:]])
+@pytest.mark.parametrize("name", by_night(ENVIRONMENTS, ["AVX2 without GFNI", "interpreted"]))
 def test_every_processor_writes_the_same_bytes(name, expected):
     if name.startswith("AVX2") and not any(level.name == "x86-64-v3" for level in usable_levels()):
         pytest.skip("this processor cannot run AVX2")
@@ -99,6 +100,7 @@ print([k.__name__ for k, a, b in zip(KERNELS, before, after) if a != b])
     assert run(script, NYALA_KERNELS="jit").splitlines()[-1] == "[]"
 
 
+@pytest.mark.night
 def test_progress_is_reported_to_the_end():
     script = """
 from nyala.engine.kernels.compile import warmup

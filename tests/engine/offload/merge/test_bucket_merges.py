@@ -14,6 +14,7 @@ from nyala.engine.offload.merge.run import merge_task
 from nyala.engine.store import Store
 from nyala.schemas.errors import NotFoundError
 from nyala.schemas.store.compaction import CompactionBegin, CompactionCommit, CompactionPlan, MergedTask
+from tests.dose import dose
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls, check_sound
@@ -71,7 +72,7 @@ def check(machine: Machine, filled_up: list[bool]) -> None:
     check_sound(machine)
 
 
-CALLS = FailingCalls(list[bool], work, check, step=7)
+CALLS = FailingCalls(list[bool], work, check, step=dose(29, 7))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -38,6 +38,7 @@ from tests.campaigns.model.shapes import (
     Shape,
 )
 from tests.campaigns.model.subjects import crashed
+from tests.dose import dose
 from tests.doubles.clock import ManualClock
 
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16)
@@ -198,7 +199,7 @@ GAPS = replace(
 def test_both_ways_leave_the_same(shape: Shape) -> None:
     written: list[tuple[int, int]] = []
 
-    @settings(max_examples=15, deadline=None, phases=PHASES)
+    @settings(max_examples=dose(5, 15), deadline=None, phases=PHASES)
     @given(steps=steps_of(shape))
     def run(steps: list[Any]) -> None:
         written.append(compared(shape, steps))
