@@ -53,4 +53,4 @@ STEPS = 60
 
 @pytest.mark.parametrize(("subject", "shape", "examples"), CASES.values(), ids=CASES.keys())
 def test_the_store_is_the_model(subject: type[EmbeddedSubject], shape: Shape, examples: int) -> None:
-    run_state_machine_as_test(machine_of(shape, subject), settings=budget(dose(examples // 4, 2 * examples), STEPS))
+    run_state_machine_as_test(machine_of(shape, subject), settings=budget(dose(examples // 8 + 1, 2 * examples), STEPS))

@@ -18,6 +18,7 @@ from nyala.clients.jobs.files import apply_job
 from nyala.jobs import apply_changes, checksum
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 from tests.clients.jobs.job_rows import SCHEMA, rows
+from tests.dose import by_night
 
 CITIES = pa.schema([("id", pa.int64()), ("city", pa.string())])
 
@@ -115,7 +116,7 @@ def test_partial_images_of_one_file_erase_no_cells(
     }
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_night(range(6), range(2)))
 def test_random_partial_images(target: Database, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     table = target.create_table("wide", WIDE.remove(3), ["id"])

@@ -10,6 +10,7 @@ import pytest
 from nyala.clients.spark.grouping import grouped
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.table.operation import Operation
+from tests.dose import by_night
 
 WORDS = ["upsert", "delete_ignore", "insert_ignore", "UPDATE_IGNORE"]
 
@@ -25,7 +26,7 @@ def applied(state: dict, operation: Operation | str | None, row: dict, key: tupl
 
 
 @pytest.mark.parametrize("ignore_null", [False, True])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", by_night(range(15), range(5)))
 def test_the_result_is_that_of_one_row_after_the_other(seed: int, ignore_null: bool) -> None:
     dice = random.Random(seed)
     key = ("a", "b")[: 1 + seed % 2]

@@ -24,6 +24,7 @@ from nyala.engine.store import Store
 from nyala.engine.wal.slots import pace
 from nyala.schemas.errors import ConflictError, CorruptionError, InvalidArgumentError, StoreError, UnavailableError
 from nyala.schemas.store.pins import CreatePin, OpenPin
+from tests.dose import dose
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
 from tests.engine.offload.failing_calls import FAULTS, FailingCalls
@@ -486,7 +487,7 @@ def check(machine: Machine, told: Told) -> None:
     check_clean(home)
 
 
-CALLS = FailingCalls(Told, work, check, step=29)
+CALLS = FailingCalls(Told, work, check, step=dose(61, 29))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

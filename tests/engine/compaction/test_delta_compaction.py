@@ -19,6 +19,7 @@ from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.schemas.errors import StoreError
 from nyala.schemas.rows.scan import ScanSpec
+from tests.dose import dose
 from tests.doubles.faulty import FaultyFileSystem
 from tests.engine.faults import assert_no_orphans, calls_of, fail_once, reopened, upsert_unless_in_doubt
 from tests.engine.phases import at
@@ -150,7 +151,7 @@ def test_zone_maps_are_those_of_the_rewritten_column() -> None:
     subject.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=dose(10, 40), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_any_order_of_writes_flushes_compactions_and_restarts(seed: int) -> None:
     random = Random(seed)
@@ -271,7 +272,7 @@ def test_the_power_may_fail_at_every_call_of_a_compaction(kind: str) -> None:
     calls = disk.operations - start
     subject.store.close()
     assert calls > 10
-    for nth in range(1, calls + 1):
+    for nth in range(1, calls + 1, dose(4, 1)):
         disk = MemoryFileSystem()
         subject = busy(2, Subject(disk))
         disk.crash_at = disk.operations + nth

@@ -69,7 +69,7 @@ def assert_disjoint(rowsets: tuple[DiskRowSet, ...]) -> None:
     assert all(first[1] < second[0] for first, second in pairwise(ranges))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_night(range(12), range(4)))
 def test_random_histories(seed: int) -> None:
     subject, random = busy(seed), Random(seed)
     rows = sum(len(rowset) for rowset in subject.tablet.version.disk)

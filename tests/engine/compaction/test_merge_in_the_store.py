@@ -25,6 +25,7 @@ from nyala.schemas.table.table import TableDefinition
 from tests.campaigns.model.session import Session
 from tests.campaigns.model.shapes import ALL_TYPES, SHORT_HISTORY, STRING_KEY, U64, Shape
 from tests.campaigns.model.subjects import EmbeddedSubject
+from tests.dose import by_night
 
 SHAPES = {"u64": U64, "composite": ALL_TYPES, "string": STRING_KEY, "short history": SHORT_HISTORY}
 
@@ -71,7 +72,7 @@ def check_all(session: Session) -> None:
     session.get(list(product(*(shape.cells[name] for name in shape.model.key))))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", by_night(range(2), range(1)))
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_the_store_is_the_model_across_merges(shape: Shape, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)

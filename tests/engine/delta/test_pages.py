@@ -16,6 +16,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import FixedVector
 from nyala.schemas.errors import CorruptionError
+from tests.dose import by_night
 from tests.engine.delta.model import Change, redo_of, seen, undo_of
 from tests.engine.delta.written import write_delta_file
 
@@ -55,7 +56,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("kind", ["redo", "undo"])
 @pytest.mark.parametrize("cache_bytes", [0, 64 << 20])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_night(range(6), range(2)))
 def test_every_snapshot_and_range_of_rows(seed: int, cache_bytes: int, kind: str) -> None:
     random = np.random.default_rng(seed)
     rows = int(random.integers(1, 6))

@@ -17,6 +17,7 @@ from nyala.engine.filter.prune import key_range, may_match, pages_may_match
 from nyala.engine.vectors.keys.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
 from nyala.engine.vectors.physical import physical_of
 from nyala.schemas.rows.predicate import Comparison, InList, Like
+from tests.dose import dose
 from tests.engine.filter import model
 from tests.engine.filter.model import COLUMNS, KINDS, LIMITS, ROW_COUNT, SCHEMA, bind, predicates, table_of
 
@@ -218,7 +219,7 @@ def _key_leaves(draw, table):
 
 
 @pytest.mark.parametrize("what", KEYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=dose(20, 60), deadline=None)
 @given(data=st.data())
 def test_no_key_outside_of_the_range_is_selected(what, data):
     TABLES[what].check(data.draw(predicates(_key_leaves(TABLES[what]))))

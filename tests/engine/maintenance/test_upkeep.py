@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.manifest.manifest import Manifest
 from nyala.schemas.errors import StorageFullError, UnavailableError
+from tests.dose import by_night
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
 
@@ -72,7 +73,7 @@ def test_the_log_is_freed_and_never_too_much_of_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("op", ["flush", "flush_deltas"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_night(range(6), range(2)))
 def test_files_never_hold_what_the_log_may_lose(op: str, seed: int) -> None:
     """A write that is acknowledged before its sync, the sync fails, the flush comes, the power goes."""
     disk = MemoryFileSystem()

@@ -15,6 +15,7 @@ from nyala.engine.store import Store
 from nyala.engine.wal.reader import LogReader
 from nyala.schemas.errors import CorruptionError
 from nyala.schemas.protocol.service import MaintenanceKind
+from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.subject import Subject
@@ -70,7 +71,7 @@ def test_a_flush_in_the_replay_keeps_the_other_changes_of_its_commit() -> None:
     subject.close()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_night(range(8), range(3)))
 def test_replays_with_flushes_after_any_history(seed: int) -> None:
     random = Random(seed)
     subject = Subject()
@@ -119,7 +120,7 @@ def test_changes_that_are_in_files_are_neither_decoded_nor_looked_up(monkeypatch
     subject.close()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", by_night(range(10), range(3)))
 def test_positions_up_to_which_files_hold_all_after_any_history(seed: int) -> None:
     random = Random(seed)
     clock = ManualClock(1_700_000_000_000_000)

@@ -12,6 +12,7 @@ import pytest
 import nyala
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.schemas.errors import RowErrors, StoreError
+from tests.dose import by_night
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import SCHEMA, Follower, Holder, compare
 
@@ -133,7 +134,7 @@ ACTS: list[Callable[[Workload], object]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", by_night(range(3), range(2)))
 def test_a_replica_shows_what_the_holder_shows_at_its_snapshot(seed: int) -> None:
     random = Random(seed)
     workload = Workload(random)

@@ -20,6 +20,7 @@ from nyala.schemas.errors import SnapshotTooOldError, StoreError
 from nyala.schemas.rows.changes import ChangeSpec
 from nyala.schemas.rows.write import CommitMode, WriteCommand
 from nyala.schemas.table.operation import Operation
+from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 from tests.engine.phases import at
@@ -124,7 +125,7 @@ def test_small_batches_and_such_in_another_order_gather_in_memory() -> None:
     subject.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_night(range(12), range(4)))
 def test_any_history_reads_the_same_through_everything(seed: int) -> None:
     random = Random(seed)
     subject = direct(flush_bytes=random.choice([1, 1 << 20]))

@@ -20,6 +20,7 @@ from nyala.engine.table.direct_load import DirectLoad
 from nyala.engine.tablet import key_lookup
 from nyala.engine.tablet.key_lookup import KeyLookup
 from nyala.schemas.errors import CorruptionError
+from tests.dose import by_night
 from tests.engine.phases import at
 from tests.engine.subject import Subject
 
@@ -51,7 +52,7 @@ class Searching(Subject):
 
 
 @pytest.mark.parametrize("limit", [0, BYTES_OF_30, 1 << 20], ids=["search", "partial", "index"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_night(range(6), range(2)))
 def test_reads_and_writes_find_the_same_rows(limit: int, seed: int) -> None:
     random = Random(seed)
     subject = Searching(key_index_bytes=limit, fs=MemoryFileSystem())

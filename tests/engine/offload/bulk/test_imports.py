@@ -35,6 +35,7 @@ from nyala.schemas.store.bulk import ImportBegin, ImportCommit, ImportFile, Impo
 from nyala.schemas.store.placement import Placement
 from nyala.schemas.table.alter import AddColumn, Alteration
 from nyala.schemas.table.table import TableDefinition
+from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import EVERY_CALL, READS, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring, built, rows_of
@@ -70,7 +71,7 @@ def test_all_rows_are_there_from_one_timestamp_on() -> None:
     subject.close()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_night(range(8), range(3)))
 def test_any_history_reads_the_same_with_imports_in_it(seed: int) -> None:
     random = Random(seed)
     subject = Subject(flush_bytes=random.choice([1, 1 << 20]))

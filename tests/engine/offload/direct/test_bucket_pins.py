@@ -26,6 +26,7 @@ from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.store.direct import PinnedTable, PinSnapshot
 from nyala.schemas.store.pins import CreatePin, OpenPin
 from nyala.schemas.table.partition import hash as hash_by
+from tests.dose import dose
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
@@ -361,7 +362,7 @@ def check(machine: Machine, told: Told) -> None:
     check_sound(machine)
 
 
-CALLS = FailingCalls(Told, work, check, step=13)
+CALLS = FailingCalls(Told, work, check, step=dose(37, 13))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -30,6 +30,7 @@ from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotF
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.store.direct import PinnedTable, PinSnapshot
 from nyala.schemas.store.pins import CreatePin, OpenPin
+from tests.dose import dose
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty_bucket import Fault
 from tests.doubles.machines import OPTIONS, Machine
@@ -406,7 +407,7 @@ def check(machine: Machine, told: Told) -> None:
     check_sound(machine)
 
 
-CALLS = FailingCalls(Told, work, check, step=29)
+CALLS = FailingCalls(Told, work, check, step=dose(61, 29))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -28,6 +28,7 @@ from nyala.schemas.store.direct import PinnedTable, PinSnapshot
 from nyala.schemas.table.alter import AddColumn, Alteration
 from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
+from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import NAMES, FaultRule, FaultyFileSystem
 from tests.engine.offload.bulk.importing import bring
@@ -47,7 +48,7 @@ def rows_of(subject: Subject, pinned: PinnedTable, **spec: Any) -> list[Row]:
     return list(zip(*(rows[name].to_pylist() for name in rows.schema.names), strict=True))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", by_night(range(10), range(3)))
 def test_files_show_what_scans_show(seed: int) -> None:
     random = Random(seed)
     subject = Subject(

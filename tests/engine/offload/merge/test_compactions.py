@@ -29,6 +29,7 @@ from nyala.schemas.store.compaction import CompactionBegin, CompactionCommit, Me
 from nyala.schemas.table.alter import AddColumn, Alteration, DropColumn, WidenColumn
 from nyala.schemas.table.operation import Operation
 from nyala.schemas.table.table import TableDefinition
+from tests.dose import by_night
 from tests.doubles.clock import ManualClock
 from tests.engine.faults import assert_no_orphans
 from tests.engine.offload.bulk.importing import bring
@@ -63,7 +64,7 @@ def feeds(subject: Subject, until: int) -> list[list[Any]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", by_night(range(10), range(3)))
 def test_any_history_reads_the_same(seed: int) -> None:
     random = Random(seed)
     subject = busy(random, Subject())

@@ -13,6 +13,7 @@ from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import StoreError
 from nyala.schemas.store.compaction import CompactionCommit
+from tests.dose import dose
 from tests.doubles.clock import ManualClock
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.engine.faults import CHANGES, assert_no_orphans, fail_once, upsert_unless_in_doubt
@@ -65,8 +66,8 @@ def calls_of_a_commit() -> int:
 
 def test_each_call_of_a_commit_fails_once() -> None:
     """Nothing is lost; where the store goes on, the same files are committed when they are offered again."""
-    failed = 0
-    for nth in range(1, calls_of_a_commit() + 1):
+    failed, every = 0, dose(3, 1)
+    for nth in range(1, calls_of_a_commit() + 1, every):
         disk = MemoryFileSystem()
         fs = FaultyFileSystem(disk)
         subject = prepared(fs)
@@ -88,7 +89,7 @@ def test_each_call_of_a_commit_fails_once() -> None:
         assert not disk.exists("compactions")
         after.store.close()
         assert verify_store(disk).is_sound
-    assert failed > 10
+    assert failed > 10 // every
 
 
 def test_the_power_fails_at_each_call_of_a_commit() -> None:
@@ -99,7 +100,7 @@ def test_the_power_fails_at_each_call_of_a_commit() -> None:
     last = whole.operations
     subject.close()
     assert last - first > 20
-    for call in range(first + 1, last + 1):
+    for call in range(first + 1, last + 1, dose(3, 1)):
         disk = MemoryFileSystem()
         subject = prepared(disk)
         disk.crash_at = call

@@ -16,6 +16,7 @@ from nyala.engine.fs import LocalFileSystem
 from nyala.engine.recovery.repair import repair_store
 from nyala.engine.recovery.verify import verify_store
 from nyala.schemas.errors import CorruptionError
+from tests.dose import by_night
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.int32()), ("s", pa.string()), ("gone", pa.int8())])
 SPLIT = [nyala.range("k", bounds=[((0,), (300,)), ((300,), (600,))])]
@@ -71,7 +72,7 @@ def harm(path: Path, random: Random, of_other: Path) -> None:
             file.write_bytes(content if random.random() < 0.7 else content[:-5])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", by_night(range(4), range(2)))
 def test_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     with open_store(tmp_path) as db:

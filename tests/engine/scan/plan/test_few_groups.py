@@ -21,6 +21,7 @@ from nyala.engine.scan.plan import few_groups
 from nyala.engine.store import Store
 from nyala.schemas.limits.limits import Limits
 from nyala.schemas.rows.scan import ScanSpec
+from tests.dose import by_night
 
 SCHEMA = pa.schema([
     pa.field("id", pa.int64(), False),
@@ -167,7 +168,7 @@ def test_a_part_has_no_number(store: Store, table: Table) -> None:
     assert bound(store, "n", partial=False) is None
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_night(range(12), range(4)))
 def test_random_tables_have_no_more_groups(store: Store, table: Table, seed: int) -> None:
     """At all snapshots, whatever became of the rows since."""
     random = Random(seed)

@@ -10,6 +10,7 @@ from nyala.engine.wal.slots.payload import whole
 from nyala.engine.wal.slots.slot import SlotKind, decode_slot
 from nyala.engine.wal.slots.standby import Standby
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.dose import dose
 from tests.doubles.slots import FaultySlots
 from tests.doubles.waiting import until
 from tests.engine.wal.slots.slot_bench import QUIET, SlotBench, appended, put
@@ -251,7 +252,7 @@ def test_every_call_fails_in_turn_or_is_the_last_one(
     monkeypatch: pytest.MonkeyPatch, call_count: int, fault: str
 ) -> None:
     few_bytes(monkeypatch)
-    for number in range(1, call_count + 1):
+    for number in range(1, call_count + 1, dose(3, 1)):
         bench, journal = SlotBench(), Journal()
         way = FaultySlots(bench.slots)
 
