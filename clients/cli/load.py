@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.table.table import AUTO_INCREMENTING
 from ..executors.progress import counted
 from .job_options import JobOptions
 from .options import AsJson, names
@@ -216,7 +217,11 @@ def _create(db: Database, name: str, definition: TableDefinition | InvalidArgume
 
 def _check_key(db: Database, name: str, key: list[str] | None) -> None:
     """Check that a table has the key that is given, if one is. Raises InvalidArgumentError if it has another."""
-    if key and names(",".join(key)) != (known := db.table(name).primary_key):
+    if not key:
+        return
+    whole = db.table(name).primary_key
+    known = [column for column in whole if column != AUTO_INCREMENTING]
+    if names(",".join(key)) not in (known, whole):
         raise InvalidArgumentError(
             f"table {name} has the key {', '.join(known)}: leave --key out, or load into another table"
         )

@@ -110,6 +110,15 @@ def test_another_key_than_that_of_the_table_is_refused(run: Run, tmp_path: Path)
         assert "1 applied" in run(*words, *create, "--key", "id", "--again").out
 
 
+def test_the_key_of_rows_that_may_share_it_is_that_without_the_number_of_the_store(run: Run, tmp_path: Path) -> None:
+    store = ["--data", tmp_path / "store"]
+    assert run("create", "t", "--schema", "k int64, x string", "--key", "k", "--no-unique-key", *store).code == 0
+    (tmp_path / "rows.csv").write_text("k,x\n1,a\n1,b\n")
+    words = ["load", "t", tmp_path / "rows.csv", "--op", "insert", *store]
+    assert "2 applied" in run(*words, "--key", "k").out
+    assert "table t has the key k: leave --key out" in run(*words, "--key", "x", "--again").err
+
+
 def test_a_row_that_the_table_refuses_is_told_by_its_line(run: Run, tmp_path: Path) -> None:
     """As one with a cell that cannot be read is: a row is counted from 0, without the header."""
     store = ["--data", tmp_path / "store"]
