@@ -35,7 +35,7 @@ from ..rowset.diskrowset import DiskRowSet, base_timestamps
 from ..tablet.tablet import Tablet
 from ..vectors.vector import Vector
 from .file_transaction import NewFiles, new_files, retire
-from .flush import FlushReport
+from .report import FlushReport
 
 _FAILED = "a delta compaction could not be finished; the tablet is unchanged"
 _SMALL_BYTES = 256 << 10

@@ -40,6 +40,7 @@ from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector, zeros
 from .file_transaction import NewFiles, UncommittedFiles, commit_together, new_files
 from .outputs import Moment, OutputRowSet, OutputWriter
+from .report import FlushReport
 from .switch_over import MovedRowSet, SwitchOver
 
 _FAILED = "the rows in memory could not be flushed and stay in the log"
@@ -58,15 +59,6 @@ class _FlushMark:
     def memrowset(self) -> MemRowSet:
         assert isinstance(self.moved.rowset, MemRowSet), "it has not moved yet"
         return self.moved.rowset
-
-
-@dataclass(frozen=True, slots=True)
-class FlushReport:
-    """What a flush or compaction wrote, and what it made unnecessary; ``rows`` are rows or deltas."""
-
-    rows: int
-    bytes_written: int
-    bytes_freed: int = 0
 
 
 def flush_memrowset(tablet: Tablet, environment: Environment) -> FlushReport | None:

@@ -24,7 +24,8 @@ from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.tablet import Tablet
 from .file_transaction import NewFiles, UncommittedFiles, commit_together, new_files
-from .flush import FlushReport, UncommittedFlush
+from .flush import UncommittedFlush
+from .report import FlushReport
 
 _FAILED = "the deltas in memory could not be flushed and stay in the log"
 

@@ -26,7 +26,7 @@ from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
 from .file_transaction import new_files, read_only_if_half_done, retire
-from .flush import FlushReport
+from .report import FlushReport
 
 _FAILED = "old history could not be dropped"
 

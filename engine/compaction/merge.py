@@ -21,10 +21,10 @@ from ..delta.run import DeltaRun
 from ..manifest.environment import Environment
 from ..tablet.tablet import Tablet
 from .file_transaction import new_files
-from .flush import FlushReport
 from .install import being_replaced, install_outputs, remove_merged
 from .merge_rows import Merge, MergeInput, RowFilter
 from .outputs import Moment, Outputs
+from .report import FlushReport
 from .switch_over import MovedRowSet
 
 _FAILED = "rowsets could not be merged; the tablet is unchanged"

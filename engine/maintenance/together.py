@@ -11,8 +11,9 @@ from functools import partial
 from ...schemas.errors import StorageFullError, UnavailableError
 from ...schemas.protocol.service import MaintenanceKind
 from ..compaction.file_transaction import commit_together
-from ..compaction.flush import FlushReport, UncommittedFlush, prepare_flush
+from ..compaction.flush import UncommittedFlush, prepare_flush
 from ..compaction.flush_deltas import prepare_deltas
+from ..compaction.report import FlushReport
 from ..fs.together import SyncTogether
 from ..manifest.environment import Environment
 from ..mvcc.clock import elapsed_seconds

@@ -14,11 +14,12 @@ from ...schemas.protocol.service import MaintenanceKind
 from ...schemas.table.table import TableSchema
 from ..compaction.dead_rows import long_dead
 from ..compaction.delta_compaction import major, mergeable, minor
-from ..compaction.flush import FlushReport, flush_memrowset
+from ..compaction.flush import flush_memrowset
 from ..compaction.flush_deltas import flush_deltas
 from ..compaction.history_gc import gain, gc
 from ..compaction.merge import compact
 from ..compaction.policy import Candidate, Pick, pick
+from ..compaction.report import FlushReport
 from ..manifest.environment import Environment
 from ..options import MIB, StoreOptions
 from ..rowset.diskrowset import DiskRowSet

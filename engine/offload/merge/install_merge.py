@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 
 from ....schemas.errors import ConflictError
 from ...compaction.file_transaction import NewFiles, new_files
-from ...compaction.flush import FlushReport, flush_memrowset
+from ...compaction.flush import flush_memrowset
 from ...compaction.flush_deltas import settle_deltas
 from ...compaction.install import being_replaced, install_outputs, remove_merged
 from ...compaction.outputs import Moment, OutputRowSet
+from ...compaction.report import FlushReport
 from ...compaction.switch_over import MovedRowSet
 from ...delta.file import DeltaFile
 from ...manifest.environment import Environment

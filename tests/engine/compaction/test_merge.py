@@ -13,8 +13,8 @@ from nyala.engine.compaction import install as replacement
 from nyala.engine.compaction import merge_rows
 from nyala.engine.compaction import outputs as writing
 from nyala.engine.compaction import switch_over as swapping
-from nyala.engine.compaction.flush import FlushReport
 from nyala.engine.compaction.merge import compact
+from nyala.engine.compaction.report import FlushReport
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import PowerFailure
 from nyala.engine.manifest.environment import Environment
