@@ -13,8 +13,8 @@ class GrantVerbs(Protocol):
     """A part of ``Verbs``."""
 
     @verb(
-        'Grant privileges on a table, or on all ("*"), or on some columns, to a user or a role: '
-        '{"user"|"role","table","privileges":[...],"columns":[...]}. Answers {"grants"}, all that this grantee has.',
+        'Grant privileges on a table, or on all ("*"), or on some columns, to a user or a role: {"user"|"role",'
+        '"table","privileges":[...],"columns":[...]}. Answers {"grants"}, all that this grantee has.',
         GrantChange,
         GrantList,
         member="grants",
@@ -34,8 +34,8 @@ class GrantVerbs(Protocol):
         return ANSWER
 
     @verb(
-        "All grants that the caller may see: no body. Answers "
-        '{"grants":[{"user"|"role","table","privilege","columns"}]}.',
+        'All grants that the caller may see: no body. Answers {"grants":[{"user"|"role","table","privilege",'
+        '"columns"}]}.',
         None,
         GrantList,
         member="grants",
@@ -46,8 +46,8 @@ class GrantVerbs(Protocol):
         return ANSWER
 
     @verb(
-        'What is staged for a transaction: {"transaction"}. Answers '
-        '{"parts":[{"part","table","operation","columns"}]}.',
+        'What is staged for a transaction: {"transaction"}. Answers {"parts":[{"part","table","operation",'
+        '"columns"}]}.',
         TransactionAbort,
         StagedParts,
         member="parts",

@@ -13,9 +13,8 @@ class MaintenanceVerbs(Protocol):
     """The verbs of maintenance. Every method may raise ``StoreError``."""
 
     @verb(
-        "Do one kind of maintenance now: "
-        '{"table","op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"|"compact"}. Answers what '
-        "was done.",
+        'Do one kind of maintenance now: {"table",'
+        '"op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"|"compact"}. Answers what was done.',
         MaintainBody,
         dict,
         kind=Kind.TASK,
@@ -25,9 +24,9 @@ class MaintenanceVerbs(Protocol):
         return ANSWER
 
     @verb(
-        "What maintenance is due, runs and was done: no body. Answers "
-        '{"is_on","paused":{op:until},"running":[...],"due":[{"name","op","table","score"}],"due_count",'
-        '"done":[{"name","op","table","ended","seconds","error"}]}.',
+        'What maintenance is due, runs and was done: no body. Answers {"is_on","paused":{op:until},"running":[...],'
+        '"due":[{"name","op","table","score"}],"due_count","done":[{"name","op","table","ended","seconds",'
+        '"error"}]}.',
         None,
         MaintenanceState,
         is_read=True,

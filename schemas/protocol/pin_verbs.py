@@ -37,8 +37,8 @@ class PinVerbs(Protocol):
         return ANSWER
 
     @verb(
-        'Keep a snapshot under a name until it is dropped: {"name","table","as_of"}; without a table, of all tables. '
-        "Answers the pin.",
+        'Keep a snapshot under a name until it is dropped: {"name","table","as_of"}; without a table, of all '
+        "tables. Answers the pin.",
         CreatePin,
         KeptPin,
         kind=Kind.TASK,

@@ -58,9 +58,9 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
     """
 
     @verb(
-        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","block_rows","'
-        'read_default","write_default","comment","immutable","too_long"}],"primary_key":[...],"unique_key","if_not_exist'
-        's","options":{...}}. Answers its description.',
+        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","block_rows",'
+        '"read_default","write_default","comment","immutable","too_long"}],"primary_key":[...],"unique_key",'
+        '"if_not_exists","options":{...}}. Answers its description.',
         TableDefinition,
         TableDescription,
     )
@@ -69,8 +69,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'Change a table by all steps or none: {"name","steps":[{"op":"add_column","name","type",...},{"op":"d'
-        'rop_column","name"},...],"if_version"}. Answers its description.',
+        'Change a table by all steps or none: {"name","steps":[{"op":"add_column","name","type",...},'
+        '{"op":"drop_column","name"},...],"if_version"}. Answers its description.',
         Alteration,
         TableDescription,
     )
@@ -126,8 +126,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. '
-        'Answers {"timestamp"}.',
+        'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. Answers '
+        '{"timestamp"}.',
         TableName,
         LastChange,
         member="timestamp",
@@ -138,9 +138,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        "Commit parts that were staged, all or none: "
-        '{"transaction","parts":[...],"truncate":[tables],"if_timestamp","app_id","app_version"}. '
-        "Answers what became of it.",
+        'Commit parts that were staged, all or none: {"transaction","parts":[...],"truncate":[tables],'
+        '"if_timestamp","app_id","app_version"}. Answers what became of it.',
         TransactionCommit,
         TransactionResult,
         kind=Kind.TASK,
@@ -160,8 +159,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'Change rows as one commit: {"table","kind":"update"|"delete"|"restore","set":{column:expression},"wh'
-        'ere","as_of","durability","writer","seq"}. Answers as a write does.',
+        'Change rows as one commit: {"table","kind":"update"|"delete"|"restore","set":{column:expression},"where",'
+        '"as_of","durability","writer","seq"}. Answers as a write does.',
         Statement,
         WriteResult,
         kind=Kind.STATEMENT,
@@ -175,9 +174,9 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each '
-        'answers {"timestamp":[...],"writer":[...],"transaction":[...],"inserted":[...],"updated":[...],"dele'
-        'ted":[...],"operation":[...],"user":[...]}.',
+        'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each answers '
+        '{"timestamp":[...],"writer":[...],"transaction":[...],"inserted":[...],"updated":[...],"deleted":[...],'
+        '"operation":[...],"user":[...]}.',
         CommitsBody,
         Pieces(pages_of, commits_of),
         is_read=True,
@@ -187,8 +186,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'How a table is cut, and which of its tablets are on this server: {"table"}. Answers '
-        '{"schema_version","partitions","tablets":[{"tablet","partition","server"}]}.',
+        'How a table is cut, and which of its tablets are on this server: {"table"}. Answers {"schema_version",'
+        '"partitions","tablets":[{"tablet","partition","server"}]}.',
         TableName,
         TabletMap,
         is_read=True,
@@ -235,8 +234,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        "Attach the files of an import as one commit: "
-        '{"import_id","files":[...],"mode":"insert_only"|"upsert"}. Answers as a write does.',
+        'Attach the files of an import as one commit: {"import_id","files":[...],"mode":"insert_only"|"upsert"}. '
+        "Answers as a write does.",
         ImportCommit,
         WriteResult,
         kind=Kind.TASK,
@@ -273,9 +272,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        "Put the merged files of a task in place: "
-        '{"compaction_id","task":{"number","attempt","rowsets":[...],"is_history_lost"}}. Answers what was '
-        "done.",
+        'Put the merged files of a task in place: {"compaction_id","task":{"number","attempt","rowsets":[...],'
+        '"is_history_lost"}}. Answers what was done.',
         CompactionCommit,
         CompactionDone,
         kind=Kind.TASK,
@@ -297,8 +295,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'The moves of a table\'s tablets that did not end, and those by which tablets came: {"table"}. Answers'
-        ' {"arriving","left","arrived"}.',
+        "The moves of a table's tablets that did not end, and those by which tablets came: "
+        '{"table"}. Answers {"arriving","left","arrived"}.',
         TableName,
         Moves,
         is_read=True,
@@ -308,8 +306,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        "Begin to move a tablet away from this server, or the next round: "
-        '{"move","table","tablet","to","last"}. Answers the round: the tablet\'s files.',
+        'Begin to move a tablet away from this server, or the next round: {"move","table","tablet","to","last"}. '
+        "Answers the round: the tablet's files.",
         MoveBegin,
         MoveRound,
         kind=Kind.TASK,
@@ -364,8 +362,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers '
-        "what move_take_over takes.",
+        'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers what '
+        "move_take_over takes.",
         MoveHandOver,
         HandedOver,
         kind=Kind.TASK,
@@ -407,8 +405,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'Copy the store as it is now into a directory of the server: {"directory"}. Answers {"directory","timestamp",'
-        '"store_uuid","files","linked","copied","bytes","bytes_copied","log_bytes"}.',
+        'Copy the store as it is now into a directory of the server: {"directory"}. Answers {"directory",'
+        '"timestamp","store_uuid","files","linked","copied","bytes","bytes_copied","log_bytes"}.',
         MakeCheckpoint,
         Checkpoint,
         kind=Kind.TASK,
@@ -436,7 +434,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
 
     @verb(
         "What the process has counted and measured since its start, as docs/metrics.md lists it: no body. Answers "
-        '{"families":[{"name","kind","about","bounds","samples":[{"labels","value","counts","least","greatest"}]}]}.',
+        '{"families":[{"name","kind","about","bounds","samples":[{"labels","value","counts","least",'
+        '"greatest"}]}]}.',
         None,
         Metrics,
         is_read=True,
@@ -446,8 +445,8 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'Whether the store takes writes: no body. Answers {"status":"ok"|"degraded"|"read_only","reason","ver'
-        'sion","server","damaged":[{"path","offset","why","table","tablet","is_quarantined","next_step"}]}.',
+        'Whether the store takes writes: no body. Answers {"status":"ok"|"degraded"|"read_only","reason","version",'
+        '"server","damaged":[{"path","offset","why","table","tablet","is_quarantined","next_step"}]}.',
         None,
         Health,
     )
