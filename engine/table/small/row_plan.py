@@ -5,8 +5,9 @@ It depends on the version of the table, the operation and the columns that the r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -27,9 +28,6 @@ from ...vectors.raw_cell import RawCell, plain_type, raw_cell, raw_value
 from ..checked_batch import columns_of
 from ..routed_batch import shape_of
 from ..table_version import TableVersion
-
-if TYPE_CHECKING:
-    from .rows_plan import RowsPlan
 
 _STRING_BYTES_MAX = 32 << 10
 _CELL_BYTES = 24
@@ -84,8 +82,6 @@ class RowPlan:
         sent = {column.id: i for i, column in enumerate(columns)}
         self.other_bytes = version.bytes_of_defaults(sent) + _CELL_BYTES * len(schema.columns)
         """About as many as a row takes beside its strings."""
-        self.of_several: RowsPlan | None = None
-        """Filled by `rows_plan.rows_plan_of`."""
         self._decide(version, operation, sent)
 
     def _decide(self, version: TableVersion, operation: Operation, sent: Mapping[int, int]) -> None:
@@ -150,32 +146,40 @@ class RowPlan:
         return self.if_alive if place.is_alive else self.if_absent
 
 
-class _RowPlans(dict[tuple[Operation, tuple[str, ...]], RowPlan | None]):
-    """The plans of one version of a table, each made when it is first looked up."""
+Plan = TypeVar("Plan")
+
+
+class PlansByForm(dict[tuple[Operation, tuple[str, ...]], Plan | None], ABC):
+    """Plans of one kind for one version of a table, by operation and columns. Each is made by ``_new_plan`` when it is
+    first looked up; None: the batch lane has to judge such rows."""
 
     def __init__(self, version: TableVersion) -> None:
         super().__init__()
         self._version = version
 
-    def __missing__(self, form: tuple[Operation, tuple[str, ...]]) -> RowPlan | None:
+    def __missing__(self, form: tuple[Operation, tuple[str, ...]]) -> Plan | None:
         if len(self) >= _PLANS_MAX:
             self.clear()
-        self[form] = plan = _new_plan(self._version, *form)
+        self[form] = plan = self._new_plan(*form)
         return plan
+
+    @abstractmethod
+    def _new_plan(self, operation: Operation, names: tuple[str, ...]) -> Plan | None: ...
+
+
+class _RowPlans(PlansByForm[RowPlan]):
+    def _new_plan(self, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
+        if self._version.schema.auto_incrementing is not None:
+            return None
+        try:
+            return RowPlan(self._version, operation, names)
+        except InvalidArgumentError:
+            return None
 
 
 def plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
     """Return the plan for rows that have the columns ``names``; None if the batch lane has to judge them."""
     return version.plans[_RowPlans][operation, names]
-
-
-def _new_plan(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:
-    if version.schema.auto_incrementing is not None:
-        return None
-    try:
-        return RowPlan(version, operation, names)
-    except InvalidArgumentError:
-        return None
 
 
 def _written(version: TableVersion, kind: ChangeKind, ids: Sequence[int], sent: Mapping[int, int]) -> Written:

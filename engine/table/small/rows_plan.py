@@ -25,7 +25,7 @@ from ...vectors.raw_cell import plain_type, raw_value, vector_of_cells
 from ...vectors.vector import BytesVector, FixedVector, Vector
 from ..checked_batch import FIRST_DATE, LAST_DATE
 from ..table_version import TableVersion, grouped
-from .row_plan import RowPlan, plan_of
+from .row_plan import PlansByForm, RowPlan, plan_of
 
 ROWS_MAX = ROW_FORM_MAX
 _BYTES_MAX = 64 << 10
@@ -153,14 +153,15 @@ class RowsPlan:
         return None if parts is None else PlannedRows(parts, count, size)
 
 
+class _RowsPlans(PlansByForm[RowsPlan]):
+    def _new_plan(self, operation: Operation, names: tuple[str, ...]) -> RowsPlan | None:
+        plan = plan_of(self._version, operation, names)
+        return None if plan is None else RowsPlan(plan)
+
+
 def rows_plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowsPlan | None:
     """Return the plan for rows that have the columns ``names``; None if the batch lane has to judge them."""
-    plan = plan_of(version, operation, names)
-    if plan is None:
-        return None
-    if plan.of_several is None:
-        plan.of_several = RowsPlan(plan)
-    return plan.of_several
+    return version.plans[_RowsPlans][operation, names]
 
 
 def _by_tablet(version: TableVersion, rows: RowsOfTablet, key_columns: int) -> list[RowsOfTablet] | None:
