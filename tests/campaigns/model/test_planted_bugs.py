@@ -190,9 +190,16 @@ ELSEWHERE = [
 ]
 
 SEEDS: dict[Callable[..., None], int] = {
-    redo_collapsed_whatever_history_says: 6,
+    conditions_not_looked_at_in_deltas: 4,
+    dead_rows_alive_after_a_merge: 3,
+    deletes_forgotten_by_a_restart: 7,
     deltas_of_a_merge_left_with_other_rows: 3,
+    history_forgotten_by_a_merge: 7,
+    redo_collapsed_whatever_history_says: 6,
+    undo_dropped_too_early: 2,
+    zone_maps_believed_under_deletes: 15,
 }
+"""By these a failure comes soon, within the first sequences."""
 
 
 @pytest.mark.parametrize(("plant", "shape", "subject"), ELSEWHERE, ids=[plant.__name__ for plant, *_ in ELSEWHERE])
