@@ -26,7 +26,7 @@ case $workers in 0 | 1) sessions=(-n 0) ;; esac
 run() {
     local cache=.pytest_cache/$1 code=0 failed
     shift
-    .venv/bin/python -m pytest -q --durations=15 --durations-min=5 -o cache_dir="$cache" "$@" || code=$?
+    .venv/bin/python -m pytest -q --durations=50 --durations-min=1 -o cache_dir="$cache" "$@" || code=$?
     if [ "$code" -eq 1 ] && [ -n "${CI:-}" ]; then
         failed=$(sed -nE 's/^  "(.*)": true,?$/\1/p' "$cache/v/cache/lastfailed")
         if [ "$(wc -l <<<"$failed")" -le "$few" ]; then
