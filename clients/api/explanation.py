@@ -1,4 +1,4 @@
-"""How a scan would run, or ran: a page for people, and the same as plain data."""
+"""The plan of a scan, or the account of one that ran: as a page for people, and as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a write is made: the options that the write methods of ``Table`` take beside the data, and their checks."""
+"""The options that the write methods of ``Table`` take beside the data, and their checks."""
 
 from __future__ import annotations
 

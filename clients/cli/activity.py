@@ -1,4 +1,4 @@
-"""What a server did between two looks at its metrics."""
+"""A server's activity between two looks at its metrics."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def balance(
     by: Annotated[
         str, typer.Option(help="What counts: tables, bytes, tablets, reads, writes.")
     ] = "tables,bytes,tablets,reads,writes",
-    margin: Annotated[float, typer.Option(min=0, help="A move must be worth this part of a server's share.")] = 0.05,
+    margin: Annotated[float, typer.Option(min=0, help="Skip moves that gain less than this share.")] = 0.05,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Make at most this many moves.")] = None,
     tables: Annotated[
         str | None, typer.Option("--tables", help="Comma-separated tables that may move.", show_default="all")
@@ -87,7 +87,7 @@ def balance(
     url: Url = None,
     json_output: Json = False,
 ) -> None:
-    """Plan moves of tablets after which each server has its share, and with --apply make them, one at a time.
+    """Plan a balanced placement of tablets; --apply makes the moves, one at a time.
 
     Reads and writes continue. Ctrl-C stops it; run it again to go on.
     """

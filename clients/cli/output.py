@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, tab-separated lines elsewhere, JSON on request."""
+"""The output of commands: tables on a terminal, tab-separated lines elsewhere, JSON on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``nyala demo`` shows, in six chapters; every printed figure is measured during the run."""
+"""The six chapters of ``nyala demo``; every printed figure is measured during the run."""
 
 from __future__ import annotations
 

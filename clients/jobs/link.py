@@ -1,4 +1,4 @@
-"""How the tasks of a job reach a store: over Flight from any process, or in this one."""
+"""The link from a job's tasks to a store: over Flight from any process, or in this one."""
 
 from __future__ import annotations
 

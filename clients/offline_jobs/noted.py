@@ -1,4 +1,4 @@
-"""Where the last holder of a store in a bucket noted that clients reach it. Most buckets need the package obstore."""
+"""The location that the last holder of a store in a bucket noted for clients. Most buckets need the package obstore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store asks of an object store.
+"""The interface of an object store, as far as a store needs it.
 
 One verb decides between rivals: ``create`` puts an object if its name is free. All else is plain: names are used once,
 so an object has one content as long as it exists, and every call may be repeated. No update on a condition and no

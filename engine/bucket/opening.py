@@ -1,4 +1,4 @@
-"""Which bucket a URL names."""
+"""The bucket that a URL names."""
 
 from __future__ import annotations
 

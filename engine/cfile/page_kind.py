@@ -1,4 +1,4 @@
-"""What kernels that read pages take one for: its kind, and where its cells begin."""
+"""The kind of a page for the kernels that read it, and the place where its cells begin."""
 
 from ..kernels.reads.point_read import BITS, CODES, FIXED, FRAMES, NULLS, PREFIXES, RUNS, SHUFFLED, STRINGS, SYMBOLS
 from ..vectors.memory.memory import address_of, address_or_0

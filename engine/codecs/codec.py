@@ -1,4 +1,4 @@
-"""What every codec does: turn one page of one column into bytes and back.
+"""The interface of every codec: it turns one page of one column into bytes and back.
 
 A page holds up to 65,536 rows; mini-blocks of 1,024 rows inside it can be decoded alone, so that a
 point read touches 8 KB and not 512. Validity (which rows are NULL) is stored by the page, not by

@@ -37,22 +37,22 @@ class Room:
         who, count = owner(), len(owners)
         if count >= most:
             raise UnavailableError(
-                f"{count:,} {what} are not ended, as many as may be (unfinished_max): end some, or wait until their "
-                "time is over",
+                f"too many unfinished {what} ({count:,}, limit unfinished_max): finish or abort some, or wait for them "
+                "to expire",
                 _RETRY_SECONDS,
             )
         of_peer = sum(each.peer == who.peer for each in owners)
         if who.peer and of_peer >= most * share:
             raise UnavailableError(
-                f"{of_peer:,} {what} from this address are not ended, as many as may be (peer_unfinished_share of "
-                "unfinished_max): end some, or wait until their time is over",
+                f"too many unfinished {what} from this address ({of_peer:,}, limit peer_unfinished_share of "
+                "unfinished_max): finish or abort some, or wait for them to expire",
                 _RETRY_SECONDS,
             )
         of_user = sum(each.user == who.user for each in owners)
         if who.user and is_over_share(most, count + 1, of_user + 1):
             raise UnavailableError(
-                f"{of_user:,} {what} of the user {who.user!r} are not ended, and {most - count:,} stay free for others "
-                "(unfinished_max): end some, or wait until their time is over",
+                f"too many unfinished {what} of the user {who.user!r} ({of_user:,}; {most - count:,} of unfinished_max "
+                "stay free for others): finish or abort some, or wait for them to expire",
                 _RETRY_SECONDS,
             )
 
@@ -68,18 +68,17 @@ class Room:
         if of_table is None:
             if of_all >= most:
                 raise UnavailableError(
-                    f"{of_all:,} pins of all tables are kept, as many as may be (unfinished_max): drop some",
+                    f"too many pins of all tables ({of_all:,}, limit unfinished_max): drop some",
                     _RETRY_SECONDS,
                 )
         elif of_table >= share:
             raise UnavailableError(
-                f"{of_table:,} pins of this table are kept, as many as may be (1/{_TABLE_SHARE} of unfinished_max): "
-                "drop some",
+                f"too many pins of this table ({of_table:,}, limit 1/{_TABLE_SHARE} of unfinished_max): drop some",
                 _RETRY_SECONDS,
             )
         elif of_tables >= most:
             raise UnavailableError(
-                f"{of_tables:,} pins of single tables are kept, as many as may be (unfinished_max): drop some",
+                f"too many pins of single tables ({of_tables:,}, limit unfinished_max): drop some",
                 _RETRY_SECONDS,
             )
 
@@ -102,8 +101,7 @@ class Room:
             why = f"hold {of_user:,} bytes of the user {who.user!r} and leave others {most - size:,} of staging_bytes"
         if why is not None:
             raise UnavailableError(
-                f"transactions that are not committed would {why}: commit or abort some, or wait until their time is "
-                "over",
+                f"transactions that are not committed would {why}: commit or abort some, or wait for them to expire",
                 _RETRY_SECONDS,
             )
 

@@ -1,4 +1,4 @@
-"""How many rows of a rowset a merge would drop for good: those that have been dead since before the history.
+"""The number of rows that a merge would drop for good: rows that have been dead since before the history.
 
 A row that is dead now has been dead since the mark unless its liveness changed after the mark. Such changes are in
 delta files, whose pages have their newest timestamp, and in memory. They are counted again only if there is something

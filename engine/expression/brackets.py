@@ -1,4 +1,4 @@
-"""What a parser keeps on its stack: operators whose last operand is not complete, and brackets that are open."""
+"""A parser's stack: operators whose last operand is not complete, and brackets that are open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a literal stands among the cells of a column: the step that keeps comparisons true to mathematics.
+"""The position of a literal among the cells of a column: the step that keeps comparisons true to mathematics.
 
 A literal need not be a cell. ``x > 2.5`` makes sense for an int32, and so do ``x < 10000000000`` and, for a date,
 ``d < TIMESTAMP '2024-05-31 12:00:00'``. Cells are ordered, so every literal either is one or falls into a gap between

@@ -1,4 +1,4 @@
-"""What a comparison with a literal means for the cells of a type: a comparison with a cell, or the same for all.
+"""Comparisons with a literal, narrowed to the cells of a type: to a comparison with a cell, or one outcome for all.
 
 If the literal falls in a gap between two cells, the comparison becomes one with the same result for every cell::
 

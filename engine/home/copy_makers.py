@@ -1,4 +1,4 @@
-"""The object ``makers`` of a copy of a store: which processes made the files that were brought there, by their reigns.
+"""The object ``makers`` of a copy of a store: by reign, the process that made the files that were brought there.
 
 Runs that bring a copy up to date take a file that is there for the same if its name and its size are. Its maker must be
 the same, too: see ``manifest/makers``. Each run that brings files of another reign overwrites the object first.

@@ -1,4 +1,4 @@
-"""Home: where a store lives, and what it needs of that place.
+"""Home: the place of a store, and the services that it offers.
 
 A store needs files, a manifest that is replaced as a whole, a log, and to be the only one there. A directory gives it
 these by rename, segments and a lock (`directory`).
@@ -34,7 +34,7 @@ class Opening:
     note: Callable[[StoreError], None]
     """Gets what was damaged and could be mended."""
     new_uuid: Callable[[], UUID]
-    """Returns another one at each call."""
+    """Returns a new UUID."""
     clock: Clock
     """Tells the time of day."""
 

@@ -1,4 +1,4 @@
-"""What the pins of a store in a bucket hold: manifests, and the files that these name.
+"""The files that the pins of a store in a bucket keep: manifests, and the files that these name.
 
 A pin is an entry of the manifest, so it outlives whoever made it, and one sequence orders it with what drops files: a
 file that is dropped later waits until the pin ends, and one that was dropped before is not in the pin's manifest. A pin

@@ -1,4 +1,4 @@
-"""The object ``where`` of a store in a bucket: who opened it last, and at which addresses.
+"""The object ``where`` of a store in a bucket: its last holder, and the addresses of that process.
 
 A hint: the holder overwrites it after it opened the store. Nobody believes it, since a process that was replaced may
 write late. Whoever reads it asks the server that it names.

@@ -1,4 +1,4 @@
-"""What a manifest says of a tablet that moves between servers."""
+"""The entries of a manifest for tablets that move between servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the manifest of a store is kept, and how a new one comes to count."""
+"""The place of the manifest of a store, and the switch to a new one."""
 
 from __future__ import annotations
 

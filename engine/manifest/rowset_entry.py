@@ -1,4 +1,4 @@
-"""What a manifest says of a rowset."""
+"""The entry of a manifest for a rowset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One move whose files are arriving: which of them are here, and under which numbers."""
+"""One move whose files are arriving: the files that are here, and their numbers."""
 
 from __future__ import annotations
 

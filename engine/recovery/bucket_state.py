@@ -1,4 +1,4 @@
-"""What the newest slot of a store in a bucket makes of it, for tools that do not claim it."""
+"""The state that the newest slot gives a store in a bucket, for tools that do not claim it."""
 
 from __future__ import annotations
 

@@ -466,7 +466,7 @@ def _of_one_history(slots: Iterable[Slot], former: _Applied | None) -> Iterator[
 
 
 def _closed() -> UnavailableError:
-    return UnavailableError("this process is no replica any more")
+    return UnavailableError("this process is no longer a replica; connect to the store again")
 
 
 def _release(tables: OpenTables, kept: OpenTables | None) -> None:

@@ -1,4 +1,4 @@
-"""What a batch changes in one tablet, for the log and for memory."""
+"""The changes that a batch makes in one tablet, for the log and for memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the log's writer puts its groups: into segments, or wherever else a log is kept."""
+"""The target of the log's writer: segments, or another place where a log is kept."""
 
 from __future__ import annotations
 

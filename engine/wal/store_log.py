@@ -1,4 +1,4 @@
-"""What a store needs of its write-ahead log, wherever the log is kept.
+"""The interface of the write-ahead log of a store, wherever the log is kept.
 
 Open the log, replay it to the end in one thread, then append from any number of threads.
 """

@@ -32,7 +32,7 @@ Url = Annotated[
     str | None,
     typer.Option("--url", envvar="NYALA_URL", help="The URLs of servers, separated by commas."),
 ]
-Bucket = Annotated[str | None, typer.Option("--data", help="The URL of a bucket: all that its stores' hints name.")]
+Bucket = Annotated[str | None, typer.Option("--data", help="Bucket URL: ask the servers last recorded by its stores.")]
 PlacementFile = Annotated[
     Path | None, typer.Option("--placement", help="A placement file: all locations of its servers.")
 ]

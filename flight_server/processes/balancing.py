@@ -123,6 +123,6 @@ def _check_dropped(servers: Servers, names: Sequence[str]) -> None:
     for name in names:
         if dropped := servers.store(name).dropped_tables():
             raise ConflictError(
-                f"the process {name} cannot end: it has the dropped table {dropped[0].name!r}, which can be recalled "
-                "until its time is over; recall it, or serve with as many processes until then"
+                f"cannot reduce --processes: {name} keeps the dropped table {dropped[0].name!r} until "
+                f"{dropped[0].until:%Y-%m-%d %H:%M:%S} UTC; recall it, or keep as many processes until then"
             )

@@ -1,4 +1,4 @@
-"""Where the processes of one store keep their files: the first in the data directory itself, the others below it.
+"""The directories of the processes of one store: the first in the data directory itself, the others below it.
 
     DATA/                    the store of p0: an ordinary store, with a manifest
     DATA/processes/p1/       the store of p1, and so on

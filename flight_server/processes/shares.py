@@ -1,4 +1,4 @@
-"""What each of several processes gets of the memory and the threads of a server."""
+"""The share that each of several processes has of a server's memory and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all calls share: their admission and end, received batches, records of what ran, metrics, traces.
+"""The common part of all calls: admission and end, received batches, records of past requests, metrics, traces.
 
 Not inside: what a call does (`handlers`). Handlers, the server and the HTTP port use it.
 """

@@ -1,4 +1,4 @@
-"""What the operating system says of this process, under the names that Prometheus has for it."""
+"""The operating system's figures for this process, under the names that Prometheus has for them."""
 
 from __future__ import annotations
 

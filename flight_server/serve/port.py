@@ -129,7 +129,7 @@ def _check_name(request: Request, names: set[str] | None) -> None:
     except ValueError:
         name = None
     if names is not None and name not in names:
-        raise PermissionDeniedError(f"ask by one of the names {', '.join(sorted(names))}: the server has no login")
+        raise PermissionDeniedError(f"unknown Host; use one of {', '.join(sorted(names))}")
 
 
 def as_bearer(header: str) -> str:

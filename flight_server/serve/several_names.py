@@ -173,6 +173,6 @@ def _check(settings: Settings) -> None:
     if len(set(names)) < len(names):
         raise InvalidArgumentError(f"--name is given twice for one store: {', '.join(names)}")
     if options.processes is not None:
-        raise InvalidArgumentError("several names have a process each: leave --processes out")
+        raise InvalidArgumentError("--processes cannot be combined with several --name")
     if not options.standby:
         raise InvalidArgumentError("--no-standby is for one name: a machine stands by for all names but the first")

@@ -1,4 +1,4 @@
-"""OwnStore: what a server says of itself whose store no other process can take."""
+"""OwnStore: the whereabouts of a server whose store cannot move to another process."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Follower:
         """The replica. Raises UnavailableError if the store has not been opened yet, or is followed no longer."""
         replica = self._replica
         if replica is None:
-            state = "is no replica any more" if self._stopped.is_set() else "has not opened the store yet"
+            state = "is no longer a replica" if self._stopped.is_set() else "has not opened the store yet"
             raise UnavailableError(f"this process {state}")
         return replica
 

@@ -1,4 +1,4 @@
-"""How a table is divided into tablets, as in ``create_table``: any number of hash levels, at most one range level.
+"""The division of a table into tablets, as in ``create_table``: any number of hash levels, at most one range level.
 
     {"hash": ["carrier"], "buckets": 4}
     {"range": ["time_hour"], "bounds": [{"lower": ["2013-01-01"], "upper": ["2014-01-01"]}], "splits": [["2013-07-01"]]}

@@ -1,4 +1,4 @@
-"""What the tablets of all servers weigh, for a plan that balances them."""
+"""The weight of all tablets of all servers, for a plan that balances them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each server says of itself and its tables, for a check: all are asked at once, and none is waited for."""
+"""The answers of all servers about themselves and their tables, for a check: asked at once, and without waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects there are, as files in directories."""
+"""The names of a store's objects, as files in directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the disk of a cache has room for a store's new files, which are written there before they are put."""
+"""The room on a cache's disk for a store's new files, which are written there before they are put."""
 
 from __future__ import annotations
 

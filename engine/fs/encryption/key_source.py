@@ -1,4 +1,4 @@
-"""Where the key of an encrypted store comes from, and chance, of which keys and nonces are made."""
+"""The source of the key of an encrypted store, and of the chance from which keys and nonces are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells an encrypted store and its files apart. They stand alone so that a plain store imports no cipher."""
+"""The signs of an encrypted store and its files. They stand alone so that a plain store imports no cipher."""
 
 MAGIC = b"NYALAENC"
 """The first bytes of every encrypted file."""

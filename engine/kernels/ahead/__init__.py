@@ -1,4 +1,4 @@
-"""How a kernel comes to be compiled: the decorator, the form of this process, the library, numba's cache.
+"""The way to a compiled kernel: the decorator, the form of this process, the library, numba's cache.
 
 Not inside: making a library (`kernels/compile`). Every module with kernels uses the decorator.
 """

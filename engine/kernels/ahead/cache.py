@@ -1,4 +1,4 @@
-"""Where kernels compiled on first use are kept between processes.
+"""The directory of kernels compiled on first use, which processes share.
 
 The directory is ``kernels-<digest>`` in the cache (`private`); the digest covers all kernel sources and the compiler.
 numba itself notices an edit only in the file that a kernel stands in; a kernel that calls an edited helper elsewhere

@@ -1,4 +1,4 @@
-"""What numba's runtime does for a kernel that makes an array of its own: memory with a count of references.
+"""Numba's runtime for a kernel that makes an array of its own: memory with a count of references.
 
 numba's code finds the count at byte 0, the address of the data at byte 24 (``numba/core/runtime/nrt.cpp``). It counts
 by itself, and calls ``NRT_MemInfo_call_dtor`` at 0.

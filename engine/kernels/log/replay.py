@@ -1,4 +1,4 @@
-"""Where the changes of a stretch of the log go that were looked up together, before any of them was applied."""
+"""The places of the changes of a stretch of the log, which were looked up together before any of them was applied."""
 
 from ..ahead.kernel import kernel
 from ..simd.simd import view_i64, view_u8

@@ -1,4 +1,4 @@
-"""What the processor that the kernels are compiled for can do.
+"""The abilities of the processor for which the kernels are compiled.
 
 This is the level of the library, or what numba compiles for, which ``NUMBA_CPU_NAME`` and
 ``NUMBA_CPU_FEATURES`` can set below what the machine has. A kernel that names an instruction the

@@ -1,4 +1,4 @@
-"""What a kernel needs and numba does not have: raw memory and a few machine instructions.
+"""The primitives that kernels need and numba lacks: raw memory and a few machine instructions.
 
 Kernels take addresses (int64) where they can: an array argument costs 20 to 45 ns a call and
 compiles once more when it is read-only. All loads and stores here are unaligned and little-endian.

@@ -1,4 +1,4 @@
-"""What zone maps tell about the chunks of a rowset before they are read: whether a row may match, and whether all do.
+"""The verdict of zone maps on a rowset's chunks before they are read: whether a row may match, and whether all do.
 
 Most chunks are a page of each column of the filter: then each comparison is made for all these pages at once.
 """

@@ -32,7 +32,9 @@ class CeilingClock:
         with self._mutex:
             now = self._next()
             if self._is_frozen or now > self._ceiling:
-                raise UnavailableError("no timestamps are left before the log answers")
+                raise UnavailableError(
+                    "the bucket has not confirmed the log for too long; writes resume when it answers"
+                )
             self._last = now
             return now
 

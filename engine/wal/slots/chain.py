@@ -1,4 +1,4 @@
-"""What must hold between a slot and the one before it: no gap, one chain of checksums, and nothing that falls."""
+"""The link between a slot and the slot before it: no gap, one chain of checksums, and fields that never decrease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claim: how a process becomes the holder of a log, and the one before it no longer is.
+"""Claim: the step by which a process becomes the holder of a log, and its predecessor ceases to be.
 
 A claim is the slot after the end. Its rival for that slot is the holder's next one: whichever is created first decides.
 Three rules make it safe (each was left out once in a model of the protocol, and data was lost):
@@ -49,7 +49,7 @@ class Claimant:
     slots: SlotStore
     options: SlotOptions
     new_uuid: Callable[[], UUID]
-    """Returns another one at each call, whoever calls."""
+    """Returns a new UUID, which no other process returns."""
     boot_seconds: Callable[[], float]
     """Seconds since the machine started, with the time that it slept."""
     pause: Callable[[float], object]

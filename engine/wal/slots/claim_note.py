@@ -1,4 +1,4 @@
-"""What a claim tells others, in JSON: of its holder, and whether it must stay.
+"""The note of a claim to others, in JSON: about its holder, and whether it must stay.
 
 A claim stops the next slot of the holder before it: that slot has the number of the claim, however late it comes. A
 holder that has released the log sends no slot any more (``slot_sink``). So a claim that follows a release stops nobody,

@@ -1,4 +1,4 @@
-"""What a holder knows of the slots that are in its log."""
+"""A holder's knowledge of the slots that are in its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lease: how long a holder may believe that it still has the log.
+"""Lease: the time for which a holder may believe that it still has the log.
 
 Whoever wants the log claims it after TTL without a new slot, counted from when it SAW the last one. The holder counts
 from before it first SENT its last slot that landed, which is earlier, and stops at 80 % of TTL: two clocks that run at

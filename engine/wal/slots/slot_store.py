@@ -1,4 +1,4 @@
-"""Where the slots of a log are kept: numbered objects, each made once, and chunks beside them."""
+"""The store of the slots of a log: numbered objects, each created once, and chunks beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tail: the end of a log, as somebody sees it who is not its holder."""
+"""Tail: the end of a log, as a process sees it that is not its holder."""
 
 from __future__ import annotations
 

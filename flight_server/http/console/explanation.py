@@ -1,4 +1,4 @@
-"""What took the time of a scan, and what it could have left out, in sentences."""
+"""The account of a scan in sentences: the parts that took its time, and the parts that it could have left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One graph: lines over time with axes, a legend, and in words what the lines tell at a glance."""
+"""One graph: lines over time with axes, a legend, and a sentence that sums the lines up."""
 
 from __future__ import annotations
 

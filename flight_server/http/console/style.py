@@ -1,4 +1,4 @@
-"""What the console's pages look like, in light and dark, and the one script, which updates live parts."""
+"""The look of the console's pages, in light and dark, and the one script, which updates live parts."""
 
 _LIGHT = """color-scheme: light; --ink: #1b1f24; --soft: #57606a; --back: #ffffff; --panel: #f6f8fa; --line: #d0d7de;
   --base: #2f6db0; --redo: #b4690e; --undo: #6e7781; --idle: #b6bfc9; --link: #0b57b0; --bad: #b3261e;

@@ -23,7 +23,9 @@ def test_so_many_moves_may_come_in_at_once() -> None:
     target = pair.stores["b"]
     for number in range(3):
         target.move_receive(told.model_copy(update={"move": f"m{number}"}))
-    with pytest.raises(UnavailableError, match=r"3 moves to this server are not ended, .*unfinished_max") as caught:
+    with pytest.raises(
+        UnavailableError, match=r"too many unfinished moves to this server \(3, limit unfinished_max"
+    ) as caught:
         target.move_receive(told.model_copy(update={"move": "m3"}))
     assert caught.value.retry_after_seconds
     target.move_receive(told.model_copy(update={"move": "m1"}))  # one that is known goes on

@@ -118,7 +118,7 @@ def test_a_user_leaves_to_another_as_much_as_he_has(
         with of("greedy"):
             names = [begin(store, number) for number in range(3)]
             with pytest.raises(
-                UnavailableError, match=r"3 .* of the user 'greedy' .* 3 stay free for others"
+                UnavailableError, match=r"of the user 'greedy' \(3; 3 of unfinished_max stay free for others"
             ) as caught:
                 begin(store, 3)
             assert caught.value.retry_after_seconds

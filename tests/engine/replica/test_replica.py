@@ -293,7 +293,7 @@ def test_a_closed_replica_lets_its_memory_go(holder: Holder, follower: Follower)
     assert memrowset() is not None and pages() is not None
     follower.replica.close()
     assert memrowset() is None and pages() is None
-    with pytest.raises(UnavailableError, match="no replica any more"):
+    with pytest.raises(UnavailableError, match="no longer a replica"):
         follower.replica.tables()
 
 
@@ -302,9 +302,9 @@ def test_a_closed_replica_opens_nothing(holder: Holder) -> None:
     follower.tail.seek()
     assert follower.tail.seen is not None
     follower.replica.close()
-    with pytest.raises(UnavailableError, match="no replica any more"):
+    with pytest.raises(UnavailableError, match="no longer a replica"):
         follower.replica.advance(follower.tail.seen)
-    with pytest.raises(UnavailableError, match="no replica any more"):
+    with pytest.raises(UnavailableError, match="no longer a replica"):
         follower.replica._make_files(follower.tail.seen.header)
     assert follower.replica._fs is None, "another file system may have its cache"
 
@@ -324,7 +324,7 @@ def test_a_replica_that_is_closed_applies_no_further_slot(
     follower.tail.seek()
     assert follower.tail.seen is not None
     monkeypatch.setattr(follower.replica._slots, "read", read_and_close)
-    with pytest.raises(UnavailableError, match="no replica any more"):
+    with pytest.raises(UnavailableError, match="no longer a replica"):
         follower.replica.advance(follower.tail.seen)
     assert len(asked) == 1 and follower.replica._applied is None
 

@@ -12,8 +12,8 @@ import org.sparkproject.connect.grpc.Metadata;
 import org.sparkproject.connect.grpc.TlsChannelCredentials;
 
 /**
- * What a client shows a server, and how it knows that it talks to the right one: as options of Spark give it, and for
- * what they leave out as the environment of each process does. Null: not given.
+ * The credentials of a client, and the signs by which it knows the right server: from options of Spark, and else from
+ * the environment of each process. Null: not given.
  */
 public record Credentials(String token, String tokenFile, String tlsRoots, String clientCert, String clientKey)
     implements Serializable {

@@ -7,8 +7,8 @@ import java.util.concurrent.locks.Lock;
 import org.apache.spark.TaskContext;
 
 /**
- * What a task waits for, until Spark stops it: by an interrupt of its thread, or, as is the default, by a word that
- * nobody hears who does not ask.
+ * The waits of a task, until Spark stops it: by an interrupt of its thread, or, as is the default, by a flag that the
+ * task must poll.
  */
 final class Waits {
   private static final long LOOK_MILLIS = 100; // how often to ask

@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * What the store says of a table now, as a table: {@code homes.tablets} and {@code homes.history}, its commits. Of
+ * A store's description of a table, as a table: {@code homes.tablets} and {@code homes.history}, its commits. Of
  * several servers, what each says of its own part.
  */
 record MetadataTable(String name, String table, FlightStore store) implements SupportsRead {

@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.LogicalExpressions;
 import org.apache.spark.sql.types.DataType;
 
-/** The cell that a {@code DEFAULT} is. The store has constants, so that what is not one is rejected. */
+/** A column default. The store has constants, so any other expression is rejected. */
 public final class DefaultCell {
   /** Beside those whose names begin with {@code current_}. All others that vary, Spark rejects itself. */
   private static final Set<String> VARYING =

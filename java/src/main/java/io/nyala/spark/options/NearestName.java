@@ -5,7 +5,7 @@ import java.util.Locale;
 import java.util.Optional;
 import org.apache.commons.text.similarity.LevenshteinDistance;
 
-/** The name that somebody may have meant by one that is unknown. */
+/** The known name that is nearest to an unknown name. */
 public final class NearestName {
   private NearestName() {}
 

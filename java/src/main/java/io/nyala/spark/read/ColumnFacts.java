@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What Spark's cost-based optimizer is told of a column: its ends and its NULLs, which the store has in zone maps, and its
+ * A column's facts for Spark's cost-based optimizer: its ends and its NULLs, which the store has in zone maps, and its
  * distinct cells if it is a key alone. Empty: not known.
  */
 record ColumnFacts(Optional<Object> min, Optional<Object> max, OptionalLong nullCount, OptionalLong distinctCount)

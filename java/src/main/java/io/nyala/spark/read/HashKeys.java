@@ -26,7 +26,7 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * How the rows of a scan are spread over its parts by hash. The parts with one key, a bucket of each level, have all rows
+ * The spread of a scan's rows over its parts by hash. The parts with one key, a bucket of each level, have all rows
  * of these buckets. So Spark joins tables that are hashed alike, and groups by what they are hashed by, without a shuffle.
  *
  * <p>Spark compares functions of one column: a level of several columns tells it nothing. Nor does one of a column that

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * What all tasks of a scan know: where and by which store it was planned, the columns that Spark expects, their places
+ * The facts that all tasks share: where and by which store it was planned, the columns that Spark expects, their places
  * among those of the scan, and the session's time zone. It goes to the executors.
  */
 record PartReaderFactory(

@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.function.UnaryOperator;
 
 /**
- * What the store does instead of Spark in one scan: conditions as texts, and measures or the first rows, which may
+ * The store's work instead of Spark's in one scan: conditions as texts, and measures or the first rows, which may
  * be null.
  */
 record Pushed(List<String> filters, Measures measures, FirstRows first) {

@@ -31,7 +31,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** What one scan asks the store: columns, filter, measures and moment. For one thread. */
+/** One scan's request to the store: columns, filter, measures and moment. For one thread. */
 final class ReadRequest {
   private final StructType schema;
   private final String uri;

@@ -10,7 +10,7 @@ import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 
 /**
- * Which parts of a scan each task reads. There are as many tasks as Spark would make of files with as many bytes, by the
+ * The parts of a scan for each task. There are as many tasks as Spark would make of files with as many bytes, by the
  * same settings: each has its costs, and so has the beginning of each part.
  */
 final class TaskParts {

@@ -11,7 +11,7 @@ import java.util.Map;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 
-/** What the store says of a table, as {@code SHOW CREATE TABLE} and {@code DESCRIBE EXTENDED} say it. */
+/** A store's description of a table, as {@code SHOW CREATE TABLE} and {@code DESCRIBE EXTENDED} print it. */
 public record TableDescription(JsonNode described) {
   public Transform[] partitioning() {
     return Partitioning.transforms(described.path("partitions"));

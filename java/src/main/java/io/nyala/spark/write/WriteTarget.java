@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 import org.apache.spark.sql.types.StructType;
 
-/** Where the tasks of a statement stage what, as parts of one transaction. It goes to the executors. */
+/** The transaction into which a statement's tasks stage rows. It goes to the executors. */
 record WriteTarget(
     String uri, Credentials credentials, StoreIdentity identity, StagedTransaction transaction, BoundTable table,
     Columns columns)
