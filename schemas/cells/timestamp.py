@@ -89,7 +89,8 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
     timestamp in its microsecond. ``what`` names it in errors.
 
     Raises:
-        InvalidArgumentError: a datetime lacks a time zone, text is not a datetime, or an integer is no timestamp.
+        InvalidArgumentError: a datetime lacks a time zone, or is later than any timestamp; text is no datetime; an
+            integer is no timestamp.
     """
     if isinstance(moment, bool):
         raise InvalidArgumentError(f"{what} must be a timestamp, a datetime with a time zone or ISO text, not a bool")
@@ -112,4 +113,6 @@ def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if microseconds < 0:
         raise InvalidArgumentError(f"{what} {moment.isoformat()} lies before 1970")
+    if last_of(microseconds).bit_length() > TIMESTAMP_BITS:
+        raise InvalidArgumentError(f"{what} {moment.isoformat()} is in the future: give a moment up to now")
     return last_of(microseconds)
