@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import nyala
 from tests.campaigns.crash.kill9 import Server
+from tests.doubles.ports import free_port
 
 
 class Survivor(Protocol):
@@ -107,8 +107,3 @@ def _raise_failures(clients: Sequence[Survivor]) -> None:
     for each in clients:
         if each.failure:
             raise each.failure
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]

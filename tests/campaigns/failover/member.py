@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from nyala.schemas.errors import UnavailableError
 from tests.campaigns.failover import points
 from tests.campaigns.failover.places import ENVIRONMENT, Way
 from tests.doubles.cut_proxy import CutProxy
+from tests.doubles.ports import free_port
 
 STANDS_BY = "standby" in inspect.signature(serve).parameters
 """Whether a server waits by itself for a store that another one has, also when it has lost that store."""
@@ -64,7 +64,7 @@ class Member:
     is_stopped: bool = False
     problem: str = ""
     shift_seconds: int = 0
-    port: int = field(default_factory=lambda: _free_port())
+    port: int = field(default_factory=free_port)
     mutex: threading.RLock = field(default_factory=threading.RLock)
     process: subprocess.Popen[bytes] | None = None
 
@@ -170,8 +170,3 @@ def wait_for_point(member: Member, seconds: float) -> float | None:
             return time.monotonic()
         time.sleep(0.01)
     return time.monotonic() if points.disarm(member.way.control) else None
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]

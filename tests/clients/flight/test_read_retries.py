@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from nyala.schemas.errors import UnavailableError
 from nyala.schemas.protocol.command import ScanMark
 from nyala.schemas.rows.scan import ScanSpec
 from tests.clients.flight.test_retries import SCHEMA, serve
+from tests.doubles.ports import free_port
 
 PATIENT = (0.2,) * 600
 """However slow the machine is, the server is back by then."""
@@ -33,8 +33,7 @@ class Restarting:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"grpc://127.0.0.1:{self.port}"
         self.start()
 

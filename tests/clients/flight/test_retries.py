@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from nyala.schemas.errors import InvalidArgumentError, RowErrors, UnavailableErr
 from nyala.schemas.protocol.service import UNDECIDED, Undecided
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation
+from tests.doubles.ports import free_port
 from tests.doubles.proxy import Proxy
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
@@ -132,8 +132,7 @@ def serve(directory: Path, port: int) -> subprocess.Popen[str]:
 
 
 def test_a_load_goes_on_through_a_killed_and_restarted_server(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = serve(tmp_path, port)
     assert server.stdout and server.stdout.readline()
     with nyala.connect(f"grpc://127.0.0.1:{port}") as database:

@@ -8,8 +8,8 @@ from typing import Any
 
 from nyala.schemas.errors import UnavailableError
 from tests.campaigns.crash.kill9 import Server
-from tests.campaigns.crash.survivors import free_port
 from tests.campaigns.failover.name_process import NameProcess
+from tests.doubles.ports import free_port
 from tests.doubles.waiting import until
 
 _FAILOVER_SECONDS = 120

@@ -34,11 +34,11 @@ from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify_bucket import verify_bucket
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from tests.campaigns.crash.survivors import free_port
 from tests.campaigns.failover.name_process import NameProcess
 from tests.clients.spark.streaming import JOURNAL
 from tests.doubles.cut_off import cut_off
 from tests.doubles.pair import Pair
+from tests.doubles.ports import free_port
 from tests.doubles.waiting import until
 
 pytestmark = pytest.mark.spark
