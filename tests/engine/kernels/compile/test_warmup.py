@@ -132,10 +132,12 @@ assert wiped == [True] and len(recompiled) == len(KERNELS)
 """
 
 
+@pytest.mark.night
 def test_wrong_machine_code_is_thrown_away():
     assert run(WRONG.format(outcomes=[False, True]), NYALA_KERNELS="jit") == ""
 
 
+@pytest.mark.night
 def test_code_that_stays_wrong_is_an_error():
     words = run(WRONG.format(outcomes=[False, False]), NYALA_KERNELS="jit")
     assert words == "freshly compiled kernels give wrong results"
