@@ -204,7 +204,7 @@ def test_each_page_says_which_server_it_is_and_who_looks(port: Callable[..., Por
         assert version("nyala") in "".join(header.itertext())
     for stranger in (one.ask("/console"), one.ask("/console", "nyala_wrong")):
         assert stranger[0] == 401 and version("nyala") not in stranger[1] and "alice" not in stranger[1]
-    assert "unknown Host" in words(port().ask("/console")[1])
+    assert "no login" in words(port().ask("/console")[1])
 
 
 def test_who_does_not_operate_is_led_to_no_page_that_is_denied(port: Callable[..., Port], tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_user_leaves_to_another_as_much_as_he_has(
             begin(store, 7)
         for number in (8, 9):  # in this process there are no shares
             begin(store, number)
-        with of("fourth"), pytest.raises(UnavailableError, match="as many as may be"):
+        with of("fourth"), pytest.raises(UnavailableError, match="too many unfinished"):
             begin(store, 10)
 
 
