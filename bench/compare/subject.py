@@ -1,7 +1,9 @@
 """What every store in the comparison must do."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -58,8 +60,12 @@ def folder_bytes(folder: Path, logs: bool) -> int:
 
     Logs are what one setting makes them: Nyala reserves theirs ahead in whole segments.
     """
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return sum(file.stat().st_blocks * 512 for file in files if logs or not _is_log(file))
+    size = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # a store renames and removes files while it is measured
+            about = file.stat()
+            size += about.st_blocks * 512 if S_ISREG(about.st_mode) and (logs or not _is_log(file)) else 0
+    return size
 
 
 def _is_log(file: Path) -> bool:

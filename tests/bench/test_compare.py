@@ -11,6 +11,7 @@ from rich.console import Console
 from bench import measure
 from bench.compare import run, workload
 from bench.compare.peers.nyala_subject import EmbeddedNyala
+from bench.compare.subject import folder_bytes
 
 INSTALLED = {
     "Nyala": "nyala_subject.EmbeddedNyala",
@@ -84,3 +85,17 @@ def test_filters_as_sql() -> None:
     assert workload.sql(where) == "a < 5 AND b = 'x' AND c >= DATE '1994-01-01' AND d < 0.05"
     asked = workload.Aggregate("q", {"n": ("*", "count")}, ["g"], where[:1])
     assert asked.query("t") == "SELECT g, count(*) AS n FROM t WHERE a < 5 GROUP BY g"
+
+
+def test_a_file_that_vanishes_while_a_folder_is_measured_counts_nothing(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "stays").write_bytes(b"x" * 10_000)
+    (tmp_path / "manifest.new").write_bytes(b"x")
+    both, stat = folder_bytes(tmp_path, logs=True), Path.stat
+
+    def renamed_meanwhile(path: Path, **how: bool) -> object:
+        if path.name == "manifest.new":
+            path.unlink(missing_ok=True)
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", renamed_meanwhile)
+    assert 10_000 <= folder_bytes(tmp_path, logs=True) < both

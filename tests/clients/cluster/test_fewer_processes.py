@@ -149,7 +149,7 @@ def test_what_comes_meanwhile_is_kept(
 
 def test_a_table_dropped_meanwhile_can_be_recalled(layout: ProcessLayout, monkeypatch: pytest.MonkeyPatch) -> None:
     with_processes(layout, made)
-    with pytest.raises(ConflictError, match="can be recalled"):
+    with pytest.raises(ConflictError, match=r"keeps the dropped table .* until .* UTC; recall it"):
         shrink(layout, monkeypatch, dropped)
     with_processes(layout, lambda servers: PlacedStore(servers).recall_table("t"))
     shrink(layout, monkeypatch)
