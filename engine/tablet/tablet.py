@@ -286,29 +286,17 @@ class Tablet:
 
     # Changes, under the write lock
 
-    def apply(
-        self,
-        change: Change,
-        locations: np.ndarray,
-        timestamp: int | np.ndarray,
-        lsn: int,
-        last_lsn: int | None = None,
-    ) -> None:
-        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row.
-
-        The rows of several commits have a ``timestamp`` (int64) each, ascending; their records are from ``lsn`` to
-        ``last_lsn``.
-        """
-        self.apply_cells(change.kind, change.cells, locations, timestamp, lsn, last_lsn)
+    def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:
+        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row."""
+        self.apply_cells(change.kind, change.cells, locations, timestamp, lsn)
 
     def apply_cells(
         self,
         kind: ChangeKind,
         cells: Mapping[int, Vector],
         locations: np.ndarray,
-        timestamp: int | np.ndarray,
+        timestamp: int,
         lsn: int,
-        last_lsn: int | None = None,
     ) -> None:
         """Apply a change of this kind, whose cells are given by column id; else like ``apply``."""
         if kind is ChangeKind.STORE:
@@ -318,11 +306,12 @@ class Tablet:
         else:
             self._append_deltas({}, locations, timestamp, lsn, False)
         self.rows_written += len(locations)
-        self.last_timestamp = max(self.last_timestamp, timestamp if isinstance(timestamp, int) else int(timestamp[-1]))
-        self.last_lsn = max(self.last_lsn, last_lsn or lsn)
+        self.last_timestamp = max(self.last_timestamp, timestamp)
+        self.last_lsn = max(self.last_lsn, lsn)
 
     def insert(self, cells: Mapping[int, Vector], keys: KeyVector, timestamp: int | np.ndarray, lsn: int) -> None:
-        """Append new rows with these keys to the active MemRowSet; else as ``apply``."""
+        """Append new rows with these keys to the active MemRowSet. In a replay each row has a ``timestamp`` (int64) of
+        its own, ascending; else as ``apply``."""
         self.version.active.insert(cells, keys, timestamp, lsn)
         if self._watches:
             self._came(hash_keys(keys))
@@ -401,19 +390,19 @@ class Tablet:
 
     # Inner workings
 
-    def _store(self, cells: Mapping[int, Vector], locations: np.ndarray, timestamp: int | np.ndarray, lsn: int) -> None:
+    def _store(self, cells: Mapping[int, Vector], locations: np.ndarray, timestamp: int, lsn: int) -> None:
         new = np.flatnonzero(locations < 0)
         if len(new) == len(locations):
             self._insert(cells, timestamp, lsn)
             return
         if len(new):
             first = {column_id: vector.take(new) for column_id, vector in cells.items()}
-            self._insert(first, _of_rows(timestamp, new), lsn)
+            self._insert(first, timestamp, lsn)
         old = np.flatnonzero(locations >= 0)
         revived = {column_id: vector.take(old) for column_id, vector in cells.items()}
-        self._append_deltas(revived, locations[old], _of_rows(timestamp, old), lsn, True)
+        self._append_deltas(revived, locations[old], timestamp, lsn, True)
 
-    def _insert(self, cells: Mapping[int, Vector], timestamp: int | np.ndarray, lsn: int) -> None:
+    def _insert(self, cells: Mapping[int, Vector], timestamp: int, lsn: int) -> None:
         keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
         self.insert(cells, keys, timestamp, lsn)
 
@@ -421,7 +410,7 @@ class Tablet:
         self,
         cells: Mapping[int, Vector],
         locations: np.ndarray,
-        timestamp: int | np.ndarray,
+        timestamp: int,
         lsn: int,
         alive: bool | None,
     ) -> None:
@@ -440,9 +429,5 @@ class Tablet:
             if alive is not None:
                 columns[LIVE] = (PhysicalType.BOOL, FixedVector(np.full(len(group), alive, np.uint8)))
                 rowset.live.set(rowids, alive)
-            timestamps = FixedVector(np.full(len(group), _of_rows(timestamp, group), np.int64))
+            timestamps = FixedVector(np.full(len(group), timestamp, np.int64))
             rowset.deltas.active.append(FixedVector(rowids.astype(np.int32)), timestamps, columns, lsn)
-
-
-def _of_rows(timestamp: int | np.ndarray, rows: np.ndarray) -> int | np.ndarray:
-    return timestamp if isinstance(timestamp, int) else timestamp[rows]
