@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ....schemas.errors import CorruptionError
-from ...bucket.at_once import at_once
+from ...bucket.at_once import in_order
 from .chain import Chain
 from .claim_note import is_fence
 from .payload import whole
 from .slot import Slot, SlotKind, decode_slot, path_of
 from .slot_store import SlotStore
-
-_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -100,9 +98,7 @@ def _time_faults(last: Slot | None, slot: Slot) -> Iterator[CorruptionError]:
 
 
 def _contents(slots: SlotStore, numbers: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
-    for first in range(0, len(numbers), _AT_ONCE):
-        some = numbers[first : first + _AT_ONCE]
-        yield from zip(some, at_once(slots.read, some), strict=True)
+    return zip(numbers, in_order(slots.read, numbers), strict=True)
 
 
 def _decoded(number: int, content: bytes | None) -> Slot:
