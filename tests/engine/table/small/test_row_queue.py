@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -25,60 +25,44 @@ from nyala.engine.table.small.row_commit import RowWrite
 from nyala.engine.table.small.row_queue import RowQueue
 from nyala.engine.wal import writer
 from nyala.engine.wal.turn import Turn
-from nyala.schemas.errors import InternalError, StoreError, UnavailableError
+from nyala.schemas.errors import InternalError, UnavailableError
 from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
-from nyala.schemas.table.partition_schema import HashLevel
-from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
 from tests.doubles.waiting import until
+from tests.engine.table.small.asked import Asked, create
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64()), ("s", pa.string())])
 Row = tuple[Any, ...]
 
 
 @dataclass
-class Asked:
-    """A write of one row, and its answer or error."""
+class OneRow(Asked):
+    """A write of one row."""
 
     op: str
     row: Row
     table: str = "t"
     number: int | None = None
-    outcome: list[Any] = field(default_factory=list)
 
-    def run(self, store: Store) -> None:
+    def write(self, store: Store) -> WriteResult:
         writer = None if self.number is None else "writer"
         command = WriteCommand(table=self.table, op=Operation(self.op), writer=writer)
         cells = dict(zip(SCHEMA.names, self.row, strict=False))
-        try:
-            result = store.write_row(command, cells, self.number)
-            if result is UNDECIDED:
-                schema = pa.schema([SCHEMA.field(name) for name in cells])
-                result = store.write(command, pa.RecordBatch.from_pylist([cells], schema), self.number)
-            self.outcome.append(result)
-        except StoreError as error:
-            self.outcome.append(error)
-
-    @property
-    def result(self) -> WriteResult:
-        assert isinstance(self.outcome[0], WriteResult), self.outcome
-        return self.outcome[0]
-
-    def answer(self) -> object:
-        """Return the outcome without its time."""
-        return self.result.model_copy(update={"timestamp": 0})
+        result = store.write_row(command, cells, self.number)
+        if result is not UNDECIDED:
+            return result
+        schema = pa.schema([SCHEMA.field(name) for name in cells])
+        return store.write(command, pa.RecordBatch.from_pylist([cells], schema), self.number)
 
 
 def opened(fs: Any, buckets: int = 0, **options: Any) -> Store:
     store = Store.open(fs, StoreOptions(maintenance="off", **options))
     for name in ("t", "u"):
-        if name not in store.tables():
-            levels = [HashLevel(hash=["k"], buckets=buckets)] if buckets else []
-            store.create_table(TableDefinition.from_arrow(name, SCHEMA, ["k"], partition_by=levels))
-        Asked("upsert", (-1, 0, "first"), name).run(store)
+        create(store, name, SCHEMA, buckets)
+        OneRow("upsert", (-1, 0, "first"), name).run(store)
     return store
 
 
@@ -115,7 +99,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             gate.set()
 
 
-def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def together(store: Store, writes: list[OneRow], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make the writes at once, behind one more; return how many rows were committed together each time."""
     rows, sizes, real = queue_of(store)._rows, list[int](), row_commit.commit_rows
 
@@ -123,7 +107,7 @@ def together(store: Store, writes: list[Asked], monkeypatch: pytest.MonkeyPatch)
         real(those, *how)
         sizes.append(sum(row.timestamp > 0 for row in those))
 
-    threads = [threading.Thread(target=each.run, args=(store,)) for each in (Asked("upsert", (-1, 0, "")), *writes)]
+    threads = [threading.Thread(target=each.run, args=(store,)) for each in (OneRow("upsert", (-1, 0, "")), *writes)]
     with monkeypatch.context() as patch:
         patch.setattr(CommitLog, "is_crowded", property(lambda log: log._wal._ready.turns.leader is not None))
         patch.setattr(
@@ -145,12 +129,12 @@ def rows_of(store: Store, as_of: int | None = None, table: str = "t") -> list[Ro
     return [row for row in zip(*columns.values(), strict=True) if row[0] >= 0]
 
 
-def random_write(random: Random) -> Asked:
+def random_write(random: Random) -> OneRow:
     op = random.choice(["insert", "upsert", "upsert", "update", "delete", "insert_ignore", "delete_ignore"])
     key = random.randrange(16)
     number = None if random.random() < 0.2 else random.randrange(100)
     row = (key,) if op.startswith("delete") else (key, number, f"{op} {key}")
-    return Asked(op, row if random.random() < 0.8 else row[:2])
+    return OneRow(op, row if random.random() < 0.8 else row[:2])
 
 
 @pytest.mark.parametrize("buckets", [0, 3])
@@ -162,7 +146,7 @@ def test_rows_answer_as_one_by_one(monkeypatch: pytest.MonkeyPatch, buckets: int
             writes = [random_write(random) for _ in range(10)]
             grouped += sum(size for size in together(combined, writes, monkeypatch) if size > 1)
             order = sorted((each for each in writes), key=lambda each: each.result.timestamp)
-            again = [Asked(each.op, each.row) for each in order]
+            again = [OneRow(each.op, each.row) for each in order]
             for each in again:
                 each.run(single)
             changed = [(mine, other) for mine, other in zip(order, again, strict=True) if mine.result.applied]
@@ -175,7 +159,7 @@ def test_rows_answer_as_one_by_one(monkeypatch: pytest.MonkeyPatch, buckets: int
 
 
 def test_each_row_is_a_commit_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = [Asked("insert", (key, key, "new")) for key in range(12)]
+    writes = [OneRow("insert", (key, key, "new")) for key in range(12)]
     groups = store._wal.stats().groups
     assert together(store, writes, monkeypatch) == [12]
     assert store._wal.stats().groups - groups == 2
@@ -187,7 +171,7 @@ def test_each_row_is_a_commit_of_its_own(store: Store, monkeypatch: pytest.Monke
 
 
 def test_rows_of_several_tables_share_a_sync(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = [Asked("insert", (key, key, "x"), "tu"[key % 2]) for key in range(8)]
+    writes = [OneRow("insert", (key, key, "x"), "tu"[key % 2]) for key in range(8)]
     groups = store._wal.stats().groups
     assert together(store, writes, monkeypatch) == [4, 4]
     assert store._wal.stats().groups - groups == 2
@@ -195,11 +179,11 @@ def test_rows_of_several_tables_share_a_sync(store: Store, monkeypatch: pytest.M
 
 
 def test_rows_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    inserts = [Asked("insert", (1, number, "x")) for number in range(6)]
+    inserts = [OneRow("insert", (1, number, "x")) for number in range(6)]
     assert together(store, inserts, monkeypatch) == [1, 0, 0, 0, 0, 0]
     assert [each.result.applied for each in inserts] == [1] + [0] * 5
     assert all(each.result.errors[0].code == "ALREADY_PRESENT" for each in inserts[1:])
-    upserts = [Asked("upsert", (2, number, "y")) for number in range(6)]
+    upserts = [OneRow("upsert", (2, number, "y")) for number in range(6)]
     assert together(store, upserts, monkeypatch) == [1] * 6
     assert rows_of(store) == [(1, 0, "x"), (2, 5, "y")]
     for number, each in enumerate(upserts):
@@ -208,7 +192,7 @@ def test_rows_of_one_key_apply_one_after_the_other(store: Store, monkeypatch: py
 
 def test_few_writers_commit_their_rows_themselves(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_LINGER_SECONDS", 30)  # the log's own thread would wait beside them
-    writes, rows, turns = [Asked("insert", (key, 0, "x")) for key in range(16)], queue_of(store)._rows, []
+    writes, rows, turns = [OneRow("insert", (key, 0, "x")) for key in range(16)], queue_of(store)._rows, []
     threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
     with held(monkeypatch):
         for number, thread in enumerate(threads):
@@ -225,9 +209,9 @@ def test_numbered_rows_wait_and_are_answered_once(monkeypatch: pytest.MonkeyPatc
     """However few there are; a repeated one, in the same group, later or after a restart, gets the first answer."""
     fs = MemoryFileSystem()
     with opened(fs) as store:
-        first = [Asked("upsert", (key, key, "numbered"), number=key) for key in range(3)]
-        again = Asked("upsert", (0, 0, "numbered"), number=0)
-        threads = [threading.Thread(target=each.run, args=(store,)) for each in (Asked("upsert", (-1, 0, "")), *first)]
+        first = [OneRow("upsert", (key, key, "numbered"), number=key) for key in range(3)]
+        again = OneRow("upsert", (0, 0, "numbered"), number=0)
+        threads = [threading.Thread(target=each.run, args=(store,)) for each in (OneRow("upsert", (-1, 0, "")), *first)]
         repeated, rows = threading.Thread(target=again.run, args=(store,)), queue_of(store)._rows
         with held(monkeypatch):
             for number, thread in enumerate(threads):
@@ -238,10 +222,10 @@ def test_numbered_rows_wait_and_are_answered_once(monkeypatch: pytest.MonkeyPatc
             thread.join(30)
         times = [each.result.timestamp for each in first]
         assert times == sorted(set(times)), "commits of their own"
-        later = Asked("upsert", (1, 1, "numbered"), number=1)
+        later = OneRow("upsert", (1, 1, "numbered"), number=1)
         later.run(store)
     with opened(fs) as store:
-        restarted = Asked("upsert", (2, 2, "numbered"), number=2)
+        restarted = OneRow("upsert", (2, 2, "numbered"), number=2)
         restarted.run(store)
         assert [each.result for each in (again, later, restarted)] == [each.result for each in first]
         assert rows_of(store) == [(key, key, "numbered") for key in range(3)]
@@ -249,7 +233,7 @@ def test_numbered_rows_wait_and_are_answered_once(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("queued")
 def test_a_busy_tablet_holds_up_no_other(store: Store) -> None:
-    busy, others = Asked("insert", (1, 1, "x"), "u"), [Asked("insert", (key, 0, "x")) for key in range(3)]
+    busy, others = OneRow("insert", (1, 1, "x"), "u"), [OneRow("insert", (key, 0, "x")) for key in range(3)]
     (tablet,) = store._catalog.table("u").tablets
     thread = threading.Thread(target=busy.run, args=(store,))
     with tablet.write_lock:
@@ -264,11 +248,11 @@ def test_a_busy_tablet_holds_up_no_other(store: Store) -> None:
 
 def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader reads nothing from the disk: whose row needs it reads it, and the next ones find it in memory."""
-    cold = [Asked("upsert", (key, 1, "x"), number=key) for key in range(3)]
+    cold = [OneRow("upsert", (key, 1, "x"), number=key) for key in range(3)]
     for each in cold:
-        Asked("upsert", (*each.row[:2], "old")).run(store)
+        OneRow("upsert", (*each.row[:2], "old")).run(store)
     store.maintain("t", "flush")
-    first = Asked("upsert", cold[0].row, number=9)
+    first = OneRow("upsert", cold[0].row, number=9)
     first.run(store)  # builds the index, and the plan
     (tablet,) = store._catalog.table("t").tablets
     for rowset in tablet.version.on_disk:
@@ -281,7 +265,9 @@ def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pyte
         return real(rows, number)
 
     monkeypatch.setattr(PageRows, "_loaded", loaded)
-    slow, other = (threading.Thread(target=each.run, args=(store,)) for each in (cold[0], Asked("upsert", (1, 1), "u")))
+    slow, other = (
+        threading.Thread(target=each.run, args=(store,)) for each in (cold[0], OneRow("upsert", (1, 1), "u"))
+    )
     slow.start()
     assert reading.wait(30)
     other.start()
@@ -298,7 +284,7 @@ def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pyte
 def test_a_full_log_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(MemoryFileSystem(), wal_segment_bytes=1 << 16) as store:
         store._wal._ready._queue_bytes = 256
-        writes = [Asked("insert", (key, key, "x" * 40)) for key in range(12)]
+        writes = [OneRow("insert", (key, key, "x" * 40)) for key in range(12)]
         together(store, writes, monkeypatch)
         assert [each.result.applied for each in writes] == [1] * 12
         assert store._wal._ready._admitted == 0
@@ -311,7 +297,7 @@ def test_a_failed_sync_acknowledges_no_row() -> None:
     store = opened(fs)
     fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", error=errno.EIO, sticky=True))
     fs._matched.append(0)
-    writes = [Asked("upsert", (key, key, "x")) for key in range(8)]
+    writes = [OneRow("upsert", (key, key, "x")) for key in range(8)]
     threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
     for thread in threads:
         thread.start()
@@ -319,7 +305,7 @@ def test_a_failed_sync_acknowledges_no_row() -> None:
         thread.join(30)
     assert all(isinstance(each.outcome[0], UnavailableError) for each in writes), writes
     assert rows_of(store) == []
-    Asked("upsert", (9, 9, "later")).run(store)
+    OneRow("upsert", (9, 9, "later")).run(store)
     assert not queue_of(store)._rows, "nothing is kept for a leader that never comes"
     store.close()
     with opened(disk.crash_image(Random(3))) as restarted:
@@ -338,10 +324,10 @@ def test_rows_that_could_not_be_applied_stop_the_store(monkeypatch: pytest.Monke
         real(*what)
 
     monkeypatch.setattr(row_commit, "apply_row", apply_row)
-    writes = [Asked("insert", (key, key, "x")) for key in range(4)]
+    writes = [OneRow("insert", (key, key, "x")) for key in range(4)]
     together(store, writes, monkeypatch)
     assert all(isinstance(each.outcome[0], InternalError) for each in writes), writes
-    late = Asked("insert", (9, 9, "late"))
+    late = OneRow("insert", (9, 9, "late"))
     late.run(store)
     assert isinstance(late.outcome[0], UnavailableError)
     assert rows_of(store) == []
@@ -365,7 +351,7 @@ def test_an_interrupted_leader_leaves_the_rows_to_another(
     owner: Any = {"_gather": RowQueue, "commit_rows": "nyala.engine.table.small.row_queue"}.get(where, row_commit)
     name = f"{owner}.{where}" if isinstance(owner, str) else None
     real = row_commit.commit_rows if name else getattr(owner, where)
-    other, interrupts = Asked("insert", (5, 5, "other")), iter([interrupt])
+    other, interrupts = OneRow("insert", (5, 5, "other")), iter([interrupt])
     thread = threading.Thread(target=other.run, args=(store,))
 
     def interrupted(*what: Any, **how: Any) -> Any:
@@ -384,7 +370,7 @@ def test_an_interrupted_leader_leaves_the_rows_to_another(
             store.write_row(WriteCommand(table="t", op=Operation.INSERT), {"k": 1, "n": 1, "s": "mine"})
         thread.join(30)
     assert other.result.applied == 1
-    Asked("upsert", (7, 7, "later")).run(store)
+    OneRow("upsert", (7, 7, "later")).run(store)
     assert not queue_of(store)._rows
     assert [row[0] for row in rows_of(store) if row[0] != 1] == [5, 7]
     (tablet,) = store._catalog.table("t").tablets
@@ -400,8 +386,8 @@ def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
     real_commit, real_wait = row_commit.commit_rows, Turn.wait
     taken, is_sent_again = threading.Event(), threading.Event()
     last_lsn = store._wal.last_lsn
-    first, again = Asked("upsert", (1, 1, "mine"), number=1), Asked("upsert", (1, 1, "mine"), number=1)
-    writes = [Asked("upsert", (-1, 0, "")), Asked("insert", (2, 2, "other"), number=2)]
+    first, again = OneRow("upsert", (1, 1, "mine"), number=1), OneRow("upsert", (1, 1, "mine"), number=1)
+    writes = [OneRow("upsert", (-1, 0, "")), OneRow("insert", (2, 2, "other"), number=2)]
 
     def interrupted() -> None:
         with pytest.raises(KeyboardInterrupt):
@@ -443,7 +429,7 @@ def test_crashes_keep_what_was_acknowledged(monkeypatch: pytest.MonkeyPatch) -> 
     acknowledged: list[Row] = []
     with opened(disk) as store:
         for step in range(4):
-            writes = [Asked("upsert", (8 * step + key, step, "x")) for key in range(8)]
+            writes = [OneRow("upsert", (8 * step + key, step, "x")) for key in range(8)]
             assert together(store, writes, monkeypatch) == [8]
             acknowledged += [each.row for each in writes]
             for seed in range(5):
@@ -461,7 +447,7 @@ def test_many_writers_of_rows() -> None:
         try:
             for step in range(steps):
                 for key in (number * steps + step, 1_000_000):
-                    one = Asked("upsert", (key, number, "x"))
+                    one = OneRow("upsert", (key, number, "x"))
                     one.run(store)
                     assert (one.result.applied, one.result.errors) == (1, [])
                     times.append(one.result.timestamp)

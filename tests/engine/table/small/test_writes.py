@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -16,13 +16,12 @@ from nyala.engine.fs import FileSystem, MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.engine.table.small.row_writes import RowWrites
-from nyala.schemas.errors import StoreError, UnavailableError
+from nyala.schemas.errors import UnavailableError
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
-from nyala.schemas.table.partition_schema import HashLevel
-from nyala.schemas.table.table import TableDefinition
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
+from tests.engine.table.small.asked import Asked, create
 
 SCHEMA = pa.schema([pa.field("k", pa.int32(), False), pa.field("n", pa.int64(), False), ("s", pa.string())])
 OPTIONS = StoreOptions(maintenance="off")
@@ -30,8 +29,8 @@ Row = tuple[Any, ...]
 
 
 @dataclass
-class Asked:
-    """A write, and its answer or error."""
+class Batch(Asked):
+    """A write of a batch."""
 
     op: str
     rows: list[Row]
@@ -39,7 +38,6 @@ class Asked:
     writer: str | None = None
     seq: int | None = None
     table: str = "t"
-    outcome: list[Any] = field(default_factory=list)
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -48,30 +46,15 @@ class Asked:
         arrays = [pa.array(cells, kind) for cells, kind in zip(columns, schema.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def run(self, store: Store) -> None:
+    def write(self, store: Store) -> WriteResult:
         command = WriteCommand(table=self.table, op=Operation(self.op), writer=self.writer)
-        try:
-            self.outcome.append(store.write(command, self.batch, self.seq))
-        except StoreError as error:
-            self.outcome.append(error)
-
-    @property
-    def result(self) -> WriteResult:
-        assert isinstance(self.outcome[0], WriteResult), self.outcome
-        return self.outcome[0]
-
-    def answer(self) -> object:
-        """Return the outcome without its time."""
-        outcome = self.outcome[0]
-        return outcome.model_copy(update={"timestamp": 0}) if isinstance(outcome, WriteResult) else repr(outcome)
+        return store.write(command, self.batch, self.seq)
 
 
 def opened(fs: FileSystem, buckets: int = 0) -> Store:
     """Open a store with the table ``t``."""
     store = Store.open(fs, OPTIONS)
-    if "t" not in store.tables():
-        levels = [HashLevel(hash=["k"], buckets=buckets)] if buckets else []
-        store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=levels))
+    create(store, "t", SCHEMA, buckets)
     return store
 
 
@@ -87,7 +70,7 @@ def store() -> Iterator[Store]:
         yield store
 
 
-def together(store: Store, writes: list[Asked]) -> None:
+def together(store: Store, writes: list[Batch]) -> None:
     """Make the writes at once, each in a thread."""
     threads = [threading.Thread(target=each.run, args=(store,)) for each in writes]
     for thread in threads:
@@ -101,17 +84,17 @@ def rows(store: Store, as_of: int | None = None) -> list[Row]:
     return [row for row in zip(*columns.values(), strict=True) if row[0] >= 0]
 
 
-def random_write(random: Random, keys: list[int]) -> Asked:
+def random_write(random: Random, keys: list[int]) -> Batch:
     """Return a write of some of the keys, which are removed from the list."""
     mine = [keys.pop() for _ in range(min(len(keys), random.choice((1, 1, 1, 2, 3))))]
     if random.random() < 0.2:
         mine += mine[:1]
     op = random.choice(["insert", "upsert", "upsert", "update", "delete", "insert_ignore", "delete_ignore"])
     if op.startswith("delete"):
-        return Asked(op, [(key,) for key in mine], ("k",))
+        return Batch(op, [(key,) for key in mine], ("k",))
     numbers = [None if random.random() < 0.1 else random.randrange(100) for _ in mine]
     cells = [(key, number, f"{op} {key}") for key, number in zip(mine, numbers, strict=True)]
-    return Asked(op, cells) if random.random() < 0.8 else Asked(op, [row[:2] for row in cells], ("k", "n"))
+    return Batch(op, cells) if random.random() < 0.8 else Batch(op, [row[:2] for row in cells], ("k", "n"))
 
 
 @pytest.mark.parametrize("buckets", [0, 3])
@@ -122,7 +105,7 @@ def test_writes_at_once_answer_as_one_by_one(buckets: int) -> None:
             keys = random.sample(range(40), 24)
             writes = [random_write(random, keys) for _ in range(10) if keys]
             together(several, writes)
-            again = [Asked(each.op, each.rows, each.names) for each in writes]
+            again = [Batch(each.op, each.rows, each.names) for each in writes]
             for each in again:
                 each.run(single)
             assert [each.answer() for each in writes] == [each.answer() for each in again]
@@ -133,8 +116,8 @@ def test_writes_at_once_answer_as_one_by_one(buckets: int) -> None:
 
 
 def test_each_write_is_a_commit_of_its_own(store: Store) -> None:
-    Asked("upsert", [(key, 0, "old") for key in range(0, 12, 2)]).run(store)
-    writes = [Asked("upsert", [(key, key, "new")]) for key in range(12)]
+    Batch("upsert", [(key, 0, "old") for key in range(0, 12, 2)]).run(store)
+    writes = [Batch("upsert", [(key, key, "new")]) for key in range(12)]
     together(store, writes)
     in_order = sorted(writes, key=lambda each: each.result.timestamp)
     for count, write in enumerate(in_order, 1):
@@ -144,10 +127,10 @@ def test_each_write_is_a_commit_of_its_own(store: Store) -> None:
 
 
 def test_writes_of_one_key_apply_one_after_the_other(store: Store) -> None:
-    inserts = [Asked("insert", [(1, number, "x")]) for number in range(6)]
+    inserts = [Batch("insert", [(1, number, "x")]) for number in range(6)]
     together(store, inserts)
     assert sorted(each.result.applied for each in inserts) == [0] * 5 + [1]
-    upserts = [Asked("upsert", [(1, number, "y"), (100 + number, 0, "z")]) for number in range(6)]
+    upserts = [Batch("upsert", [(1, number, "y"), (100 + number, 0, "z")]) for number in range(6)]
     together(store, upserts)
     newest = max(upserts, key=lambda each: each.result.timestamp)
     assert rows(store)[0] == (1, newest.rows[0][1], "y")
@@ -158,13 +141,13 @@ def test_writes_of_one_key_apply_one_after_the_other(store: Store) -> None:
 def test_numbered_writes_are_answered_again() -> None:
     disk = MemoryFileSystem()
     with opened(disk) as store:
-        writes = [Asked("insert", [(key, key, "x")], writer=f"w{key % 3}", seq=key) for key in range(9)]
-        writes.append(Asked("insert", [(50, None, "refused")], writer="w0", seq=99))
+        writes = [Batch("insert", [(key, key, "x")], writer=f"w{key % 3}", seq=key) for key in range(9)]
+        writes.append(Batch("insert", [(50, None, "refused")], writer="w0", seq=99))
         together(store, writes)
         image = disk.crash_image(Random(1))
         with opened(image) as restarted:
             for known in (store, restarted):
-                again = [Asked(each.op, each.rows, writer=each.writer, seq=each.seq) for each in writes]
+                again = [Batch(each.op, each.rows, writer=each.writer, seq=each.seq) for each in writes]
                 for each in again:
                     each.run(known)
                 assert [each.outcome for each in again] == [each.outcome for each in writes]
@@ -175,10 +158,10 @@ def test_a_failed_sync_acknowledges_none() -> None:
     disk = MemoryFileSystem()
     fs = FaultyFileSystem(disk)
     store = opened(fs)
-    Asked("upsert", [(0, 0, "before")]).run(store)
+    Batch("upsert", [(0, 0, "before")]).run(store)
     fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", error=errno.EIO, sticky=True))
     fs._matched.append(0)
-    writes = [Asked("upsert", [(key, key, "x")]) for key in range(1, 9)]
+    writes = [Batch("upsert", [(key, key, "x")]) for key in range(1, 9)]
     together(store, writes)
     assert all(isinstance(each.outcome[0], UnavailableError) for each in writes)
     assert rows(store) == [(0, 0, "before")]
@@ -194,7 +177,7 @@ def test_crashes_keep_what_was_acknowledged() -> None:
     acknowledged: list[Row] = []
     with opened(disk) as store:
         for step in range(4):
-            writes = [Asked("upsert", [(8 * step + key, step, "x")]) for key in range(8)]
+            writes = [Batch("upsert", [(8 * step + key, step, "x")]) for key in range(8)]
             together(store, writes)
             acknowledged += [each.rows[0] for each in writes]
             for seed in range(5):
@@ -212,7 +195,7 @@ def test_many_small_writers(durability: Durability) -> None:
     def write(store: Store, number: int) -> None:
         try:
             for step in range(steps):
-                one = Asked("upsert", [(number * steps + step, step, "own"), (1_000_000, number, "shared")])
+                one = Batch("upsert", [(number * steps + step, step, "own"), (1_000_000, number, "shared")])
                 command = WriteCommand(table="t", durability=durability)
                 result = store.write(command, one.batch)
                 assert (result.applied, result.errors) == (2, [])
