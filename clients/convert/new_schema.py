@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import ROUND_IT
 from ...schemas.cells.types import LogicalType, holder, nearest, nearest_word
 from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
@@ -148,10 +149,7 @@ def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
             if largest <= _INT64_MAX:
                 held[field.name] = LogicalType("int64")
         elif bare == pa.timestamp("ns", getattr(bare, "tz", None)) and any(map(_is_finer, _cells(column))):
-            lossy.append(
-                f"column {field.name!r} is {field.type} and has fractions of a microsecond: round it, as pandas does "
-                "by dt.round('us')"
-            )
+            lossy.append(f"column {field.name!r} is {field.type} and has fractions of a microsecond: {ROUND_IT}")
     return held, lossy
 
 

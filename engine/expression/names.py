@@ -8,7 +8,7 @@ from ...schemas.table.table import TableSchema
 from .tree import ColumnName, Expr, walk
 
 _NOW = {"current_timestamp": "now()", "localtimestamp": "now()", "current_date": "cast(now() as date)"}
-"""What other databases call the moment of a statement, and its word here."""
+"""The words of other databases for the moment of a statement, and the expressions for them here."""
 
 
 def check_columns(tree: Expr, schema: TableSchema) -> None:
@@ -18,7 +18,9 @@ def check_columns(tree: Expr, schema: TableSchema) -> None:
             names = ", ".join(list(schema.by_name)[:20])
             meant = perhaps(node.name, schema.by_name)
             if now := _NOW.get(node.name.lower()):
-                raise InvalidArgumentError(f"there is no column {node.name!r}; {now} is what it means elsewhere")
+                raise InvalidArgumentError(
+                    f"there is no column {node.name!r}; for the moment of the statement use {now}"
+                )
             raise InvalidArgumentError(
                 f"there is no column {node.name!r}{meant}; the columns are {names}; text needs single quotes, as in "
                 f"'{node.name}'"

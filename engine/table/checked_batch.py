@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.cells.casts import is_castable
+from ...schemas.cells.casts import ROUND_IT, is_castable
 from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
@@ -243,7 +243,7 @@ def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: 
     if misfits is not None:
         message = f"column {column.name!r} is {column.type}, {range_of(column.logical.arrow)}: the {given} does not fit"
         if given == pa.timestamp("ns", getattr(given, "tz", None)) and pa.types.is_timestamp(array.type):
-            message += "; round it, as pandas does by dt.round('us')"
+            message += f"; {ROUND_IT}"
         refusals.refuse(misfits, "INVALID_ARGUMENT", message)
     return array
 

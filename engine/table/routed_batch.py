@@ -19,7 +19,6 @@ from .checked_batch import CheckedBatch, check_batch, over_limit
 from .table_version import TableVersion, grouped
 
 _ROWS_ALONE = 4096
-NO_RANGE = "no range partition covers the row's values of ({}): describe shows the ranges, add_range_partition adds one"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +88,20 @@ def _covered(
     numbers, missing = version.covers(checked.rows)
     if numbers is None or missing is None:
         return checked, keys, numbers
-    names = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
     kept = np.flatnonzero(~missing)
-    checked = checked.without(missing, "NO_PARTITION", NO_RANGE.format(names))
+    checked = without_range(version, checked, missing)
     return checked, take_keys(keys, kept), numbers[kept]
+
+
+def without_range(version: TableVersion, checked: CheckedBatch, missing: np.ndarray) -> CheckedBatch:
+    """Refuse the rows where ``missing`` is True: no range covers them."""
+    names = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
+    return checked.without(
+        missing,
+        "NO_PARTITION",
+        f"no range partition covers the row's values of ({names}): describe shows the ranges, add_range_partition adds "
+        "one",
+    )
 
 
 def by_tablet(

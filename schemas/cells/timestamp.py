@@ -74,7 +74,7 @@ def read_moment(moment: Moment, what: str = "as_of") -> int:
 
 def is_age(moment: object) -> bool:
     """Return whether a moment counts back from now."""
-    return isinstance(moment, dt.timedelta) or (isinstance(moment, str) and _AGE.fullmatch(moment.strip()) is not None)
+    return isinstance(_age(moment) if isinstance(moment, str) else moment, dt.timedelta)
 
 
 def _age(text: str) -> str | dt.timedelta:

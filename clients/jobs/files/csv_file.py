@@ -79,7 +79,7 @@ class _PieceMaker:
         lines = self._lines(batch, refused)
         bad = self._bad(batch, wrong, refused, lines) if wrong or refused else []
         self._row = end
-        self._newlines += sum(_newlines(values) for values in batch.columns) + sum(count for _, count in lines.folded)
+        self._newlines += lines.line_ends_of_all
         return Piece(without(arrays, self._schema, wrong), first, bad, lines=lines)
 
     def rest(self) -> Piece | None:

@@ -26,6 +26,12 @@ class Lines:
     each: pa.Array | None = None
     """The line of each row, where lines without a row lie between them; the members above then say nothing."""
 
+    @property
+    def line_ends_of_all(self) -> int:
+        """The number of line ends within rows."""
+        within = 0 if self.line_ends is None else pc.sum(self.line_ends).as_py() or 0
+        return within + sum(count for _, count in self.folded)
+
     def line(self, row: int) -> int:
         """Return the line on which a row begins."""
         if self.each is not None:

@@ -16,7 +16,7 @@ from ....schemas.store.bulk import ImportPlan
 from ....schemas.table.operation import Operation
 from ....schemas.table.table import TableOptions
 from ...table.checked_batch import CheckedBatch, check_batch
-from ...table.routed_batch import NO_RANGE, keyed
+from ...table.routed_batch import keyed, without_range
 from ...table.table_version import TableVersion, grouped
 from ...table.tablet_change import whole_rows
 from ...tablet.tablet import Tablet
@@ -53,8 +53,7 @@ class Target:
         checked, _ = keyed(version, checked, Operation.INSERT, limits)
         numbers, missing = version.covers(checked.rows)
         if missing is not None:
-            keys = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
-            checked = checked.without(missing, "NO_PARTITION", NO_RANGE.format(keys))
+            checked = without_range(version, checked, missing)
         _check_no_refusals(checked)
         version.check_here(numbers)
         rows = _decoded(whole_rows(version, checked.rows, checked.rows))
