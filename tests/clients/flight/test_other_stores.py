@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -60,6 +60,10 @@ def inserted(pair: Pair) -> list[int]:
 def note(url: str, *locations: str) -> None:
     found = Whereabouts(name="a", state="holder", holder=Holder(locations=[*locations], epoch=1))
     write_where(bucket_of(url), "a", found)
+
+
+def unanswered(*_: object) -> NoReturn:
+    raise UnavailableError("no answer in time")
 
 
 def client(db: Database) -> HolderClient:
@@ -159,7 +163,7 @@ def test_a_process_that_comes_back_right_after_a_heartbeat_that_failed_is_asked_
         db.table("rows").insert([{"id": 1_500, "v": 0}])
         until(lambda: not db._store._sessions._idle._idle)  # pyright: ignore[reportAttributeAccessIssue]
         with monkeypatch.context() as patched:
-            patched.setattr(holder_client, "_ASK_SECONDS", 1e-6)
+            patched.setattr(holder_client, "_answer", unanswered)
             client(db).beat()
         pair.first.become(other.store)
         pair.give_to(pair.second)
