@@ -3,6 +3,7 @@
 Object stores have no locks and no renames, but list each object once written. So a run that wants a lease writes a
 claim, a file of its own, and then lists all claims: it has the lease if there is no other. Of two runs that write at
 the same time, both see the other and retry after pauses of different lengths; otherwise the later one sees the earlier.
+No name is written by two runs, so a run that takes over can delete no lease but the dead one (ADR 17).
 
 A run keeps rewriting its claim. The age of a claim is the difference to one written just now, both by the storage's
 clock: the machines' clocks do not matter. A claim is removed if it is older than ``LEASE_SECONDS``, or if its process
