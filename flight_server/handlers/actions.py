@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.flight as fl
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
+from ...schemas.protocol.need import ADMINS
 from ...schemas.protocol.server_verbs import ACTIONS, SERVER_VERBS, ServerVerbs
 from ...schemas.protocol.service import StoreService
 from ...schemas.protocol.verb import Kind, Verb
@@ -22,7 +23,7 @@ FOR_ANYONE = "health"
 """The one action that needs no token, for container systems and load balancers; it then tells the status alone."""
 METRICS = VERBS["metrics"].name
 """The one action that the server has more to say to than the store."""
-FOR_PROCESS_ADMINS = frozenset({"server_release", "server_take"})
+FOR_PROCESS_ADMINS = frozenset(name for name, verb in SERVER_VERBS.items() if verb.needs == ADMINS)
 """Actions about the process, which it performs whether it has its store or not."""
 _WITH_FILTER = frozenset({Kind.PLAN, Kind.STATEMENT})
 """Kinds whose bodies may be long."""

@@ -1,8 +1,8 @@
 """GuardedStore: a store as one caller may use it.
 
-Every request passes through here, whichever way it came: so each kind is checked at one place, and one that no rule
-knows is for administrators only. A request is checked when it is made, and a running scan whenever the grants have
-changed since; so tickets, sessions and staged parts end with the grants that they need.
+Every request passes through here, whichever way it came: so each kind is checked at one place. A request is checked
+when it is made, and a running scan whenever the grants have changed since; so tickets, sessions and staged parts end
+with the grants that they need.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ from ...schemas.store.placement import Placement
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import WEEK_SECONDS
+from . import rules
 from .audit import AuditLog
 from .needs import WRITTEN, has_keys, read_by_scan, read_by_statement, written
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
-from .rules import AUDITED, FOR_ADMINS, RULES, told_of
+from .rules import AUDITED, told_of
 
 Item = TypeVar("Item")
 _SHOWN = 5
@@ -77,9 +78,9 @@ class GuardedStore(Verbs, KeyReader):
     # Actions
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
-        """Check an action by its rule, and let the store perform it."""
+        """Check what an action needs, and let the store perform it."""
         action, asked = verb.method, args[0] if args else next(iter(named.values()), None)
-        RULES.get(action, FOR_ADMINS)(self, action, asked)
+        rules.check(self, verb, asked)
         if action not in AUDITED:
             return getattr(self._store, action)(*args, **named)
         outcome = "INTERNAL"

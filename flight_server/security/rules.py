@@ -1,10 +1,12 @@
-"""Rules: the privilege that each action needs. What is not here is for administrators."""
+"""Rules: checks the need of a verb, and looks into those requests whose content decides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ...schemas.protocol.need import Scope
+from ...schemas.protocol.verb import Verb
 from ...schemas.store.bulk import ImportCommit, ImportMode
 from ...schemas.store.grants import GrantChange, Privilege
 from ...schemas.store.maintenance import PauseMaintenance
@@ -39,28 +41,23 @@ Rule = Callable[[RightsGuard, str, Any], None]
 """Raises unless a caller may do an action with this first argument."""
 
 
-def _anyone(guard: RightsGuard, action: str, asked: Any) -> None:
-    """What every caller may do."""
-
-
-def _sees(guard: RightsGuard, action: str, table: str) -> None:
-    guard.seen(table, action)
-
-
-def _reads(guard: RightsGuard, action: str, table: str) -> None:
-    guard.check(guard.seen(table, action), Privilege.READ, action)
-
-
-def _on_table(privilege: Privilege) -> Rule:
-    return lambda guard, action, asked: guard.need(_table(asked), privilege, action)
-
-
-def _on_all(privilege: Privilege) -> Rule:
-    return lambda guard, action, asked: guard.need(ALL_TABLES, privilege, action, told_of(action, asked))
-
-
-def _of_id(privilege: Privilege) -> Rule:
-    return lambda guard, action, asked: guard.need_by_id(_id(asked), privilege, action)
+def check(guard: RightsGuard, verb: Verb, asked: Any) -> None:
+    """Raise unless a caller may do a verb with this first argument. What only a ``GuardedStore`` decides is for
+    administrators, should it come here."""
+    action, need = verb.method, verb.needs
+    if need.privilege is None:
+        if need.scope is Scope.VISIBLE_TABLE:
+            guard.seen(asked, action)
+        elif need.scope is not Scope.NOTHING:
+            CONTENT_RULES.get(action, _admins)(guard, action, asked)
+    elif need.scope is Scope.ANY_COLUMN:
+        guard.check(guard.seen(asked, action), need.privilege, action)
+    elif need.scope is Scope.TABLE:
+        guard.need(_table(asked), need.privilege, action)
+    elif need.scope is Scope.TABLE_OF_ID:
+        guard.need_by_id(_id(asked), need.privilege, action)
+    else:
+        guard.need(ALL_TABLES, need.privilege, action, told_of(action, asked))
 
 
 def _create_table(guard: RightsGuard, action: str, asked: TableDefinition) -> None:
@@ -107,44 +104,17 @@ def _id(asked: Any) -> str:
     return asked.pin_id if isinstance(asked, OpenPin) else asked.compaction_id
 
 
-FOR_ADMINS = _on_all(Privilege.ADMIN)
-RULES: dict[str, Rule] = {
+def _admins(guard: RightsGuard, action: str, asked: Any) -> None:
+    guard.need(ALL_TABLES, Privilege.ADMIN, action, told_of(action, asked))
+
+
+CONTENT_RULES: dict[str, Rule] = {
     "create_table": _create_table,
     "alter_table": _alter,
-    "drop_table": _on_table(Privilege.ALTER),
-    "recall_table": _on_all(Privilege.ALTER),
-    "dropped_tables": _on_all(Privilege.ALTER),
-    "describe_table": _sees,
-    "table_stats": _sees,
-    "tablets": _sees,
-    "last_change": _reads,
-    "commits": _reads,
-    "maintain": _on_table(Privilege.MAINTAIN),
-    "grant": _on_table(Privilege.ADMIN),
-    "revoke": _on_table(Privilege.ADMIN),
-    "import_begin": _on_table(Privilege.INSERT),
-    "import_commit": _import_commit,
-    "import_abort": lambda guard, action, asked: guard.need_by_id(asked, Privilege.INSERT, action),
-    "pin_snapshot": _on_table(Privilege.READ),
-    "renew_pin": _of_id(Privilege.READ),
-    "release_pin": _of_id(Privilege.READ),
     "create_pin": _create_pin,
-    "pins": _on_all(Privilege.READ),
-    "open_pin": _of_id(Privilege.READ),
-    "drop_pin": _of_id(Privilege.MAINTAIN),
-    # Who merges rows outside may bring back others.
-    "compaction_begin": _on_table(Privilege.ADMIN),
-    "compaction_commit": _of_id(Privilege.ADMIN),
-    "compaction_renew": _of_id(Privilege.ADMIN),
-    "compaction_abort": _of_id(Privilege.ADMIN),
-    "metrics": _on_all(Privilege.MAINTAIN),
-    "maintenance": _on_all(Privilege.MAINTAIN),
-    "pause_maintenance": _on_all(Privilege.MAINTAIN),
-    "placement": _anyone,
-    "now": _anyone,
-    "release_scan": _anyone,
+    "import_commit": _import_commit,
 }
-"""By the method of the verb."""
+"""By the method of the verb: the rules that look into its request."""
 _BY_ID = frozenset({"import_abort", "release_pin", "drop_pin", "compaction_abort", "move_forget", "move_abort"})
 AUDITED = _BY_ID | {
     *("create_table", "alter_table", "drop_table", "recall_table", "grant", "revoke"),

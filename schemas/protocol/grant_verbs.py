@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..rows.transaction import StagedParts, StagedShape, TransactionAbort
-from ..store.grants import Grant, GrantChange, GrantList
+from ..store.grants import Grant, GrantChange, GrantList, Privilege
+from .need import BY_CONTENT, on_table
 from .verb import ANSWER, verb
 
 
@@ -18,6 +19,7 @@ class GrantVerbs(Protocol):
         GrantChange,
         GrantList,
         member="grants",
+        needs=on_table(Privilege.ADMIN),
     )
     def grant(self, change: GrantChange) -> list[Grant]:
         """Grant privileges, durably; return all grants of this user or role. Granting them again changes nothing."""
@@ -28,6 +30,7 @@ class GrantVerbs(Protocol):
         GrantChange,
         GrantList,
         member="grants",
+        needs=on_table(Privilege.ADMIN),
     )
     def revoke(self, change: GrantChange) -> list[Grant]:
         """Take privileges back, durably; return what this user or role still has. Does nothing if it has none."""
@@ -40,6 +43,7 @@ class GrantVerbs(Protocol):
         GrantList,
         member="grants",
         is_read=True,
+        needs=BY_CONTENT,
     )
     def grants(self) -> list[Grant]:
         """Return all grants: to an administrator, those of everybody; to others, their own."""
@@ -52,6 +56,7 @@ class GrantVerbs(Protocol):
         StagedParts,
         member="parts",
         is_read=True,
+        needs=BY_CONTENT,
     )
     def staged_parts(self, transaction: str) -> list[StagedShape]:
         """Return what is staged for a transaction: each part's table, with its operations and their columns."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ..store.grants import Privilege
 from ..store.maintenance import MaintenanceState, PauseMaintenance
 from .command import MaintainBody
+from .need import on_all_tables, on_table
 from .verb import ANSWER, Kind, verb
 
 
@@ -18,6 +20,7 @@ class MaintenanceVerbs(Protocol):
         MaintainBody,
         dict,
         kind=Kind.TASK,
+        needs=on_table(Privilege.MAINTAIN),
     )
     def maintain(self, table: str, op: str) -> dict[str, Any]:
         """Run one maintenance operation now; see ``MaintenanceKind``. Returns what was done."""
@@ -30,6 +33,7 @@ class MaintenanceVerbs(Protocol):
         None,
         MaintenanceState,
         is_read=True,
+        needs=on_all_tables(Privilege.MAINTAIN),
     )
     def maintenance(self) -> MaintenanceState:
         """Return what maintenance is due, runs and was done, and what is paused."""
@@ -39,6 +43,7 @@ class MaintenanceVerbs(Protocol):
         'Do no work of a kind, or of all, for a while, but for what is asked for: {"op","seconds"}; 0 resumes. '
         "Answers {}.",
         PauseMaintenance,
+        needs=on_all_tables(Privilege.MAINTAIN),
     )
     def pause_maintenance(self, asked: PauseMaintenance) -> None:
         """Pause a kind of work until some seconds have passed, or the store is closed. ``maintain`` still does it, and

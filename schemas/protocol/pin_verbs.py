@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..store.direct import PinName, PinnedTable, PinSnapshot
+from ..store.grants import Privilege
 from ..store.pins import CreatePin, KeptPin, KeptPins, OpenedPin, OpenPin
+from .need import BY_CONTENT, on_all_tables, on_table, on_table_of_id
 from .verb import ANSWER, Kind, verb
 
 _READ = "files cannot be read directly"
@@ -21,17 +23,23 @@ class PinVerbs(Protocol):
         PinnedTable,
         kind=Kind.TASK,
         alone=_READ,
+        needs=on_table(Privilege.READ),
     )
     def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
         """Flush a table up to a snapshot and keep its files for readers outside, for a renewable time."""
         return ANSWER
 
-    @verb('Keep them for as long again: {"pin_id"}. Answers {}.', PinName, alone=_READ)
+    @verb(
+        'Keep them for as long again: {"pin_id"}. Answers {}.',
+        PinName,
+        alone=_READ,
+        needs=on_table_of_id(Privilege.READ),
+    )
     def renew_pin(self, pin_id: str) -> None:
         """Keep the files of a pin for the same time again."""
         return ANSWER
 
-    @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ)
+    @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ, needs=on_table_of_id(Privilege.READ))
     def release_pin(self, pin_id: str) -> None:
         """Release the files of a pin. NOT_FOUND if they are gone already, as a repeated call may find."""
         return ANSWER
@@ -43,6 +51,7 @@ class PinVerbs(Protocol):
         KeptPin,
         kind=Kind.TASK,
         alone=_KEPT,
+        needs=BY_CONTENT,
     )
     def create_pin(self, asked: CreatePin) -> KeptPin:
         """Flush a table, or all of them, up to a snapshot, and keep its files until the pin is dropped."""
@@ -55,6 +64,7 @@ class PinVerbs(Protocol):
         member="pins",
         is_read=True,
         alone=_KEPT,
+        needs=on_all_tables(Privilege.READ),
     )
     def pins(self) -> list[KeptPin]:
         """Return the pins that are kept, oldest first."""
@@ -66,12 +76,18 @@ class PinVerbs(Protocol):
         OpenedPin,
         is_read=True,
         alone=_KEPT,
+        needs=on_table_of_id(Privilege.READ),
     )
     def open_pin(self, asked: OpenPin) -> OpenedPin:
         """Return what is needed to read a table as a kept pin keeps it."""
         return ANSWER
 
-    @verb('Keep a snapshot no longer: {"pin_id"}. Answers {}.', PinName, alone=_KEPT)
+    @verb(
+        'Keep a snapshot no longer: {"pin_id"}. Answers {}.',
+        PinName,
+        alone=_KEPT,
+        needs=on_table_of_id(Privilege.MAINTAIN),
+    )
     def drop_pin(self, pin_id: str) -> None:
         """Drop a kept pin. NOT_FOUND if it is gone already, as a repeated call may find."""
         return ANSWER

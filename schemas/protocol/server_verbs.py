@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..store.whereabouts import ReleaseStore, TakeStore, Whereabouts
+from .need import ADMINS, ANYONE
 from .verb import ANSWER, Verb, verb
 from .verbs import VERBS
 
@@ -19,6 +20,7 @@ class ServerVerbs(Protocol):
         Whereabouts,
         name="where",
         is_read=True,
+        needs=ANYONE,
     )
     def whereabouts(self) -> Whereabouts:
         """Return whether this process has the store, and else who has, as far as it knows."""
@@ -27,6 +29,7 @@ class ServerVerbs(Protocol):
     @verb(
         'Leave the store to another process: {"name"}. Answers {} at once; `where` tells when it is done.',
         ReleaseStore,
+        needs=ADMINS,
     )
     def server_release(self, name: str | None = None) -> None:
         """Begin to leave the store to another process. This one stands by then, and lets others be first."""
@@ -35,6 +38,7 @@ class ServerVerbs(Protocol):
     @verb(
         'Take the store as soon as nobody has it, or with force from its holder: {"name","force"}. Answers {} at once.',
         TakeStore,
+        needs=ADMINS,
     )
     def server_take(self, name: str | None = None, force: bool = False) -> None:
         """Begin to take the store, without waiting for others to be first."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from ..rows.scan import ScanSpec
 from ..rows.statement import Statement
 from .command import built, read_json
+from .need import Need
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -64,6 +65,8 @@ class Verb:
     arguments: Signature
     about: str
     """Its description in ListActions."""
+    needs: Need
+    """What a caller may have to be granted; a server checks it before ``method`` is called."""
     request: type[BaseModel] | None = None
     answer: type[BaseModel] | type[dict[str, Any]] | Pieces | None = None
     member: str | None = None
@@ -136,12 +139,14 @@ def verb(
     request: type[BaseModel] | None = None,
     answer: type[BaseModel] | type[dict[str, Any]] | Pieces | None = None,
     name: str | None = None,
+    *,
+    needs: Need,
     **more: Any,
 ) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
     """Describe a method of ``Verbs``: see ``Verb``. The method calls ``perform`` of its object."""
 
     def described(method: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-        entry = Verb(name or method.__name__, method.__name__, signature(method), about, request, answer, **more)
+        entry = Verb(name or method.__name__, method.__name__, signature(method), about, needs, request, answer, **more)
 
         @wraps(method)
         def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
@@ -25,25 +24,16 @@ from ..store.description import (
     TableStats,
     TabletMap,
 )
+from ..store.grants import Privilege
 from ..store.metrics import Metrics
-from ..store.moving import (
-    HandedOver,
-    MoveBegin,
-    MoveFetch,
-    MoveHandOver,
-    MoveLacking,
-    MoveName,
-    MoveRead,
-    MoveRound,
-    Moves,
-    MoveStatus,
-)
 from ..store.placement import Placement
 from ..table.alter import Alteration
 from ..table.table import TableDefinition
 from .command import DropBody, LastChange, LeaseName, NowBody, RecallBody, TableName
 from .grant_verbs import GrantVerbs
 from .maintenance_verbs import MaintenanceVerbs
+from .move_verbs import MoveVerbs
+from .need import ADMINS, ANYONE, BY_CONTENT, SEES_TABLE, on_all_tables, on_column, on_table, on_table_of_id
 from .pin_verbs import PinVerbs
 from .verb import ANSWER, Kind, Pieces, Verb, verb
 
@@ -51,7 +41,7 @@ _IMPORTED = "files cannot be imported"
 _MERGED = "files cannot be merged outside"
 
 
-class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
+class Verbs(GrantVerbs, MaintenanceVerbs, MoveVerbs, PinVerbs, Protocol):
     """The verbs of a store. A class that inherits them implements ``perform(verb, *arguments)``, which they call.
 
     Every method may raise ``StoreError``; all may be called from many threads at once.
@@ -63,6 +53,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         '"if_not_exists","options":{...}}. Answers its description.',
         TableDefinition,
         TableDescription,
+        needs=BY_CONTENT,
     )
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """Create a table; with ``if_not_exists`` return an existing one."""
@@ -73,13 +64,16 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         '{"op":"drop_column","name"},...],"if_version"}. Answers its description.',
         Alteration,
         TableDescription,
+        needs=BY_CONTENT,
     )
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """Apply all steps of an alteration to a table, or none; scans and writes continue meanwhile."""
         return ANSWER
 
     @verb(
-        'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.', DropBody
+        'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.',
+        DropBody,
+        needs=on_table(Privilege.ALTER),
     )
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """Drop a table with its data, which can be recalled for ``keep_seconds``. Running scans continue."""
@@ -89,6 +83,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         'Bring back a table that was dropped, by name or id: {"table","new_name"}. Answers its description.',
         RecallBody,
         TableDescription,
+        needs=on_all_tables(Privilege.ALTER),
     )
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """Bring a dropped table back, by name or id, with all of its rows and history, under ``new_name`` if given."""
@@ -100,6 +95,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         DroppedTables,
         member="tables",
         is_read=True,
+        needs=on_all_tables(Privilege.ALTER),
     )
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the dropped tables that can be recalled, by name and id."""
@@ -110,6 +106,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         TableName,
         TableDescription,
         is_read=True,
+        needs=SEES_TABLE,
     )
     def describe_table(self, name: str) -> TableDescription:
         """Return a table's columns with ids, types, encodings and defaults, its key, options and schema version."""
@@ -120,6 +117,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         TableName,
         TableStats,
         is_read=True,
+        needs=SEES_TABLE,
     )
     def table_stats(self, name: str) -> TableStats:
         """Return live rows, bytes, rowsets, delta files and bytes by column."""
@@ -132,6 +130,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         LastChange,
         member="timestamp",
         is_read=True,
+        needs=on_column(Privilege.READ),
     )
     def last_change(self, table: str) -> int:
         """Return the timestamp of the last commit that changed rows of a table; 0 if there is none. It is visible."""
@@ -144,6 +143,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         TransactionResult,
         kind=Kind.TASK,
         is_long=True,
+        needs=BY_CONTENT,
     )
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """Apply staged parts as one commit, all or nothing, and return when it is durable.
@@ -153,7 +153,9 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         """
         return ANSWER
 
-    @verb('Throw away what was staged for a transaction: {"transaction"}. Answers {}.', TransactionAbort)
+    @verb(
+        'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', TransactionAbort, needs=BY_CONTENT
+    )
     def abort_transaction(self, transaction: str) -> None:
         """Discard everything staged for a transaction; does nothing if there is nothing."""
         return ANSWER
@@ -165,6 +167,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         WriteResult,
         kind=Kind.STATEMENT,
         is_long=True,
+        needs=BY_CONTENT,
     )
     def execute(self, statement: Statement) -> WriteResult:
         """Change the rows that a condition selects, or restore a table to an earlier state, as one commit.
@@ -180,6 +183,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         CommitsBody,
         Pieces(pages_of, commits_of),
         is_read=True,
+        needs=on_column(Privilege.READ),
     )
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
         """Return the commits to a table after a moment, or all in its history, as ``COMMITS_SCHEMA``."""
@@ -191,12 +195,20 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         TableName,
         TabletMap,
         is_read=True,
+        needs=SEES_TABLE,
     )
     def tablets(self, name: str) -> TabletMap:
         """Return a table's partitions, and which of its tablets are here, if several servers share them."""
         return ANSWER
 
-    @verb('The names of the tables: no body. Answers {"tables"}.', None, TableNames, member="tables", is_read=True)
+    @verb(
+        'The names of the tables: no body. Answers {"tables"}.',
+        None,
+        TableNames,
+        member="tables",
+        is_read=True,
+        needs=BY_CONTENT,
+    )
     def tables(self) -> list[str]:
         """Return the names of the tables, sorted."""
         return ANSWER
@@ -205,6 +217,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         "The placement of the servers that share their tables, of which this is one: no body. Answers it as JSON.",
         None,
         Placement,
+        needs=ANYONE,
     )
     def placement(self) -> Placement:
         """Return the placement that this server is part of. NOT_FOUND if it is alone."""
@@ -218,6 +231,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         kind=Kind.PLAN,
         is_long=True,
         is_read=True,
+        needs=BY_CONTENT,
     )
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Return how a scan would run, without running it."""
@@ -228,6 +242,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         ImportBegin,
         ImportPlan,
         alone=_IMPORTED,
+        needs=on_table(Privilege.INSERT),
     )
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         """Begin an import: others build rowset files by its plan, in a directory on storage that both reach."""
@@ -241,13 +256,19 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         kind=Kind.TASK,
         is_long=True,
         alone=_IMPORTED,
+        needs=BY_CONTENT,
     )
     def import_commit(self, asked: ImportCommit) -> WriteResult:
         """Check the files of an import and attach them, with all their rows, as one commit; repeated calls apply it
         once."""
         return ANSWER
 
-    @verb('Drop an import and its files: {"import_id"}. Answers {}.', ImportAbort, alone=_IMPORTED)
+    @verb(
+        'Drop an import and its files: {"import_id"}. Answers {}.',
+        ImportAbort,
+        alone=_IMPORTED,
+        needs=on_table_of_id(Privilege.INSERT),
+    )
     def import_abort(self, import_id: str) -> None:
         """Drop an import and its files."""
         return ANSWER
@@ -255,6 +276,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
     @verb(
         'Keep no longer what GetFlightInfo keeps for its tickets: {"lease"}. Answers {}, also when nothing is kept.',
         LeaseName,
+        needs=ANYONE,
     )
     def release_scan(self, lease: str) -> None:
         """Release what was kept for a planned scan; does nothing if nothing is kept."""
@@ -266,6 +288,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         CompactionPlan,
         kind=Kind.TASK,
         alone=_MERGED,
+        needs=on_table(Privilege.ADMIN),  # who merges rows outside may bring back others
     )
     def compaction_begin(self, asked: CompactionBegin) -> CompactionPlan:
         """Flush a table and hand out rowsets worth merging, for others to merge in files that both reach."""
@@ -279,129 +302,30 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         kind=Kind.TASK,
         is_long=True,
         alone=_MERGED,
+        needs=on_table_of_id(Privilege.ADMIN),
     )
     def compaction_commit(self, asked: CompactionCommit) -> CompactionDone:
         """Check the files of a task and install them in place of the merged rowsets, carrying over later changes."""
         return ANSWER
 
-    @verb('Wait for the commits as long again: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
+    @verb(
+        'Wait for the commits as long again: {"compaction_id"}. Answers {}.',
+        CompactionName,
+        alone=_MERGED,
+        needs=on_table_of_id(Privilege.ADMIN),
+    )
     def compaction_renew(self, compaction_id: str) -> None:
         """Wait for the commits of a compaction for the same time again."""
         return ANSWER
 
-    @verb('Drop what was not committed: {"compaction_id"}. Answers {}.', CompactionName, alone=_MERGED)
+    @verb(
+        'Drop what was not committed: {"compaction_id"}. Answers {}.',
+        CompactionName,
+        alone=_MERGED,
+        needs=on_table_of_id(Privilege.ADMIN),
+    )
     def compaction_abort(self, compaction_id: str) -> None:
         """Drop the uncommitted tasks of a compaction. NOT_FOUND if it is gone already."""
-        return ANSWER
-
-    @verb(
-        "The moves of a table's tablets that did not end, and those by which tablets came: "
-        '{"table"}. Answers {"arriving","left","arrived"}.',
-        TableName,
-        Moves,
-        is_read=True,
-    )
-    def moves(self, table: str) -> Moves:
-        """Return the moves of a table's tablets."""
-        return ANSWER
-
-    @verb(
-        'Begin to move a tablet away from this server, or the next round: {"move","table","tablet","to","last"}. '
-        "Answers the round: the tablet's files.",
-        MoveBegin,
-        MoveRound,
-        kind=Kind.TASK,
-    )
-    def move_begin(self, asked: MoveBegin) -> MoveRound:
-        """Source: flush memory, and return the list of the tablet's files; they stay readable."""
-        return ANSWER
-
-    @verb(
-        'The newest round of a move, again: {"move"}. The target compares with it.', MoveName, MoveRound, is_read=True
-    )
-    def move_round(self, move: str) -> MoveRound:
-        """Source: return the newest round again. The target asks for it, since it trusts only the source."""
-        return ANSWER
-
-    @verb(
-        'The bytes of a file of the newest round, as several results: {"move","name"}.',
-        MoveRead,
-        Pieces(),
-        kind=Kind.TASK,
-    )
-    def move_read(self, asked: MoveRead) -> Iterator[bytes]:
-        """Source: yield the bytes of a file of the newest round."""
-        return ANSWER
-
-    @verb(
-        'Tell the server that a tablet moves to of a round: its JSON. Answers {"names"}, the files to be fetched.',
-        MoveRound,
-        MoveLacking,
-        kind=Kind.TASK,
-        is_long=True,
-        has_nulls=True,
-    )
-    def move_receive(self, asked: MoveRound) -> MoveLacking:
-        """Target: receive a round; return the files to fetch."""
-        return ANSWER
-
-    @verb('Fetch a file from the server that has it: {"move","source","file"}. Answers {}.', MoveFetch, kind=Kind.TASK)
-    def move_fetch(self, asked: MoveFetch) -> None:
-        """Target: fetch a file from the source, and check it."""
-        return ANSWER
-
-    @verb(
-        "Keep the files of the last round, durably: its JSON. Answers {}.",
-        MoveRound,
-        kind=Kind.TASK,
-        is_long=True,
-        has_nulls=True,
-    )
-    def move_prepare(self, asked: MoveRound) -> None:
-        """Target: keep the files of the last round, durably; the tablet is still the source's."""
-        return ANSWER
-
-    @verb(
-        'Give a tablet up, durably, once the other server has prepared the round: {"move","number"}. Answers what '
-        "move_take_over takes.",
-        MoveHandOver,
-        HandedOver,
-        kind=Kind.TASK,
-    )
-    def move_hand_over(self, asked: MoveHandOver) -> HandedOver:
-        """Source: give the tablet up, durably, if the target has all of it."""
-        return ANSWER
-
-    @verb(
-        "Serve a tablet that was handed over: what move_hand_over answered.",
-        HandedOver,
-        kind=Kind.TASK,
-        is_long=True,
-        has_nulls=True,
-    )
-    def move_take_over(self, asked: HandedOver) -> None:
-        """Target: serve the tablet."""
-        return ANSWER
-
-    @verb('End a move, at the server that the tablet came from: {"move"}. Answers {}.', MoveName)
-    def move_forget(self, move: str) -> None:
-        """Source: forget the move, once the target serves the tablet."""
-        return ANSWER
-
-    @verb(
-        'Where a move away from this server stands: {"move"}. Answers '
-        '{"state":"under_way"|"handed_over"|"unknown"}, and what was handed over.',
-        MoveName,
-        MoveStatus,
-        is_read=True,
-    )
-    def move_status(self, move: str) -> MoveStatus:
-        """Source: return the state of a move."""
-        return ANSWER
-
-    @verb('Give a move up, unless the tablet was handed over: {"move"}. As move_status.', MoveName, MoveStatus)
-    def move_abort(self, move: str) -> MoveStatus:
-        """Abort a move, unless it was handed over, as the answer says. NOT_FOUND if there is none."""
         return ANSWER
 
     @verb(
@@ -411,6 +335,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         Checkpoint,
         kind=Kind.TASK,
         alone="a checkpoint cannot be made",
+        needs=ADMINS,
     )
     def checkpoint(self, asked: MakeCheckpoint) -> Checkpoint:
         """Make a copy of the store in a directory on its machine, as a store of its own, while writes continue."""
@@ -423,6 +348,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         dict,
         member="timestamp",
         is_read=True,
+        needs=ANYONE,
     )
     def now(self, at_least: int = 0) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one.
@@ -439,6 +365,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         None,
         Metrics,
         is_read=True,
+        needs=on_all_tables(Privilege.MAINTAIN),
     )
     def metrics(self) -> Metrics:
         """Return what the store has counted and measured since it was opened."""
@@ -449,6 +376,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
         '"server","damaged":[{"path","offset","why","table","tablet","is_quarantined","next_step"}]}.',
         None,
         Health,
+        needs=BY_CONTENT,
     )
     def health(self) -> Health:
         """Return whether the store accepts writes."""
@@ -457,7 +385,7 @@ class Verbs(GrantVerbs, MaintenanceVerbs, PinVerbs, Protocol):
 
 VERBS: dict[str, Verb] = {
     method.verb.name: method.verb
-    for kind in (Verbs, GrantVerbs, MaintenanceVerbs, PinVerbs)
+    for kind in (Verbs, MoveVerbs, GrantVerbs, MaintenanceVerbs, PinVerbs)
     for method in vars(kind).values()
     if hasattr(method, "verb")
 }
