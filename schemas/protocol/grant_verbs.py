@@ -13,51 +13,23 @@ from .verb import ANSWER, verb
 class GrantVerbs(Protocol):
     """A part of ``Verbs``."""
 
-    @verb(
-        'Grant privileges on a table, or on all ("*"), or on some columns, to a user or a role: {"user"|"role",'
-        '"table","privileges":[...],"columns":[...]}. Answers {"grants"}, all that this grantee has.',
-        GrantChange,
-        GrantList,
-        member="grants",
-        needs=on_table(Privilege.ADMIN),
-    )
+    @verb(GrantChange, GrantList, member="grants", needs=on_table(Privilege.ADMIN))
     def grant(self, change: GrantChange) -> list[Grant]:
-        """Grant privileges, durably; return all grants of this user or role. Granting them again changes nothing."""
+        """Grant privileges, durably, to a user or a role: on a table, on some of its columns, or on all tables ("*").
+        Return all grants of this user or role. Granting them again changes nothing."""
         return ANSWER
 
-    @verb(
-        "Take privileges back: a body as for grant. Answers as grant.",
-        GrantChange,
-        GrantList,
-        member="grants",
-        needs=on_table(Privilege.ADMIN),
-    )
+    @verb(GrantChange, GrantList, member="grants", needs=on_table(Privilege.ADMIN))
     def revoke(self, change: GrantChange) -> list[Grant]:
         """Take privileges back, durably; return what this user or role still has. Does nothing if it has none."""
         return ANSWER
 
-    @verb(
-        'All grants that the caller may see: no body. Answers {"grants":[{"user"|"role","table","privilege",'
-        '"columns"}]}.',
-        None,
-        GrantList,
-        member="grants",
-        is_read=True,
-        needs=BY_CONTENT,
-    )
+    @verb(None, GrantList, member="grants", is_read=True, needs=BY_CONTENT)
     def grants(self) -> list[Grant]:
         """Return all grants: to an administrator, those of everybody; to others, their own."""
         return ANSWER
 
-    @verb(
-        'What is staged for a transaction: {"transaction"}. Answers {"parts":[{"part","table","operation",'
-        '"columns"}]}.',
-        TransactionAbort,
-        StagedParts,
-        member="parts",
-        is_read=True,
-        needs=BY_CONTENT,
-    )
+    @verb(TransactionAbort, StagedParts, member="parts", is_read=True, needs=BY_CONTENT)
     def staged_parts(self, transaction: str) -> list[StagedShape]:
         """Return what is staged for a transaction: each part's table, with its operations and their columns."""
         return ANSWER

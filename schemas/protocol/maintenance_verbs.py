@@ -14,38 +14,19 @@ from .verb import ANSWER, Kind, verb
 class MaintenanceVerbs(Protocol):
     """The verbs of maintenance. Every method may raise ``StoreError``."""
 
-    @verb(
-        'Do one kind of maintenance now: {"table",'
-        '"op":"flush"|"flush_deltas"|"minor_compact"|"major_compact"|"gc"|"compact"}. Answers what was done.',
-        MaintainBody,
-        dict,
-        kind=Kind.TASK,
-        needs=on_table(Privilege.MAINTAIN),
-    )
+    @verb(MaintainBody, dict, kind=Kind.TASK, needs=on_table(Privilege.MAINTAIN))
     def maintain(self, table: str, op: str) -> dict[str, Any]:
-        """Run one maintenance operation now; see ``MaintenanceKind``. Returns what was done."""
+        """Do one kind of maintenance now, and return what was done. ``op`` is flush, flush_deltas, minor_compact,
+        major_compact, compact or gc."""
         return ANSWER
 
-    @verb(
-        'What maintenance is due, runs and was done: no body. Answers {"is_on","paused":{op:until},"running":[...],'
-        '"due":[{"name","op","table","score"}],"due_count","done":[{"name","op","table","ended","seconds",'
-        '"error"}]}.',
-        None,
-        MaintenanceState,
-        is_read=True,
-        needs=on_all_tables(Privilege.MAINTAIN),
-    )
+    @verb(None, MaintenanceState, is_read=True, needs=on_all_tables(Privilege.MAINTAIN))
     def maintenance(self) -> MaintenanceState:
         """Return what maintenance is due, runs and was done, and what is paused."""
         return ANSWER
 
-    @verb(
-        'Do no work of a kind, or of all, for a while, but for what is asked for: {"op","seconds"}; 0 resumes. '
-        "Answers {}.",
-        PauseMaintenance,
-        needs=on_all_tables(Privilege.MAINTAIN),
-    )
+    @verb(PauseMaintenance, needs=on_all_tables(Privilege.MAINTAIN))
     def pause_maintenance(self, asked: PauseMaintenance) -> None:
-        """Pause a kind of work until some seconds have passed, or the store is closed. ``maintain`` still does it, and
-        so does maintenance when writers wait for memory."""
+        """Pause a kind of work, or all kinds, until some seconds have passed, or the store is closed; 0 seconds resume
+        it. ``maintain`` still does it, and so does maintenance when writers wait for memory."""
         return ANSWER

@@ -17,77 +17,37 @@ _KEPT = "snapshots cannot be kept"
 class PinVerbs(Protocol):
     """The verbs of pins. Every method may raise ``StoreError``."""
 
-    @verb(
-        'Keep the files of a snapshot for readers outside: {"table","as_of","ttl_seconds"}. Answers where they are.',
-        PinSnapshot,
-        PinnedTable,
-        kind=Kind.TASK,
-        alone=_READ,
-        needs=on_table(Privilege.READ),
-    )
+    @verb(PinSnapshot, PinnedTable, kind=Kind.TASK, alone=_READ, needs=on_table(Privilege.READ))
     def pin_snapshot(self, asked: PinSnapshot) -> PinnedTable:
         """Flush a table up to a snapshot and keep its files for readers outside, for a renewable time."""
         return ANSWER
 
-    @verb(
-        'Keep them for as long again: {"pin_id"}. Answers {}.',
-        PinName,
-        alone=_READ,
-        needs=on_table_of_id(Privilege.READ),
-    )
+    @verb(PinName, alone=_READ, needs=on_table_of_id(Privilege.READ))
     def renew_pin(self, pin_id: str) -> None:
         """Keep the files of a pin for the same time again."""
         return ANSWER
 
-    @verb('Keep them no longer: {"pin_id"}. Answers {}.', PinName, alone=_READ, needs=on_table_of_id(Privilege.READ))
+    @verb(PinName, alone=_READ, needs=on_table_of_id(Privilege.READ))
     def release_pin(self, pin_id: str) -> None:
         """Release the files of a pin. NOT_FOUND if they are gone already, as a repeated call may find."""
         return ANSWER
 
-    @verb(
-        'Keep a snapshot under a name until it is dropped: {"name","table","as_of"}; without a table, of all '
-        "tables. Answers the pin.",
-        CreatePin,
-        KeptPin,
-        kind=Kind.TASK,
-        alone=_KEPT,
-        needs=BY_CONTENT,
-    )
+    @verb(CreatePin, KeptPin, kind=Kind.TASK, alone=_KEPT, needs=BY_CONTENT)
     def create_pin(self, asked: CreatePin) -> KeptPin:
         """Flush a table, or all of them, up to a snapshot, and keep its files until the pin is dropped."""
         return ANSWER
 
-    @verb(
-        'The pins that are kept: no body. Answers {"pins":[{"pin_id","name","table","table_id","snapshot"}]}.',
-        None,
-        KeptPins,
-        member="pins",
-        is_read=True,
-        alone=_KEPT,
-        needs=on_all_tables(Privilege.READ),
-    )
+    @verb(None, KeptPins, member="pins", is_read=True, alone=_KEPT, needs=on_all_tables(Privilege.READ))
     def pins(self) -> list[KeptPin]:
         """Return the pins that are kept, oldest first."""
         return ANSWER
 
-    @verb(
-        'The files that a kept pin keeps of a table: {"pin_id","table"}. Answers where they are.',
-        OpenPin,
-        OpenedPin,
-        is_read=True,
-        alone=_KEPT,
-        needs=on_table_of_id(Privilege.READ),
-    )
+    @verb(OpenPin, OpenedPin, is_read=True, alone=_KEPT, needs=on_table_of_id(Privilege.READ))
     def open_pin(self, asked: OpenPin) -> OpenedPin:
         """Return what is needed to read a table as a kept pin keeps it."""
         return ANSWER
 
-    @verb(
-        'Keep a snapshot no longer: {"pin_id"}. Answers {}.',
-        PinName,
-        alone=_KEPT,
-        needs=on_table_of_id(Privilege.MAINTAIN),
-    )
+    @verb(PinName, alone=_KEPT, needs=on_table_of_id(Privilege.MAINTAIN))
     def drop_pin(self, pin_id: str) -> None:
         """Drop a kept pin. NOT_FOUND if it is gone already, as a repeated call may find."""
         return ANSWER

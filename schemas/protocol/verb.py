@@ -16,6 +16,7 @@ from ..rows.scan import ScanSpec
 from ..rows.statement import Statement
 from .command import built, read_json
 from .need import Need
+from .shape import shape
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -50,6 +51,8 @@ class Pieces:
 
     cut: Callable[[Any], Iterator[bytes]] = iter
     joined: Callable[[Iterator[bytes]], Any] = iter
+    model: type[BaseModel] | None = None
+    """What each result is as JSON; None: bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ class Verb:
     name: str
     method: str
     arguments: Signature
-    about: str
-    """Its description in ListActions."""
+    meaning: str
+    """The docstring of the method."""
     needs: Need
     """What a caller may have to be granted; a server checks it before ``method`` is called."""
     request: type[BaseModel] | None = None
@@ -79,6 +82,23 @@ class Verb:
     """Whether null fields are sent, too: one server's message is passed to another unchanged."""
     alone: str = ""
     """What is impossible if several servers share the table."""
+
+    @property
+    def about(self) -> str:
+        """Its description in ListActions: its meaning, and the names in its request and in its answer."""
+        meaning = " ".join(self.meaning.replace("``", "`").split())
+        body = "none" if self.request is None else shape(self.request, is_request=True)
+        return f"{meaning} Body: {body}. Answer: {self._answers()}."
+
+    def _answers(self) -> str:
+        if self.answer is None:
+            return "{}"
+        if isinstance(self.answer, Pieces):
+            page = self.answer.model
+            return f"several results, each {shape(page)}" if page else "bytes, as several results"
+        if issubclass(self.answer, BaseModel):
+            return shape(self.answer)
+        return f'{{"{self.member}"}}' if self.member else "{...}"
 
     @property
     def takes_request(self) -> bool:
@@ -135,7 +155,6 @@ class Verb:
 
 
 def verb(
-    about: str,
     request: type[BaseModel] | None = None,
     answer: type[BaseModel] | type[dict[str, Any]] | Pieces | None = None,
     name: str | None = None,
@@ -143,10 +162,12 @@ def verb(
     needs: Need,
     **more: Any,
 ) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
-    """Describe a method of ``Verbs``: see ``Verb``. The method calls ``perform`` of its object."""
+    """Make an action of a method of ``Verbs``: see ``Verb``. The method calls ``perform`` of its object; its docstring
+    is for the clients of all languages."""
 
     def described(method: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-        entry = Verb(name or method.__name__, method.__name__, signature(method), about, needs, request, answer, **more)
+        called, meaning = name or method.__name__, method.__doc__ or ""
+        entry = Verb(called, method.__name__, signature(method), meaning, needs, request, answer, **more)
 
         @wraps(method)
         def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ..rows.commits import CommitsBody, commits_of, pages_of
+from ..rows.commits import CommitsBody, CommitsPage, commits_of, pages_of
 from ..rows.scan import ScanSpec
 from ..rows.statement import Statement
 from ..rows.transaction import TransactionAbort, TransactionCommit, TransactionResult
@@ -47,104 +47,47 @@ class Verbs(GrantVerbs, MaintenanceVerbs, MoveVerbs, PinVerbs, Protocol):
     Every method may raise ``StoreError``; all may be called from many threads at once.
     """
 
-    @verb(
-        'Create a table: {"name","columns":[{"name","type","nullable","encoding","compression","block_rows",'
-        '"read_default","write_default","comment","immutable","too_long"}],"primary_key":[...],"unique_key",'
-        '"if_not_exists","options":{...}}. Answers its description.',
-        TableDefinition,
-        TableDescription,
-        needs=BY_CONTENT,
-    )
+    @verb(TableDefinition, TableDescription, needs=BY_CONTENT)
     def create_table(self, definition: TableDefinition) -> TableDescription:
         """Create a table; with ``if_not_exists`` return an existing one."""
         return ANSWER
 
-    @verb(
-        'Change a table by all steps or none: {"name","steps":[{"op":"add_column","name","type",...},'
-        '{"op":"drop_column","name"},...],"if_version"}. Answers its description.',
-        Alteration,
-        TableDescription,
-        needs=BY_CONTENT,
-    )
+    @verb(Alteration, TableDescription, needs=BY_CONTENT)
     def alter_table(self, alteration: Alteration) -> TableDescription:
         """Apply all steps of an alteration to a table, or none; scans and writes continue meanwhile."""
         return ANSWER
 
-    @verb(
-        'Drop a table with its data, which can be recalled for a time: {"table","keep_seconds"}. Answers {}.',
-        DropBody,
-        needs=on_table(Privilege.ALTER),
-    )
+    @verb(DropBody, needs=on_table(Privilege.ALTER))
     def drop_table(self, name: str, keep_seconds: int = 0) -> None:
         """Drop a table with its data, which can be recalled for ``keep_seconds``. Running scans continue."""
         return ANSWER
 
-    @verb(
-        'Bring back a table that was dropped, by name or id: {"table","new_name"}. Answers its description.',
-        RecallBody,
-        TableDescription,
-        needs=on_all_tables(Privilege.ALTER),
-    )
+    @verb(RecallBody, TableDescription, needs=on_all_tables(Privilege.ALTER))
     def recall_table(self, table: str | int, new_name: str | None = None) -> TableDescription:
         """Bring a dropped table back, by name or id, with all of its rows and history, under ``new_name`` if given."""
         return ANSWER
 
-    @verb(
-        'The tables that can be recalled: no body. Answers {"tables":[{"table_id","name","until"}]}.',
-        None,
-        DroppedTables,
-        member="tables",
-        is_read=True,
-        needs=on_all_tables(Privilege.ALTER),
-    )
+    @verb(None, DroppedTables, member="tables", is_read=True, needs=on_all_tables(Privilege.ALTER))
     def dropped_tables(self) -> list[DroppedTable]:
         """Return the dropped tables that can be recalled, by name and id."""
         return ANSWER
 
-    @verb(
-        'A table\'s columns with ids, types, encodings and defaults, its key, options and schema version: {"table"}.',
-        TableName,
-        TableDescription,
-        is_read=True,
-        needs=SEES_TABLE,
-    )
+    @verb(TableName, TableDescription, is_read=True, needs=SEES_TABLE)
     def describe_table(self, name: str) -> TableDescription:
         """Return a table's columns with ids, types, encodings and defaults, its key, options and schema version."""
         return ANSWER
 
-    @verb(
-        'A table\'s live rows, bytes on disk and memory, by tablet and by column: {"table"}.',
-        TableName,
-        TableStats,
-        is_read=True,
-        needs=SEES_TABLE,
-    )
+    @verb(TableName, TableStats, is_read=True, needs=SEES_TABLE)
     def table_stats(self, name: str) -> TableStats:
-        """Return live rows, bytes, rowsets, delta files and bytes by column."""
+        """Return a table's live rows, and its bytes on disk and in memory, by tablet and by column."""
         return ANSWER
 
-    @verb(
-        'The timestamp of the last commit that changed rows of a table, 0 if there is none: {"table"}. Answers '
-        '{"timestamp"}.',
-        TableName,
-        LastChange,
-        member="timestamp",
-        is_read=True,
-        needs=on_column(Privilege.READ),
-    )
+    @verb(TableName, LastChange, member="timestamp", is_read=True, needs=on_column(Privilege.READ))
     def last_change(self, table: str) -> int:
         """Return the timestamp of the last commit that changed rows of a table; 0 if there is none. It is visible."""
         return ANSWER
 
-    @verb(
-        'Commit parts that were staged, all or none: {"transaction","parts":[...],"truncate":[tables],'
-        '"if_timestamp","app_id","app_version"}. Answers what became of it.',
-        TransactionCommit,
-        TransactionResult,
-        kind=Kind.TASK,
-        is_long=True,
-        needs=BY_CONTENT,
-    )
+    @verb(TransactionCommit, TransactionResult, kind=Kind.TASK, is_long=True, needs=BY_CONTENT)
     def commit_transaction(self, commit: TransactionCommit) -> TransactionResult:
         """Apply staged parts as one commit, all or nothing, and return when it is durable.
 
@@ -153,137 +96,69 @@ class Verbs(GrantVerbs, MaintenanceVerbs, MoveVerbs, PinVerbs, Protocol):
         """
         return ANSWER
 
-    @verb(
-        'Throw away what was staged for a transaction: {"transaction"}. Answers {}.', TransactionAbort, needs=BY_CONTENT
-    )
+    @verb(TransactionAbort, needs=BY_CONTENT)
     def abort_transaction(self, transaction: str) -> None:
         """Discard everything staged for a transaction; does nothing if there is nothing."""
         return ANSWER
 
-    @verb(
-        'Change rows as one commit: {"table","kind":"update"|"delete"|"restore","set":{column:expression},"where",'
-        '"as_of","durability","writer","seq"}. Answers as a write does.',
-        Statement,
-        WriteResult,
-        kind=Kind.STATEMENT,
-        is_long=True,
-        needs=BY_CONTENT,
-    )
+    @verb(Statement, WriteResult, kind=Kind.STATEMENT, is_long=True, needs=BY_CONTENT)
     def execute(self, statement: Statement) -> WriteResult:
         """Change the rows that a condition selects, or restore a table to an earlier state, as one commit.
 
-        The answer counts the selected rows. With errors, nothing was applied.
+        An update has in ``set`` an expression for each column that it changes. The answer counts the selected rows.
+        With errors, nothing was applied.
         """
         return ANSWER
 
-    @verb(
-        'The commits to a table after a moment, ascending, as several results: {"table","since"}. Each answers '
-        '{"timestamp":[...],"writer":[...],"transaction":[...],"inserted":[...],"updated":[...],"deleted":[...],'
-        '"operation":[...],"user":[...]}.',
-        CommitsBody,
-        Pieces(pages_of, commits_of),
-        is_read=True,
-        needs=on_column(Privilege.READ),
-    )
+    @verb(CommitsBody, Pieces(pages_of, commits_of, CommitsPage), is_read=True, needs=on_column(Privilege.READ))
     def commits(self, table: str, since: int | str | None = None) -> pa.Table:
-        """Return the commits to a table after a moment, or all in its history, as ``COMMITS_SCHEMA``."""
-        return ANSWER
+        """Return the commits to a table after a moment, or all in its history, ascending."""
+        return ANSWER  # with the columns of ``COMMITS_SCHEMA``
 
-    @verb(
-        'How a table is cut, and which of its tablets are on this server: {"table"}. Answers {"schema_version",'
-        '"partitions","tablets":[{"tablet","partition","server"}]}.',
-        TableName,
-        TabletMap,
-        is_read=True,
-        needs=SEES_TABLE,
-    )
+    @verb(TableName, TabletMap, is_read=True, needs=SEES_TABLE)
     def tablets(self, name: str) -> TabletMap:
-        """Return a table's partitions, and which of its tablets are here, if several servers share them."""
+        """Return a table's partitions, and which of its tablets are on this server, if several servers share them."""
         return ANSWER
 
-    @verb(
-        'The names of the tables: no body. Answers {"tables"}.',
-        None,
-        TableNames,
-        member="tables",
-        is_read=True,
-        needs=BY_CONTENT,
-    )
+    @verb(None, TableNames, member="tables", is_read=True, needs=BY_CONTENT)
     def tables(self) -> list[str]:
         """Return the names of the tables, sorted."""
         return ANSWER
 
-    @verb(
-        "The placement of the servers that share their tables, of which this is one: no body. Answers it as JSON.",
-        None,
-        Placement,
-        needs=ANYONE,
-    )
+    @verb(None, Placement, needs=ANYONE)
     def placement(self) -> Placement:
-        """Return the placement that this server is part of. NOT_FOUND if it is alone."""
+        """Return the placement of the servers that share their tables, of which this is one. NOT_FOUND if it is
+        alone."""
         return ANSWER
 
-    @verb(
-        "How a scan would run, and what is pruned and why: the JSON of a ticket.",
-        ScanSpec,
-        ScanPlan,
-        name="explain",
-        kind=Kind.PLAN,
-        is_long=True,
-        is_read=True,
-        needs=BY_CONTENT,
-    )
+    @verb(ScanSpec, ScanPlan, name="explain", kind=Kind.PLAN, is_long=True, is_read=True, needs=BY_CONTENT)
     def plan(self, spec: ScanSpec) -> ScanPlan:
-        """Return how a scan would run, without running it."""
+        """Return how a scan would run, and what it would skip and why, without running it. The body is that of a
+        ticket."""
         return ANSWER
 
-    @verb(
-        'Begin an import of rowset files: {"table","ttl_seconds"}. Answers the plan that builders go by.',
-        ImportBegin,
-        ImportPlan,
-        alone=_IMPORTED,
-        needs=on_table(Privilege.INSERT),
-    )
+    @verb(ImportBegin, ImportPlan, alone=_IMPORTED, needs=on_table(Privilege.INSERT))
     def import_begin(self, asked: ImportBegin) -> ImportPlan:
         """Begin an import: others build rowset files by its plan, in a directory on storage that both reach."""
         return ANSWER
 
-    @verb(
-        'Attach the files of an import as one commit: {"import_id","files":[...],"mode":"insert_only"|"upsert"}. '
-        "Answers as a write does.",
-        ImportCommit,
-        WriteResult,
-        kind=Kind.TASK,
-        is_long=True,
-        alone=_IMPORTED,
-        needs=BY_CONTENT,
-    )
+    @verb(ImportCommit, WriteResult, kind=Kind.TASK, is_long=True, alone=_IMPORTED, needs=BY_CONTENT)
     def import_commit(self, asked: ImportCommit) -> WriteResult:
         """Check the files of an import and attach them, with all their rows, as one commit; repeated calls apply it
         once."""
         return ANSWER
 
-    @verb(
-        'Drop an import and its files: {"import_id"}. Answers {}.',
-        ImportAbort,
-        alone=_IMPORTED,
-        needs=on_table_of_id(Privilege.INSERT),
-    )
+    @verb(ImportAbort, alone=_IMPORTED, needs=on_table_of_id(Privilege.INSERT))
     def import_abort(self, import_id: str) -> None:
         """Drop an import and its files."""
         return ANSWER
 
-    @verb(
-        'Keep no longer what GetFlightInfo keeps for its tickets: {"lease"}. Answers {}, also when nothing is kept.',
-        LeaseName,
-        needs=ANYONE,
-    )
+    @verb(LeaseName, needs=ANYONE)
     def release_scan(self, lease: str) -> None:
-        """Release what was kept for a planned scan; does nothing if nothing is kept."""
+        """Release what GetFlightInfo keeps for its tickets; does nothing if nothing is kept."""
         return ANSWER
 
     @verb(
-        'Hand out rowsets to be merged outside: {"table","tablets","replace","ttl_seconds"}. Answers the tasks.',
         CompactionBegin,
         CompactionPlan,
         kind=Kind.TASK,
@@ -295,8 +170,6 @@ class Verbs(GrantVerbs, MaintenanceVerbs, MoveVerbs, PinVerbs, Protocol):
         return ANSWER
 
     @verb(
-        'Put the merged files of a task in place: {"compaction_id","task":{"number","attempt","rowsets":[...],'
-        '"is_history_lost"}}. Answers what was done.',
         CompactionCommit,
         CompactionDone,
         kind=Kind.TASK,
@@ -308,48 +181,22 @@ class Verbs(GrantVerbs, MaintenanceVerbs, MoveVerbs, PinVerbs, Protocol):
         """Check the files of a task and install them in place of the merged rowsets, carrying over later changes."""
         return ANSWER
 
-    @verb(
-        'Wait for the commits as long again: {"compaction_id"}. Answers {}.',
-        CompactionName,
-        alone=_MERGED,
-        needs=on_table_of_id(Privilege.ADMIN),
-    )
+    @verb(CompactionName, alone=_MERGED, needs=on_table_of_id(Privilege.ADMIN))
     def compaction_renew(self, compaction_id: str) -> None:
         """Wait for the commits of a compaction for the same time again."""
         return ANSWER
 
-    @verb(
-        'Drop what was not committed: {"compaction_id"}. Answers {}.',
-        CompactionName,
-        alone=_MERGED,
-        needs=on_table_of_id(Privilege.ADMIN),
-    )
+    @verb(CompactionName, alone=_MERGED, needs=on_table_of_id(Privilege.ADMIN))
     def compaction_abort(self, compaction_id: str) -> None:
         """Drop the uncommitted tasks of a compaction. NOT_FOUND if it is gone already."""
         return ANSWER
 
-    @verb(
-        'Copy the store as it is now into a directory of the server: {"directory"}. Answers {"directory",'
-        '"timestamp","store_uuid","files","linked","copied","bytes","bytes_copied","log_bytes"}.',
-        MakeCheckpoint,
-        Checkpoint,
-        kind=Kind.TASK,
-        alone="a checkpoint cannot be made",
-        needs=ADMINS,
-    )
+    @verb(MakeCheckpoint, Checkpoint, kind=Kind.TASK, alone="a checkpoint cannot be made", needs=ADMINS)
     def checkpoint(self, asked: MakeCheckpoint) -> Checkpoint:
         """Make a copy of the store in a directory on its machine, as a store of its own, while writes continue."""
         return ANSWER
 
-    @verb(
-        'A timestamp at which every write acknowledged so far is visible: no body, or {"at_least"} with a '
-        'timestamp that this clock is to follow. Answers {"timestamp"}.',
-        NowBody,
-        dict,
-        member="timestamp",
-        is_read=True,
-        needs=ANYONE,
-    )
+    @verb(NowBody, dict, member="timestamp", is_read=True, needs=ANYONE)
     def now(self, at_least: int = 0) -> int:
         """Return a timestamp at which every write acknowledged so far is visible, and no later one.
 
@@ -358,28 +205,15 @@ class Verbs(GrantVerbs, MaintenanceVerbs, MoveVerbs, PinVerbs, Protocol):
         """
         return ANSWER
 
-    @verb(
-        "What the process has counted and measured since its start, as docs/metrics.md lists it: no body. Answers "
-        '{"families":[{"name","kind","about","bounds","samples":[{"labels","value","counts","least",'
-        '"greatest"}]}]}.',
-        None,
-        Metrics,
-        is_read=True,
-        needs=on_all_tables(Privilege.MAINTAIN),
-    )
+    @verb(None, Metrics, is_read=True, needs=on_all_tables(Privilege.MAINTAIN))
     def metrics(self) -> Metrics:
-        """Return what the store has counted and measured since it was opened."""
+        """Return what was counted and measured since the process started, or the store was opened, as docs/metrics.md
+        lists it."""
         return ANSWER
 
-    @verb(
-        'Whether the store takes writes: no body. Answers {"status":"ok"|"degraded"|"read_only","reason","version",'
-        '"server","damaged":[{"path","offset","why","table","tablet","is_quarantined","next_step"}]}.',
-        None,
-        Health,
-        needs=BY_CONTENT,
-    )
+    @verb(None, Health, needs=BY_CONTENT)
     def health(self) -> Health:
-        """Return whether the store accepts writes."""
+        """Return whether the store accepts writes: its status is ok, degraded or read_only."""
         return ANSWER
 
 
