@@ -22,7 +22,7 @@ DENSE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column as codes (int32) into ``values``, of which the last may be NULL."""
+    """A column of an aggregate as codes (int32) into its distinct ``values``, of which the last may be NULL."""
 
     codes: np.ndarray
     values: pa.Array
@@ -30,7 +30,7 @@ class Coded:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The group of each row: ``numbers`` (int32) below ``count``; some numbers may have no row."""
+    """The group of each row of an aggregate: ``numbers`` (int32) below ``count``; some numbers may have no row."""
 
     numbers: np.ndarray
     count: int
@@ -87,7 +87,7 @@ class _Listed(Groups):
 
 
 def code_cells(vector: Vector, kind: pa.DataType) -> Coded:
-    """Return the cells as codes into distinct values, by Arrow's hash table."""
+    """Return the cells of an aggregate's column as codes into its distinct values, by Arrow's hash table."""
     if isinstance(vector, FixedVector) and pa.types.is_floating(kind):
         vector = FixedVector(_plain_floats(vector.values), vector.valid)
     encoded = to_arrow(vector, kind).dictionary_encode(null_encoding="encode")

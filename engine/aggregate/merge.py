@@ -24,7 +24,7 @@ _HALF = (1 << 32) - 1
 
 
 class Merger:
-    """Combines partial answers. Memory depends on the number of groups, which is limited."""
+    """Merges the partial answers of an aggregate. Memory depends on the number of groups, which is limited."""
 
     def __init__(self, plan: AggregatePlan, bytes_max: int, memory: BudgetShare, may_repeat: bool = False) -> None:
         """``memory`` is taken until its owner gives it back. ``may_repeat``: a group may be in several batches of the

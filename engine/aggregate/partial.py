@@ -14,7 +14,7 @@ from .states import State, StateKind
 
 
 def aggregate_rows(plan: AggregatePlan, cells: Callable[[int], Vector], row_count: int) -> pa.Table:
-    """Return the partial answer of ``row_count`` rows; ``cells`` gives those of a column by its id."""
+    """Aggregate ``row_count`` rows to a partial answer; ``cells`` gives those of a column by its id."""
     keys = [(cells(column.id), column.logical.arrow) for column in plan.group_by]
     groups = group_rows(keys, row_count)
     states: dict[State, list[pa.Array]] = {}
@@ -32,5 +32,5 @@ def aggregate_rows(plan: AggregatePlan, cells: Callable[[int], Vector], row_coun
 
 
 def partial_of(plan: AggregatePlan, parts: dict[State, list[pa.Array]]) -> pa.Table:
-    """Return the partial answer of the single group of all rows, from states known without reading."""
+    """Return an aggregate's partial answer for the single group of all rows, from states known without reading."""
     return pa.Table.from_arrays([part for state in plan.states for part in parts[state]], names=plan.names)

@@ -17,7 +17,7 @@ ROWS = State(StateKind.ROWS)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One column of the answer."""
+    """One measure of an aggregate: a computed column of its answer."""
 
     function: AggregateFunction
     column: ColumnSchema | None
@@ -38,7 +38,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatePlan:
-    """What a scan computes instead of rows."""
+    """An aggregate bound to a table: what a scan computes instead of rows."""
 
     group_by: tuple[ColumnSchema, ...]
     measures: tuple[Measure, ...]

@@ -19,7 +19,7 @@ _IDLE_BYTES_MAX = 8 << 20
 
 
 class SlotPool:
-    """Slots that no piece is being folded into. Thread safe."""
+    """Slots for the states of an aggregate's groups that no piece of a scan is being folded into. Thread safe."""
 
     def __init__(self, plan: AggregatePlan) -> None:
         self.plan = plan

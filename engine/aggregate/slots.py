@@ -33,12 +33,12 @@ _REAL = np.dtype(np.float64)
 
 
 class NoSlotsError(Exception):
-    """The states have to be folded over vectors."""
+    """The states of an aggregate cannot be in slots for the kernel: they have to be folded over vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The numbers of a key column: of the codes of ``values``, or of the integers from ``low`` to ``high``."""
+    """A column to group by, as numbers: of the codes of ``values``, or of the integers from ``low`` to ``high``."""
 
     column_number: int
     kind: pa.DataType
@@ -79,7 +79,7 @@ _NO_CODES = np.empty(0, np.int32)
 
 
 def has_slots(plan: AggregatePlan) -> bool:
-    """Whether the kernel has all states of a plan, as far as that does not depend on its columns' pages."""
+    """Whether the kernel has all states of an aggregate, as far as that does not depend on its columns' pages."""
     try:
         return all(_memory(state, bool(plan.group_by)) for state in plan.states)
     except NoSlotsError:
@@ -87,7 +87,7 @@ def has_slots(plan: AggregatePlan) -> bool:
 
 
 class StateSlots:
-    """The states of a plan for the groups of some key columns."""
+    """The states of an aggregate for the groups of some key columns."""
 
     def __init__(
         self, plan: AggregatePlan, keys: list[Key], numbers: Mapping[int, int], without_null: Collection[int]

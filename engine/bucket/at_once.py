@@ -15,12 +15,13 @@ Answer = TypeVar("Answer")
 
 
 def asking() -> ThreadPoolExecutor:
-    """Return threads for different requests, of which so many are under way. Its end waits for all answers."""
+    """Return threads for requests to a bucket, a few of which are under way at once. Its end waits for all answers."""
     return ThreadPoolExecutor(_REQUESTS, "nyala-ask")
 
 
 def at_once(ask: Callable[[Asked], Answer], asked: Sequence[Asked]) -> list[Answer]:
-    """Return the answers, in order. Raises what the first call raises that fails; then some may not have been made."""
+    """Ask a bucket several things at once, and return the answers in order. Raises what the first call raises that
+    fails; then some may not have been made."""
     if len(asked) < 2:
         return [ask(each) for each in asked]
     with ThreadPoolExecutor(min(len(asked), _REQUESTS), "nyala-ask") as pool:
@@ -28,7 +29,8 @@ def at_once(ask: Callable[[Asked], Answer], asked: Sequence[Asked]) -> list[Answ
 
 
 def in_order(ask: Callable[[Asked], Answer], asked: Iterable[Asked]) -> Generator[Answer]:
-    """Yield the answers, in order; while one of them is looked at, the next ones are on their way.
+    """Ask a bucket several things, and yield the answers in order; while one of them is looked at, the next ones are on
+    their way.
 
     Raises what the call for the next answer raises. Whoever stops early waits for the calls that are under way.
     """

@@ -34,7 +34,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 class Bucket(Protocol):
-    """See the module's text for what is promised."""
+    """An object store, such as S3, as far as a store needs it. See the module's text for what is promised."""
 
     def create(self, name: str, content: bytes) -> bool:
         """Put an object if the name is free. Return whether the name now has exactly these bytes: because of this call,
@@ -83,14 +83,14 @@ class Bucket(Protocol):
 
 
 def check_name(name: str) -> str:
-    """Return ``name``; InvalidArgumentError if no object can have it."""
+    """Return the ``name`` of an object in a bucket; InvalidArgumentError if no object can have it."""
     if not all(_SEGMENT.fullmatch(segment) for segment in name.split("/")):
         raise InvalidArgumentError(f"{name!r} is not a name for an object: use letters, digits, '._-', and '/' between")
     return name
 
 
 def check_prefix(prefix: str) -> str:
-    """Return ``prefix``; InvalidArgumentError if it is neither empty nor ends with a slash."""
+    """Return a ``prefix`` of objects' names; InvalidArgumentError if it is neither empty nor ends with a slash."""
     if prefix:
         if not prefix.endswith("/"):
             raise InvalidArgumentError(f"{prefix!r} is not a prefix of objects: it must end with '/'")

@@ -39,7 +39,8 @@ _LEFT = re.compile(rf"{re.escape(_REPLACING)}\.(?:\.temporary\.)?(\d+)\.(\d+)")
 
 
 class DirectoryObjects:
-    """The files under the root of a file system that has hard links. Names that begin with a dot are its own."""
+    """The objects of a bucket as files under the root of a file system that has hard links. Names that begin with a dot
+    are its own."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs

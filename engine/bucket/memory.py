@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MemoryObjects:
-    """Objects in a dictionary. No call fails without a reason."""
+    """The objects of a bucket in memory, in a dictionary. No call fails without a reason."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}

@@ -18,7 +18,7 @@ _PIECE_BYTES = 8 << 20
 
 
 class Objects(Protocol):
-    """One attempt of each verb of ``Bucket``."""
+    """An object store as a network shows it: one attempt of each verb of ``Bucket``."""
 
     def within(self, seconds: float) -> Objects:
         """Return the same objects for who repeats a request that takes longer than so many seconds, and what its bytes
@@ -49,7 +49,7 @@ class Objects(Protocol):
 
 
 def pieces_of(content: BytesLike | ReadableFile) -> Iterator[BytesLike]:
-    """Yield the bytes of a file in pieces of 8 MiB; other content is one piece."""
+    """Yield the content of an object to put: a file in pieces of 8 MiB, other content as one piece."""
     if not hasattr(content, "pread"):
         yield content  # pyright: ignore[reportReturnType]
         return
@@ -59,7 +59,7 @@ def pieces_of(content: BytesLike | ReadableFile) -> Iterator[BytesLike]:
 
 
 def size_of(content: BytesLike | ReadableFile) -> int:
-    """Return how many bytes ``pieces_of`` will yield."""
+    """Return how many bytes ``pieces_of`` will yield of the content of an object."""
     if not hasattr(content, "pread"):
         return memoryview(content).nbytes  # pyright: ignore[reportArgumentType]
     file: ReadableFile = content  # pyright: ignore[reportAssignmentType]

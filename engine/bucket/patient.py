@@ -31,7 +31,8 @@ def _sleep(seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long calls are repeated, and how the pauses between them grow. Tests pass in a time of their own."""
+    """How long calls to an object store are repeated, and how the pauses between them grow. Tests pass in a time of
+    their own."""
 
     seconds: float = 30.0
     """No attempt begins later than this after the first; one that has begun may take its own time-out longer."""
@@ -53,7 +54,7 @@ class Patience:
 
 
 class PatientBucket:
-    """``objects`` as a Bucket. Thread safe if they are."""
+    """A bucket over ``objects``, whose single attempts it repeats. Thread safe if they are."""
 
     def __init__(self, objects: Objects, patience: Patience | None = None) -> None:
         self.objects = objects
@@ -181,7 +182,8 @@ class _Content:
 
 
 def hurried(bucket: Bucket, seconds: float) -> Bucket:
-    """Return a bucket for who repeats its calls: each is one attempt, of some ``seconds`` and what its bytes take."""
+    """Return a bucket for a caller that repeats its calls itself: each is one attempt, of some ``seconds`` and what its
+    bytes take."""
     if not isinstance(bucket, PatientBucket):
         return bucket
     return PatientBucket(bucket.objects.within(seconds), replace(bucket.patience, seconds=0.0))

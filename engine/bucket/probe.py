@@ -21,7 +21,7 @@ _START_SECONDS = 10  # to start that many threads; where there can be no more of
 
 
 def probe(bucket: Bucket, token: str, beside: Sequence[Bucket] = ()) -> None:
-    """Try what a store needs under ``probe/<token>/``, and delete it again: some thirty requests.
+    """Try in a bucket what a store needs of it, under ``probe/<token>/``, and delete that again: some thirty requests.
 
     ``token`` is a name that no other probe uses. The racers for one name go over ``bucket`` and those ``beside`` it in
     turn: other ways to the same objects.

@@ -38,7 +38,7 @@ from ..tablet.tablet import Tablet
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A table whose place another takes."""
+    """A table that an alteration drops, since another table takes its name."""
 
     table: Table
     until: int | None
@@ -48,7 +48,8 @@ class Replaced:
 def put_in_place(
     table: Table, state: TableState, environment: Environment, replaced: Replaced | None = None
 ) -> list[Tablet]:
-    """Bring ``table`` durably to ``state``, and return the removed tablets. One caller at a time.
+    """Install an alteration of ``table``: bring it durably to ``state``, and return the tablets that it loses. One
+    caller at a time.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.

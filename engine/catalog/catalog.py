@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class RemovalOp:
-    """The deletion of a dropped table whose time has expired."""
+    """Maintenance of the catalog: the deletion of a dropped table whose time to be recalled has expired."""
 
     name: str
     perform: Callable[[], object]

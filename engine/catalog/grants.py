@@ -26,7 +26,7 @@ Change = Callable[[dict[Privilege, Columns]], dict[Privilege, Columns]]
 
 
 class Grants:
-    """The grants of a store. Thread safe."""
+    """The grants on a store's tables, by the numbers of tables and columns in its manifest. Thread safe."""
 
     def __init__(self, catalog: Catalog, manifest: ManifestFile, check_now: Callable[[], None]) -> None:
         """``check_now`` raises UnavailableError if another process may have the store, and have changed its grants."""
@@ -111,7 +111,7 @@ class Grants:
 
 
 def listed_grants(entries: Iterable[GrantEntry], tables: Iterable[Table]) -> list[Grant]:
-    """Return grants by the names of today: those on tables that are in use, of all there are."""
+    """Return the grants on tables that are in use, of all there are, by the present names of tables and columns."""
     in_use = {table.table_id: table for table in tables if table.dropped_until is None}
     found: list[Grant] = []
     for entry in entries:

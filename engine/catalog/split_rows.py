@@ -23,7 +23,8 @@ _AT_ONCE = 1 << 16
 
 
 class SplitRows:
-    """The rows of ``source`` in ``targets``, which are not visible yet; ``sides`` gives the target of each row."""
+    """Rows in memory of a tablet that is being split: those of ``source``, in ``targets``, which are not visible yet;
+    ``sides`` gives the target of each row."""
 
     def __init__(
         self, source: MemRowSet, targets: Sequence[MemRowSet], sides: Router, columns: Sequence[ColumnSchema]

@@ -29,7 +29,8 @@ they wait doubles each time, since a single batch may exceed the first."""
 
 
 def split_in_place(table: Table, state: TableState, split: RangeSplit, environment: Environment) -> None:
-    """Bring ``table`` durably to ``state``, which differs only by ``split``. Under its alteration lock.
+    """Split tablets of ``table``: bring it durably to ``state``, which differs only by ``split``. Under its alteration
+    lock.
 
     Raises:
         NotFoundError: the table was dropped meanwhile.

@@ -205,7 +205,8 @@ class TabletSplit:
 
 
 def index_keys(tablet: Tablet) -> None:
-    """Index the keys of a new tablet as far as memory allows, so that its first writers need not wait or search."""
+    """Index the keys of a tablet that a split has made, as far as memory allows, so that its first writers need not
+    wait or search."""
     while True:
         try:
             tablet.key_lookup.build(tablet.version, tablet.write_lock)

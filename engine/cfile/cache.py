@@ -24,7 +24,7 @@ _SEEN_MAX = 1 << 16
 
 
 class Sized(Protocol):
-    """A cached object."""
+    """An object in the page cache."""
 
     @property
     def nbytes(self) -> int:
@@ -36,7 +36,7 @@ Payload = TypeVar("Payload", bound=Sized)
 
 
 class PageCache:
-    """Payloads by page address. One cache serves a whole store. Thread safe.
+    """The page cache of a whole store: payloads of its files' pages by address. Thread safe.
 
     Payloads are immutable, so an evicted page lives on while somebody decodes it.
     """
@@ -163,7 +163,7 @@ class PageCache:
 
 
 class FilePages:
-    """The cache for one reader of a file. Closing it drops its pages, and keeps none afterwards.
+    """The page cache for one reader of a file. Closing it drops its pages, and keeps none afterwards.
 
     A scan of a file that was replaced meanwhile must load its pages each time. Kept pages would stay long after the
     file is gone, and those of deltas would hold it open.

@@ -16,7 +16,8 @@ TARGET_PAGE_BYTES = 64 * 1024 * 1024
 
 
 def cell_bytes(vector: Vector) -> int:
-    """Return the bytes of the cells of ``vector``, without offsets and as if it had no dictionary."""
+    """Return the bytes of the cells of ``vector``, by which pages are cut: without offsets and as if it had no
+    dictionary."""
     if isinstance(vector, BytesVector):
         return vector.data_bytes
     if isinstance(vector, DictionaryVector):
@@ -27,7 +28,7 @@ def cell_bytes(vector: Vector) -> int:
 
 
 class PageCutter:
-    """Takes the vectors of one stream and returns its pages.
+    """Cuts the vectors of one stream of a cfile into pages.
 
     A page ends at ``page_rows`` rows, or before the cell that would exceed ``TARGET_PAGE_BYTES``, or a little earlier:
     rows are halved until they fit, so that pages of long cells begin where mini-blocks do. Holds the cells of an

@@ -33,7 +33,8 @@ _LEAST_BYTES_TO_TELL = 16 << 10
 
 
 class StreamEncoder:
-    """Encodes the pages of one stream, in order, each with the one of some codecs that suits it, by a sample."""
+    """Encodes the pages of one stream of a cfile, in order, each with the one of some codecs that suits it, by a
+    sample."""
 
     def __init__(self, physical: PhysicalType, codecs: Sequence[Codec], compression: int) -> None:
         self.physical = physical
@@ -100,7 +101,7 @@ class StreamEncoder:
 
 
 class DictionaryEncoder(StreamEncoder):
-    """Encodes strings as codes for as long as that pays, then with other codecs."""
+    """Encodes the pages of a stream of strings as codes for as long as that pays, then with other codecs."""
 
     def __init__(self, physical: PhysicalType, others: Sequence[Codec], compression: int) -> None:
         super().__init__(physical, others, compression)
@@ -199,7 +200,8 @@ def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray 
 
 
 def stream_encoder(physical: PhysicalType, codec: Codec | None, compression: int) -> StreamEncoder:
-    """Return the encoder of a new stream with the given ``codec``; with None each page gets one that suits it."""
+    """Return the encoder of a new stream of a cfile with the given ``codec``; with None each page gets one that suits
+    it."""
     if codec and codec.name != "dictionary":
         return StreamEncoder(physical, [codec], compression)
     others = [codec_by_name("plain")] if codec else candidates_of(physical)

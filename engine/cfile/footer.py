@@ -36,7 +36,7 @@ Read = Callable[[int, int], np.ndarray]
 
 
 class ZoneEntry(Message, frozen=True, strict=True, extra="ignore"):
-    """The bounds of one page, as in `ZoneMap`, in JSON's types."""
+    """The zone map of one page in the footer of a cfile: its bounds, as in `ZoneMap`, in JSON's types."""
 
     min: int | str | None
     max: int | str | None
@@ -45,7 +45,7 @@ class ZoneEntry(Message, frozen=True, strict=True, extra="ignore"):
 
 
 class PageEntry(Message, frozen=True, strict=True, extra="ignore"):
-    """The position and content of one page."""
+    """One page in the footer of a cfile: its position and content."""
 
     offset: NonNegativeInt
     length: NonNegativeInt
@@ -55,7 +55,7 @@ class PageEntry(Message, frozen=True, strict=True, extra="ignore"):
 
 
 class StreamEntry(Message, frozen=True, strict=True, extra="ignore"):
-    """One stream: the cells of a column in row order, cut into pages."""
+    """One stream in the footer of a cfile: the cells of a column in row order, cut into pages."""
 
     column_id: int
     role: str
@@ -85,7 +85,7 @@ class StreamEntry(Message, frozen=True, strict=True, extra="ignore"):
 
 
 class Footer(Message, frozen=True, strict=True, extra="ignore"):
-    """All metadata of a file's pages."""
+    """The footer of a cfile: all metadata of its pages."""
 
     file_id: NonNegativeInt
     kind: str
@@ -104,7 +104,7 @@ KNOWN_FEATURES = NEW_ENCODINGS | {UNEVEN_PAGES}
 
 
 def features_of(streams: list[StreamEntry]) -> list[str]:
-    """Return the features that a file with these streams requires of its reader."""
+    """Return the features that a cfile with these streams requires of its reader."""
     features = {name for stream in streams for name in stream.encodings if name in NEW_ENCODINGS}
     if any(not stream.has_even_pages for stream in streams):
         features.add(UNEVEN_PAGES)
@@ -112,7 +112,7 @@ def features_of(streams: list[StreamEntry]) -> list[str]:
 
 
 def pack_footer(footer: Footer, offset: int) -> bytes:
-    """Return footer and trailer of a file whose pages end at ``offset``; at least ``TAIL_BYTES`` bytes."""
+    """Return footer and trailer of a cfile whose pages end at ``offset``; at least ``TAIL_BYTES`` bytes."""
     raw = stored = footer.model_dump_json(exclude_defaults=True).encode()
     compression = _RAW
     if len(raw) > COMPRESS_ABOVE:
@@ -126,7 +126,7 @@ def pack_footer(footer: Footer, offset: int) -> bytes:
 
 
 def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Footer, int]:
-    """Return the footer of a file of ``size`` bytes, at least ``MIN_FILE_BYTES``, and its offset.
+    """Return the footer of a cfile of ``size`` bytes, at least ``MIN_FILE_BYTES``, and its offset.
 
     Raises what ``read`` does, CorruptionError if it is not what was written, InvalidArgumentError if the file requires
     a format version or a feature that this build does not know.
@@ -150,7 +150,7 @@ def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Foote
 
 
 def check_directory(path: str, footer: Footer, footer_offset: int) -> None:
-    """Check that every stream's pages are inside the file and hold its rows; raises CorruptionError.
+    """Check that the pages of every stream are inside the cfile and hold its rows; raises CorruptionError.
 
     After this, offsets and row counts of the footer are safe to compute with.
     """
@@ -194,7 +194,7 @@ def _decompressed(trailer: Trailer, stored: memoryview) -> bytes:
 
 
 def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> PageEntry:
-    """Return the directory entry of a page, with or without its bounds."""
+    """Return the footer's entry of a page, with or without its bounds."""
     entry = ZoneEntry(min=_to_json(zone.min), max=_to_json(zone.max), exact=zone.exact, has_nan=zone.has_nan)
     return PageEntry(
         offset=offset,
@@ -206,7 +206,8 @@ def page_entry(offset: int, length: int, zone: ZoneMap, keep_zone: bool) -> Page
 
 
 def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> ZoneMap:
-    """Return the bounds of a page in Python's types. Raises ValueError for what are no bounds of its cells."""
+    """Return the zone map of a page from the footer, in Python's types. Raises ValueError for what are no bounds of its
+    cells."""
     low, high = _from_json(zone.min, physical), _from_json(zone.max, physical)
     if not _are_bounds(low, high, physical):
         raise ValueError(f"{low!r} to {high!r} are no bounds of {physical} cells")

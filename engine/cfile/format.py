@@ -63,7 +63,7 @@ MIN_FILE_BYTES = HEADER_BYTES + TAIL_BYTES
 
 
 class StreamKey(NamedTuple):
-    """Names one stream of a file: its column and its role."""
+    """Names one stream of a cfile: its column and its role."""
 
     column_id: int
     role: str
@@ -74,17 +74,17 @@ class StreamKey(NamedTuple):
 
 
 def seed(file_id: int, offset: int) -> int:
-    """Return the initial crc32 for bytes at ``offset`` of the file ``file_id``."""
+    """Return the initial crc32 for bytes at ``offset`` of the cfile ``file_id``."""
     return zlib.crc32(_PLACE.pack(file_id, offset))
 
 
 def padding_of(length: int) -> int:
-    """Return how many zero bytes follow ``length`` bytes of a page."""
+    """Return how many zero bytes follow ``length`` bytes of a page in a cfile."""
     return -length % PAGE_ALIGNMENT
 
 
 class FileHeader(NamedTuple):
-    """The first bytes of a file: its kind and id."""
+    """The first bytes of a cfile: its kind and id."""
 
     kind: str
     file_id: int
@@ -112,7 +112,7 @@ class FileHeader(NamedTuple):
 
 
 class PageHeader(NamedTuple):
-    """The header of every page."""
+    """The header of every page of a cfile."""
 
     row_count: int
     encoding: int
@@ -165,12 +165,12 @@ class PageHeader(NamedTuple):
 
 
 def page_crc(file_id: int, offset: int, body: memoryview) -> int:
-    """Return the crc of the page at ``offset``, given all of it after the crc."""
+    """Return the crc of the page at ``offset`` of a cfile, given all of it after the crc."""
     return crc32(body, seed(file_id, offset))
 
 
 def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> bytes:
-    """Return the crc that precedes ``parts``, which are all of the page after it."""
+    """Return the crc of a page of a cfile, which precedes ``parts``: all of the page after it."""
     crc = seed(file_id, offset)
     for part in parts:
         crc = crc32(part, crc)
@@ -178,12 +178,12 @@ def seal_page(file_id: int, offset: int, parts: list[bytes | memoryview]) -> byt
 
 
 def stored_page_crc(page: memoryview) -> int:
-    """Return the crc at the start of a page."""
+    """Return the crc at the start of a page of a cfile."""
     return _CRC.unpack_from(page)[0]
 
 
 class Trailer(NamedTuple):
-    """The last bytes of a file: the position of its footer and how to read it."""
+    """The last bytes of a cfile: the position of its footer and how to read it."""
 
     stored_length: int
     raw_length: int

@@ -42,7 +42,7 @@ MIN_SAVING = 0.1
 
 
 class EncodedPage(NamedTuple):
-    """A page ready to be written, except for the crc, which depends on its position."""
+    """A page of a cfile ready to be written, except for the crc, which depends on its position."""
 
     header: PageHeader
     payload: bytes | memoryview
@@ -61,7 +61,7 @@ class EncodedPage(NamedTuple):
 
 
 def encode_page(vector: Vector, physical: PhysicalType, codec: Codec, compression: int, flags: int = 0) -> EncodedPage:
-    """Encode and compress the cells of one page.
+    """Encode and compress the cells of one page of a cfile.
 
     Raises InvalidArgumentError when they take more than ``MAX_PAGE_BYTES`` bytes.
     """
@@ -92,7 +92,7 @@ def _smaller(payload: np.ndarray, compression: int) -> tuple[bytes | memoryview,
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Page:
-    """A page read from a file, in its own memory; its checksum and header are right."""
+    """A page read from a cfile, in its own memory; its checksum and header are right."""
 
     offset: int
     header: PageHeader
@@ -186,7 +186,7 @@ _NO_PADDING = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileImage:
-    """An open file and its expected identity: all that is needed to load its pages. Thread safe."""
+    """An open cfile and its expected identity: all that is needed to load its pages. Thread safe."""
 
     path: str
     file_id: int
@@ -230,8 +230,9 @@ class FileImage:
 
 
 def load_page(image: FileImage, what: str, entry: PageEntry, is_kept: bool = False) -> Page:
-    """Read the page of a directory ``entry`` and verify its checksum and lengths; they are not verified again. Its
-    memory is lent unless it ``is_kept``. What is wrong in the cache of a far file is fetched again once.
+    """Read the page of a cfile that ``entry`` of its footer describes, and verify its checksum and lengths; they are
+    not verified again. Its memory is lent unless it ``is_kept``. What is wrong in the cache of a far file is fetched
+    again once.
 
     ``entry`` must be inside the file (`check_directory`). Raises CorruptionError, which calls the page ``what``, and
     UnreadableFileError.

@@ -7,7 +7,8 @@ from .page import Page
 
 
 def kind_of(page: Page, physical: PhysicalType) -> tuple[int, int]:
-    """Return the kind of a page, which has passed the check of its codec, and the address of its cells."""
+    """Return the kind of a page of a cfile for kernels that read it, and the address of its cells. The page has passed
+    the check of its codec."""
     if page.is_all_null:
         return NULLS, 0
     payload = address_of(page.stored)
@@ -18,7 +19,8 @@ def kind_of(page: Page, physical: PhysicalType) -> tuple[int, int]:
 
 
 def part_of(page: Page, physical: PhysicalType) -> tuple[int, int, int, int]:
-    """Return what `kind_of` does, the rows of the page, and the address of its bitmap, 0 without one; found once."""
+    """Return what `kind_of` does for a page of a cfile, its rows, and the address of its bitmap, 0 without one; found
+    once."""
     part = page.part
     if part is None:
         part = (*kind_of(page, physical), page.row_count, address_or_0(page.bitmap))

@@ -16,7 +16,7 @@ from .reader import CFileReader
 
 
 def write_renumbered(reader: CFileReader, fs: FileSystem, path: str, file_id: int, metadata: dict[str, Any]) -> None:
-    """Copy the file of ``reader`` to ``path`` as the file ``file_id``, with new ``metadata``, and sync it; the caller
+    """Copy the cfile of ``reader`` to ``path`` as the file ``file_id``, with new ``metadata``, and sync it; the caller
     syncs the directory.
 
     Raises:

@@ -33,7 +33,7 @@ _ONE_BY_ONE = 256
 
 
 class StreamReader:
-    """The cells of one stream, by row number from 0.
+    """The cells of one stream of a cfile, by row number from 0.
 
     Thread safe. When the bytes of a page come from the file, they are verified, by its checksum and then by its codec,
     in their own memory, which goes to the page cache; two threads that need the same page at once both read it. Results

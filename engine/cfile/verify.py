@@ -9,7 +9,7 @@ from .zone_map import zone_map_of
 
 
 def verify_pages(image: FileImage, footer: Footer) -> None:
-    """Verify all pages of the file and that they cover it; raises CorruptionError at the first fault.
+    """Verify all pages of a cfile and that they cover it; raises CorruptionError at the first fault.
 
     ``footer`` is that of the file, checked against its checksum. Memory holds one page and one dictionary.
     """

@@ -35,7 +35,7 @@ NARROW_PAGE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CFileInfo:
-    """The identity of a written file, for those that refer to it."""
+    """The identity of a written cfile, for those that refer to it."""
 
     file_id: int
     size_bytes: int
@@ -44,7 +44,7 @@ class CFileInfo:
 
 
 class CFileWriter:
-    """Writes the streams of one file, one after the other or side by side, then its footer.
+    """Writes the streams of one cfile, one after the other or side by side, then its footer.
 
     Not thread safe. Memory holds one page of each open stream and, for a dictionary stream, its dictionary. After an
     exception of any method the file is worthless and only ``abort`` may be called; a context manager, which aborts
@@ -163,7 +163,7 @@ class CFileWriter:
 
 
 class StreamWriter:
-    """One stream of a file that is being written; made by ``CFileWriter.open_stream``."""
+    """One stream of a cfile that is being written; made by ``CFileWriter.open_stream``."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ ZoneValue = Any
 
 @dataclass(frozen=True, slots=True)
 class ZoneMap:
-    """Bounds of one page.
+    """The zone map of one page: bounds of its cells.
 
     ``min`` is None if there is nothing to compare (every cell is NULL or NaN): no comparison with a number or string
     holds for such a page, except for its NaNs. ``max`` is None then, and also when unbounded with a given ``min``.
@@ -47,7 +47,7 @@ class ZoneMap:
 
 @dataclass(frozen=True, slots=True)
 class PageZones:
-    """The bounds of pages of a stream, one by one and as arrays."""
+    """The zone maps of pages of a stream: their bounds, one by one and as arrays."""
 
     maps: Sequence[ZoneMap]
     null_counts: np.ndarray
@@ -81,7 +81,7 @@ class PageZones:
 
 @dataclass(frozen=True, slots=True)
 class NumberBounds:
-    """The bounds of numbers of each page, as arrays of int64 or float64."""
+    """The zone maps of pages of numbers: their bounds, as arrays of int64 or float64."""
 
     are_known: np.ndarray
     lows: np.ndarray
@@ -110,7 +110,7 @@ _NOT_IN_ARRAYS = (PhysicalType.INT128, PhysicalType.BYTES)
 
 
 def zone_map_of(vector: Vector, physical: PhysicalType) -> ZoneMap:
-    """Return the bounds of the cells of one page."""
+    """Return the zone map of one page: the bounds of its cells."""
     row_count = len(vector)
     null_count = 0 if vector.valid is None else row_count - int(np.count_nonzero(vector.valid))
     if null_count == row_count:
@@ -174,7 +174,7 @@ def _truncated(low: bytes, high: bytes, null_count: int, row_count: int) -> Zone
 
 
 def raised_prefix(value: bytes) -> bytes | None:
-    """Return the least string of at most ``MAX_VALUE_BYTES`` bytes that is above all strings with the prefix of
-    ``value`` of that length; None when there is none."""
+    """Return an upper bound for a zone map: the least string of at most ``MAX_VALUE_BYTES`` bytes that is above all
+    strings with the prefix of ``value`` of that length; None when there is none."""
     prefix = value[:MAX_VALUE_BYTES].rstrip(b"\xff")
     return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None

@@ -60,7 +60,7 @@ _PACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SameService:
-    """A bucket that has both stores, so that it can copy an object itself."""
+    """A bucket that has both stores, the one that is copied and the copy, so that it can copy an object itself."""
 
     bucket: Bucket
     source: str
@@ -80,7 +80,7 @@ class _SlotCut:
 
 @dataclass(frozen=True, slots=True)
 class FileToCopy:
-    """A file that the target lacks."""
+    """A file of a store that its copy in a bucket lacks."""
 
     path: str
     size: int
@@ -89,7 +89,7 @@ class FileToCopy:
 
 
 class BucketCopy:
-    """One run: ``begin``, then ``bring`` each file in any threads, then ``end``."""
+    """One run that copies a store in a bucket: ``begin``, then ``bring`` each file in any threads, then ``end``."""
 
     def __init__(self, source: BucketHome, target: BucketHome, via: SameService | FileSystem, new_uuid: UUID) -> None:
         """``via`` copies objects without their bytes coming here, or is a disk for those that are on their way;

@@ -13,7 +13,7 @@ _ALL_BLOCKS = np.arange(block_count(PAGE_ROWS), dtype=np.int64)
 
 
 def block_sizes(payload: np.ndarray, row_count: int) -> np.ndarray:
-    """Return the size of each block (int64) after checking that the blocks fill the payload.
+    """Return the size of each mini-block of a page (int64) after checking that they fill the payload.
 
     Raises `CorruptPageError` if the directory does not fit, descends, or ends elsewhere.
     """
@@ -28,7 +28,7 @@ def block_sizes(payload: np.ndarray, row_count: int) -> np.ndarray:
 
 
 def rows_of_blocks(row_count: int) -> np.ndarray:
-    """Return how many rows each block of a page holds (int64)."""
+    """Return how many rows each mini-block of a page holds (int64)."""
     rows = np.full(block_count(row_count), BLOCK_ROWS, np.int64)
     if row_count % BLOCK_ROWS:
         rows[-1] = row_count % BLOCK_ROWS
@@ -36,7 +36,7 @@ def rows_of_blocks(row_count: int) -> np.ndarray:
 
 
 def blocks_of_range(first: int, last: int, row_count: int) -> tuple[np.ndarray, int]:
-    """Return the numbers of the blocks that hold rows [first, last), and the first of their rows.
+    """Return the numbers of a page's mini-blocks that hold rows [first, last), and the first of their rows.
 
     Raises IndexError unless 0 <= first <= last <= row_count.
     """
@@ -47,7 +47,7 @@ def blocks_of_range(first: int, last: int, row_count: int) -> tuple[np.ndarray, 
 
 
 def blocks_of_rows(rows: np.ndarray, row_count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the blocks that hold ``rows``, ascending, and the place of each row.
+    """Return the numbers of a page's mini-blocks that hold ``rows``, ascending, and the place of each row.
 
     The places (int64) count the cells of the needed blocks only. Raises IndexError for a row outside [0, row_count).
     """
@@ -70,14 +70,14 @@ def blocks_of_rows(rows: np.ndarray, row_count: int) -> tuple[np.ndarray, np.nda
 
 
 def row_count_in(blocks: np.ndarray, row_count: int) -> int:
-    """Return how many rows the listed blocks (ascending) of the page hold."""
+    """Return how many rows the listed mini-blocks (ascending) of a page hold."""
     if not len(blocks):
         return 0
     return (len(blocks) - 1) * BLOCK_ROWS + min(BLOCK_ROWS, row_count - int(blocks[-1]) * BLOCK_ROWS)
 
 
 def pack(cells: np.ndarray, head: int = 0) -> np.ndarray:
-    """Return ``cells`` as a directory and shuffled, compressed blocks, after ``head`` spare bytes."""
+    """Encode ``cells`` as a page: a directory and shuffled, compressed mini-blocks, after ``head`` spare bytes."""
     assert len(cells) <= PAGE_ROWS, "more rows than a page holds"
     width = cells.dtype.itemsize
     directory = END.itemsize * block_count(len(cells))
@@ -89,14 +89,15 @@ def pack(cells: np.ndarray, head: int = 0) -> np.ndarray:
 
 
 def check_packed(payload: np.ndarray, width: int, row_count: int) -> None:
-    """Raise `CorruptPageError` unless the directory is sound and no block is larger than its cells."""
+    """Raise `CorruptPageError` unless the directory of mini-blocks is sound and none is larger than its cells."""
     sizes = block_sizes(payload, row_count)
     fits = (sizes > 0) & (sizes <= rows_of_blocks(row_count) * width)
     require(fits.all(), "a block is empty or larger than its cells")
 
 
 def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndarray) -> np.ndarray:
-    """Return the cells of the listed blocks (ascending), back to back; ``payload`` must be checked.
+    """Decode the listed mini-blocks of a page (ascending): return their cells, back to back; ``payload`` must be
+    checked.
 
     Raises `CorruptPageError` if LZ4 rejects a block.
     """
@@ -117,13 +118,13 @@ def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndar
 
 
 def loose_cells(payload: np.ndarray, dtype: np.dtype, row_count: int, head: int = 0) -> np.ndarray | None:
-    """Return the cells of a payload whose blocks are all uncompressed, as a view; None for others."""
+    """Return the cells of a page whose mini-blocks are all uncompressed, as a view; None for others."""
     start = head + END.itemsize * -(-row_count // BLOCK_ROWS)
     return payload[start:].view(dtype) if len(payload) == start + row_count * dtype.itemsize else None
 
 
 def loosened(payload: np.ndarray, dtype: np.dtype, row_count: int, head: int = 0) -> np.ndarray:
-    """Return a checked payload with all blocks uncompressed, so that a cell is read without the rest of its block.
+    """Return a checked page with all mini-blocks uncompressed, so that a cell is read without the rest of its block.
 
     Raises `CorruptPageError` if LZ4 rejects a block.
     """

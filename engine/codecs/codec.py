@@ -23,11 +23,11 @@ PAGE_ROWS = 65_536
 
 
 class CorruptPageError(Exception):
-    """The payload of a page contradicts itself. The file's reader adds path and offset."""
+    """A page cannot be decoded: its payload contradicts itself. The file's reader adds path and offset."""
 
 
 class Codec(Protocol):
-    """One encoding. Codecs have no state and may be used by many threads at once."""
+    """One encoding of pages. Codecs have no state and may be used by many threads at once."""
 
     @property
     def code(self) -> int:
@@ -79,13 +79,13 @@ def block_count(row_count: int) -> int:
 
 
 def check_range(first: int, last: int, row_count: int) -> None:
-    """Raise IndexError unless 0 <= first <= last <= row_count."""
+    """Raise IndexError unless rows [first, last) to decode are in a page: 0 <= first <= last <= row_count."""
     if not 0 <= first <= last <= row_count:
         raise IndexError(f"rows [{first}, {last}) are not in a page of {row_count}")
 
 
 def check_rows(rows: np.ndarray, row_count: int) -> np.ndarray:
-    """Return ``rows`` as contiguous int64; IndexError when one is outside [0, row_count)."""
+    """Return the ``rows`` to decode of a page as contiguous int64; IndexError when one is outside [0, row_count)."""
     rows = np.ascontiguousarray(rows, np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= row_count):
         raise IndexError(f"a row is outside a page of {row_count} rows")

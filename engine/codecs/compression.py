@@ -27,20 +27,20 @@ _SNAPPY = pa.Codec("snappy")
 
 
 def compression_code(name: str) -> int:
-    """Return the number of a compression by name. Raises KeyError for an unknown name."""
+    """Return the number of a compression of pages by name. Raises KeyError for an unknown name."""
     if name not in COMPRESSIONS:
         raise KeyError(name)
     return COMPRESSIONS.index(name)
 
 
 def compression_name(code: int) -> str:
-    """Return the name of a compression by number. Raises CorruptPageError for an unknown number."""
+    """Return the name of a compression of pages by number. Raises CorruptPageError for an unknown number."""
     require(0 <= code < len(COMPRESSIONS), f"no compression has the number {code}")
     return COMPRESSIONS[code]
 
 
 def compress(code: int, payload: bytes | memoryview) -> bytes:
-    """Return ``payload`` (any contiguous bytes) compressed by compression ``code``."""
+    """Return the ``payload`` of a page (any contiguous bytes) compressed by compression ``code``."""
     if code == LZ4:
         return lz4.block.compress(payload, store_size=False)
     if code == ZSTD:
@@ -54,7 +54,8 @@ def compress(code: int, payload: bytes | memoryview) -> bytes:
 
 
 def decompress(code: int, data: np.ndarray, raw_size: int) -> np.ndarray:
-    """Return the ``raw_size`` bytes (uint8) that were compressed to ``data`` (uint8, contiguous).
+    """Return the payload of a page: the ``raw_size`` bytes (uint8) that were compressed to ``data`` (uint8,
+    contiguous).
 
     Raises `CorruptPageError` if ``data`` is damaged or has another number of bytes.
     """

@@ -38,7 +38,7 @@ _SEED = hash("nyala") >> 1
 
 
 class DictionaryCodec:
-    """Store the codes (int32, not negative) of byte strings; the dictionary lives elsewhere."""
+    """Encode a page as codes (int32, not negative) of byte strings; the dictionary lives elsewhere."""
 
     code = 4
     name = "dictionary"
@@ -86,7 +86,7 @@ class DictionaryCodec:
 
 
 def attach(codes: FixedVector, dictionary: BytesVector, valid: np.ndarray | None = None) -> DictionaryVector:
-    """Return ``codes`` (int32, as decoded) joined with the dictionary they number.
+    """Return the ``codes`` of a page (int32, as decoded) joined with the dictionary they number.
 
     Raises `CorruptPageError` when a code has no value. Where all rows are NULL the dictionary may
     be empty; their codes are 0.
@@ -99,7 +99,7 @@ def attach(codes: FixedVector, dictionary: BytesVector, valid: np.ndarray | None
 
 
 class DictionaryBuilder:
-    """Collect the distinct values of one column while it is written. Not thread-safe.
+    """Collects the dictionary of one column while its pages are encoded: the distinct values. Not thread-safe.
 
     >>> builder = DictionaryBuilder()
     >>> cells = np.frombuffer(b"LAXJFKLAX", np.uint8)

@@ -27,7 +27,7 @@ _FLOATS = (PhysicalType.FLOAT32, PhysicalType.FLOAT64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WantedColumn:
-    """A column to find in rows."""
+    """A column to find in rows in row encoding."""
 
     column_id: int
     physical: PhysicalType
@@ -37,7 +37,7 @@ class WantedColumn:
 
 
 def encode(columns: Mapping[int, Vector], row_count: int) -> BytesVector:
-    """Return ``row_count`` rows, each with those cells of ``columns``, by id, that are not NULL.
+    """Return ``row_count`` rows in row encoding, each with those cells of ``columns``, by id, that are not NULL.
 
     Raises OverflowError when they take 2 GiB or more, ValueError for an id outside [0, 2**32).
     """
@@ -57,7 +57,7 @@ def encode(columns: Mapping[int, Vector], row_count: int) -> BytesVector:
 
 
 def check(rows: BytesVector) -> None:
-    """Check everything that ``decode`` relies on.
+    """Check rows in row encoding: everything that ``decode`` relies on.
 
     Raises CorruptPageError if the offsets are outside the bytes, or a row contradicts itself.
     """
@@ -71,7 +71,7 @@ def check(rows: BytesVector) -> None:
 
 
 def decode(rows: BytesVector, wanted: Sequence[WantedColumn]) -> list[Vector]:
-    """Return the cells of the wanted columns, in their order; skips other columns of the rows.
+    """Return the cells of the wanted columns of rows in row encoding, in their order; skips other columns of the rows.
 
     The rows must be checked. Raises CorruptPageError for a datum that is not a cell of its column's type.
     """

@@ -42,7 +42,7 @@ _DATUMS: dict[PhysicalType, Callable[[Any], bytes]] = {
 
 
 class RowPacker:
-    """Encodes rows that have given columns."""
+    """Encodes single rows that have given columns, in row encoding."""
 
     def __init__(self, columns: Mapping[int, PhysicalType]) -> None:
         """``columns``: their types by id, in the order in which cells are given."""

@@ -47,14 +47,14 @@ class _Head(Message, frozen=True):
 
 
 def pack_authors(authored: Authored) -> bytes:
-    """Return the bytes of the file."""
+    """Return the bytes of the file ``authors``: by which operation and user the newest commits were made."""
     head = _Head(commits=len(authored.timestamps), origins=list(authored.origins)).model_dump_json().encode()
     cells = authored.timestamps.astype("<i8").tobytes() + authored.numbers.astype("<u4").tobytes()
     return pack(_MAGIC, _VERSION, len(head).to_bytes(_LENGTH_BYTES, "little") + head + cells)
 
 
 def unpack_authors(document: bytes) -> Authored:
-    """Return what the bytes of the file say.
+    """Return the authors of commits that the bytes of the file ``authors`` name.
 
     Raises:
         CorruptionError: they are not what was written.
@@ -77,7 +77,7 @@ def unpack_authors(document: bytes) -> Authored:
 
 
 class AuthorsFile:
-    """Keeps the origins of one store's commits over restarts. Thread safe."""
+    """Keeps the authors of one store's commits over restarts, in the file ``authors``. Thread safe."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ long.)"""
 
 
 def origin_of(operation: str, table_id: int, ticket: Ticket | None = None) -> Origin:
-    """Return the origin of a commit that is made for the request that this thread serves."""
+    """Return the origin of a commit, its operation and user, made for the request that this thread serves."""
     name = user()
     if not name and ticket is not None:  # a server in front of this one knows its users
         name = login_of(ticket.number.writer)
@@ -51,7 +51,7 @@ def origin_of(operation: str, table_id: int, ticket: Ticket | None = None) -> Or
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Authored:
-    """The origins of some commits."""
+    """The authors of some commits: by which operation and user each was made."""
 
     timestamps: np.ndarray
     """int64, ascending."""
@@ -90,7 +90,7 @@ NOTHING = Authored(np.empty(0, np.int64), np.empty(0, np.uint32), ())
 
 
 class CommitAuthors:
-    """The origins of the newest commits since a store was opened. Thread safe.
+    """The authors of the newest commits since a store was opened: their operations and users. Thread safe.
 
     A commit costs one append to a deque, which needs no lock: a single row would notice anything more.
     """

@@ -41,7 +41,7 @@ _CROWD = 8
 
 
 class Gathered(Awaited, Protocol):
-    """A commit that a gatherer may make."""
+    """A waiting commit that a gatherer makes, or leaves out, before the log writes a group."""
 
     @property
     def timestamp(self) -> int:

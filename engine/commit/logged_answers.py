@@ -17,7 +17,7 @@ _WORDS = b'{"writer":"', b'","seq":', b',"answer":'
 
 
 class AnswersOfWriter(NamedTuple):
-    """What remains of the answers to one writer."""
+    """The answers to the numbered writes of one writer in the log, as far as they are still kept."""
 
     table_id: int
     name: str
@@ -31,7 +31,8 @@ class AnswersOfWriter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedAnswers:
-    """Notes of answers that are all written in the plain way: no name in them needs escapes."""
+    """Notes in the log with answers to numbered writes that are all written in the plain way: no name in them needs
+    escapes."""
 
     notes: Parts
     names: np.ndarray
@@ -99,7 +100,7 @@ class LoggedAnswers:
 
 
 def runs_of_kind(notes: Parts) -> Iterator[tuple[int, Parts]]:
-    """Yield each run of notes of one kind with that kind, in the order of the log."""
+    """Yield each run of notes of one kind in the log with that kind, in order."""
     cuts = np.flatnonzero(np.diff(notes.kinds)) + 1
     bounds = [0, *cuts.tolist(), len(notes)]
     for first, last in pairwise(bounds):

@@ -43,7 +43,8 @@ _MANY_TABLETS, _MANY_SECONDS = 256, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """How full memory is: 0 up to the soft limit, 1 at the hard one, in between in proportion."""
+    """How full the memory for unflushed rows is: 0 up to the soft limit, 1 at the hard one, in between in
+    proportion."""
 
     whole: float
     relieved: float
@@ -285,7 +286,7 @@ def _largest(uses: Iterable[_Use]) -> int:
 
 
 class LargePlace:
-    """A reserved part of memory, until the end of a ``with``."""
+    """A part of the memory for unflushed rows that a large commit reserves, until the end of a ``with``."""
 
     def __init__(self, gate: MemoryGate, size_bytes: int) -> None:
         self._gate = gate
@@ -299,7 +300,7 @@ class LargePlace:
 
 
 def patiently(work: Callable[[], T], seconds: float) -> T:
-    """Return the result of ``work``; when memory is full, retry as told for at most ``seconds``.
+    """Return the result of ``work``; when the memory for unflushed rows is full, retry as told for at most ``seconds``.
 
     Raises:
         UnavailableError: memory is still full, or there is another cause.

@@ -51,7 +51,7 @@ _KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors", "truncated
 
 
 class Number(NamedTuple):
-    """The identity of a write: its table, its writer and the writer's own count."""
+    """The identity of a numbered write: its table, its writer and the writer's own count."""
 
     table_id: int
     writer: str
@@ -59,7 +59,7 @@ class Number(NamedTuple):
 
 
 def number_of(table_id: int, writer: str, seq: int) -> Number:
-    """Return the identity of a write. Raises InvalidArgumentError if ``seq`` is out of range."""
+    """Return the identity of a numbered write. Raises InvalidArgumentError if ``seq`` is out of range."""
     if not 0 <= seq <= SEQ_MAX:
         raise InvalidArgumentError(f"seq must be from 0 to {SEQ_MAX}, not {seq}")
     return Number(table_id, writer, seq)
@@ -127,7 +127,7 @@ Written = TypeVar("Written")
 
 
 class NumberedWrites:
-    """The kept answers of all writers of a store. Thread safe."""
+    """The kept answers to the numbered writes of all writers of a store. Thread safe."""
 
     def __init__(
         self,
@@ -394,7 +394,7 @@ def _quoted(name: str) -> bytes:
 
 
 def moved_note(table_id: int, moved: Sequence[MovedAnswers]) -> Note:
-    """Return a note with the answers of another server, which are durable there."""
+    """Return a note with another server's answers to numbered writes, which are durable there."""
     writers = [
         _LoggedWriter(
             table=table_id,

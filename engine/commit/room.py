@@ -21,7 +21,7 @@ _TABLE_SHARE = 8
 
 
 class Room:
-    """The limits of one store. Thread safe: it has no state."""
+    """Limits on the unfinished work of one store: its number, bytes and disk space. Thread safe: it has no state."""
 
     def __init__(self, fs: FileSystem, options: StoreOptions) -> None:
         self._fs = fs

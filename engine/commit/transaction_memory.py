@@ -26,7 +26,7 @@ APPLICATIONS_KEPT = 4096
 
 
 class CommittedTransaction(Message, frozen=True, extra="forbid"):
-    """A transaction in the log; ``timestamp`` is that of its record."""
+    """A committed transaction in the log; ``timestamp`` is that of its record."""
 
     transaction: str
     timestamp: int = 0
@@ -44,7 +44,7 @@ class CommittedTransaction(Message, frozen=True, extra="forbid"):
 
 
 class CommittedVersion(Message, frozen=True, extra="forbid"):
-    """The newest version that an application committed."""
+    """The newest version that an application committed by a transaction."""
 
     app_id: str
     app_version: int
@@ -62,7 +62,7 @@ class _Told(Message, extra="forbid"):
 
 
 def note_of(transaction: CommittedTransaction, version: CommittedVersion | None) -> Note:
-    """Return the note for the log record of a commit."""
+    """Return the note of a transaction for the log record of its commit."""
     told = _Told(transactions=[transaction], applications=[version] if version else [])
     return Note(0, NoteKind.TRANSACTIONS, told.model_dump_json(exclude_defaults=True).encode())
 

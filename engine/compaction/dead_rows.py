@@ -32,8 +32,8 @@ _COUNTS: WeakKeyDictionary[DiskRowSet, _Count] = WeakKeyDictionary()
 
 
 def long_dead(rowset: DiskRowSet, ancient_history_mark: int) -> int:
-    """Return how many rows have been dead since the mark or earlier, perhaps without those of the last seconds before
-    it."""
+    """Return how many rows a merge would drop: those that have been dead since the mark or earlier, perhaps without
+    those of the last seconds before it."""
     dead = rowset.live.dead_count
     if not dead:
         return 0

@@ -49,8 +49,8 @@ def minor(
     ancient_history_mark: int = 0,
     fan_in: int | None = None,
 ) -> FlushReport | None:
-    """Merge the REDO files of a rowset, and its UNDO files of about one size (`mergeable`), if it has ``fan_in`` of
-    them; None if it has neither. Without ``fan_in``, merge all REDO files and all UNDO files.
+    """Compact the deltas of a rowset: merge its REDO files, and its UNDO files of about one size (`mergeable`), if it
+    has ``fan_in`` of them; None if it has neither. Without ``fan_in``, merge all REDO files and all UNDO files.
 
     The caller holds the maintenance lock.
 
@@ -84,8 +84,8 @@ def minor(
 
 
 def mergeable(undo: Sequence[DeltaFile], fan_in: int) -> range:
-    """Return the places of the UNDO files to merge: ``fan_in`` neighbours or more of one tier, the newest first; empty
-    if there are none.
+    """Return the places of the UNDO files that a minor compaction merges: ``fan_in`` neighbours or more of one tier,
+    the newest first; empty if there are none.
 
     To merge all of them again and again would write the whole history each time. So files are put into tiers, each
     ``fan_in`` times as large as the one before; a file is at least in the tier of each newer one. (Tiering: Dayan,
@@ -110,7 +110,8 @@ def major(
     column_ids: Collection[int] | None = None,
     ancient_history_mark: int = 0,
 ) -> FlushReport | None:
-    """Bring the base of columns up to the REDO files; None if these have no deltas of them.
+    """Compact the deltas of a rowset: bring the base of columns up to the REDO files; None if these have no deltas of
+    them.
 
     ``column_ids`` None means all columns; liveness is never moved. The caller holds the maintenance lock.
 

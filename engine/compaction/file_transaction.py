@@ -34,7 +34,8 @@ from ..tablet.tablet import Tablet
 
 @contextmanager
 def read_only_if_half_done(tablet_id: int, environment: Environment) -> Iterator[None]:
-    """Make the store read-only if the body, which edits the manifest and then memory, fails in between."""
+    """Make the store read-only if the body, which installs rewritten files in the manifest and then in memory, fails in
+    between."""
     before = environment.manifest.current.tablet(tablet_id)
     try:
         yield
@@ -47,7 +48,7 @@ def read_only_if_half_done(tablet_id: int, environment: Environment) -> Iterator
 
 
 class NewFiles:
-    """New files of a tablet, and slots for their rowsets, which no manifest names yet."""
+    """The new files of a flush or compaction of a tablet, and slots for their rowsets, which no manifest names yet."""
 
     def __init__(self, tablet: Tablet, environment: Environment) -> None:
         self._tablet = tablet
@@ -109,7 +110,7 @@ class NewFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncommittedFiles:
-    """Written new files of a tablet, in the body of ``new_files``."""
+    """The written files of a flush or compaction, in the body of ``new_files``."""
 
     new: NewFiles
     edit: Callable[[TabletEntry], TabletEntry]
@@ -119,7 +120,8 @@ class UncommittedFiles:
 
 
 def commit_together(environment: Environment, staged: Sequence[UncommittedFiles]) -> None:
-    """Commit the new files of several tablets by one manifest, and install them. Raises as ``NewFiles.commit``."""
+    """Commit the new files of flushes or compactions of several tablets by one manifest, and install them. Raises as
+    ``NewFiles.commit``."""
     _commit(environment, [(each.new, each.edit) for each in staged])
     for each in staged:
         each.put()
@@ -144,8 +146,8 @@ def _commit(environment: Environment, edits: Sequence[tuple[NewFiles, Callable[[
 
 @contextmanager
 def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[NewFiles]:
-    """Write, commit and install new files in the body. A failure before the commit removes files and slots; a failure
-    after it makes the store read-only.
+    """Write, commit and install the new files of a flush or compaction in the body. A failure before the commit removes
+    files and slots; a failure after it makes the store read-only.
 
     Raises:
         StorageFullError, UnavailableError: the disk failed; the text says ``what`` could not be done.
@@ -160,7 +162,8 @@ def new_files(tablet: Tablet, environment: Environment, what: str) -> Iterator[N
 
 
 def retire(environment: Environment, old: Iterable[DeltaFile | ColumnsFile]) -> None:
-    """Remove files that neither the manifest nor the tablet's version names."""
+    """Remove files that a flush or compaction has replaced: neither the manifest nor the tablet's version names
+    them."""
     for file in old:
         file.close()
         remove_orphans(environment, file.path)

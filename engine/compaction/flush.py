@@ -141,7 +141,8 @@ def _write(
 def write_rows(
     memrowset: MemRowSet, mark: Mapping[int, int], schema: TableSchema, order: np.ndarray, writer: OutputWriter
 ) -> OutputRowSet:
-    """Write base and UNDO file of the rows, in the ``order`` of their keys, a page after the other, and open them.
+    """Flush rows of a MemRowSet: write base and UNDO file, in the ``order`` of their keys, a page after the other, and
+    open them.
 
     ``mark`` says how many deltas they hold.
 

@@ -32,7 +32,7 @@ _FAILED = "old history could not be dropped"
 
 
 def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> FlushReport | None:
-    """Drop history before the mark; None if there is none. The caller holds the maintenance lock.
+    """Drop the history of a tablet before the mark; None if there is none. The caller holds the maintenance lock.
 
     Raises:
         StorageFullError: the disk is full; nothing changed.
@@ -45,7 +45,7 @@ def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> F
 
 
 def gain(tablet: Tablet, ancient_history_mark: int) -> int:
-    """Return the bytes of the files that ``gc`` would drop. Cheap; under no lock."""
+    """Return the bytes of the history that ``gc`` would drop. Cheap; under no lock."""
     disk = tablet.version.disk
     dead = [rowset for rowset in disk if _is_dead(rowset, ancient_history_mark)]
     ancient = [file for rowset in disk if rowset not in dead for file in _ancient(rowset, ancient_history_mark)]

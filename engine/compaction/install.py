@@ -27,7 +27,8 @@ from .switch_over import MovedRowSet, SwitchOver
 
 @contextmanager
 def being_replaced(tablet: Tablet, moved: Sequence[MovedRowSet]) -> Iterator[None]:
-    """Count the memory of the rowsets' changes twice until the switch-over: they will be carried over."""
+    """Count twice the memory of changes in rowsets that a compaction replaces, until the switch-over: they will be
+    carried over."""
     tablet.being_replaced = tuple(map(_on_disk, moved))
     try:
         yield
@@ -44,8 +45,8 @@ def install_outputs(
     lsn: int,
     history_floor: int,
 ) -> None:
-    """Commit outputs, whose files hold all changes up to log position ``lsn``, instead of the old rowsets, and switch
-    over. Locations in ``moved`` use the numbers of outputs. Raises as ``NewFiles.commit``."""
+    """Commit the outputs of a compaction, whose files hold all changes up to log position ``lsn``, instead of the old
+    rowsets, and switch over. Locations in ``moved`` use the numbers of outputs. Raises as ``NewFiles.commit``."""
     targets = [output.rowset for output in written]
     for rowset in targets:
         new.take_slot(rowset)
@@ -60,7 +61,8 @@ def install_outputs(
 
 
 def remove_merged(environment: Environment, moved: Sequence[MovedRowSet]) -> int:
-    """Remove the files of replaced rowsets; return their bytes. Running scans may still read them."""
+    """Remove the files of rowsets that a compaction has replaced; return their bytes. Running scans may still read
+    them."""
     freed = 0
     for rowset in map(_on_disk, moved):
         files = [*rowset.columns_files, *rowset.deltas.files]

@@ -35,7 +35,7 @@ _CHUNKS_FETCHED = 8
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows [first, last) of a rowset, given by its number."""
+    """Rows [first, last) of an input of a merge: a rowset, given by its number."""
 
     source: int
     first: int
@@ -44,7 +44,7 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedRows:
-    """Rows in key order, above all earlier ones."""
+    """Rows of the inputs of a merge in key order, above all earlier ones."""
 
     parts: Sequence[RowRange]
     order: np.ndarray | None
@@ -198,7 +198,7 @@ def _merged(taken: Sequence[tuple[RowRange, KeyVector]]) -> MergedRows:
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """A key that two rowsets have, and its row in ``one``."""
+    """A key that two of the rowsets to merge have, and its row in ``one``."""
 
     one: DiskRowSet
     row: int
@@ -206,7 +206,7 @@ class SharedKey:
 
 
 def shared_key(rowsets: Sequence[DiskRowSet]) -> SharedKey | None:
-    """Return a key that is in two of the rowsets; None if there is none."""
+    """Return a key that is in two of the rowsets to merge; None if there is none."""
     near = [one for one in rowsets if any(other is not one and _overlap(one, other) for other in rowsets)]
     for rows in merged_rows(near, _COMPARED_ROWS_AT_ONCE):
         before, after = np.arange(len(rows) - 1), np.arange(1, len(rows))

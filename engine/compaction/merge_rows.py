@@ -55,7 +55,7 @@ class MergeInput:
 
 
 class Merge:
-    """One pass over the rows of the inputs."""
+    """The pass of a merge over the rows of its input rowsets."""
 
     def __init__(
         self, schema: TableSchema, inputs: Sequence[MergeInput], outputs: Outputs, ancient_history_mark: int

@@ -25,7 +25,7 @@ from ..vectors.vector import Vector
 
 
 class Names(Protocol):
-    """Assigns file names."""
+    """Assigns the names of the files that a compaction writes."""
 
     def name(self, kind: str) -> tuple[int, str]:
         """Return the id and the path of a new file; ``kind`` is base, undo or redo."""
@@ -34,7 +34,7 @@ class Names(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The timestamp, log position and schema of the outputs' bases."""
+    """The timestamp, log position and schema of the bases that a compaction writes."""
 
     timestamp: int
     lsn: int
@@ -44,14 +44,15 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputRowSet:
-    """A written rowset: its manifest entry, and the open rowset, which has no slot yet."""
+    """A rowset that a flush or compaction has written: its manifest entry, and the open rowset, which has no slot
+    yet."""
 
     entry: RowsetEntry
     rowset: DiskRowSet
 
 
 class OutputWriter:
-    """Writes base and UNDO file of one rowset in one pass over its rows."""
+    """Writes base and UNDO file of one output of a flush or compaction in one pass over its rows."""
 
     def __init__(self, tablet: Tablet, environment: Files, new: Names, moment: Moment) -> None:
         self._tablet = tablet
@@ -123,7 +124,7 @@ class OutputWriter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Rows [first, last) of a run that go to one output."""
+    """Rows [first, last) of a run that go to one output of a compaction."""
 
     output: int
     writer: OutputWriter
@@ -132,7 +133,7 @@ class Piece:
 
 
 class Outputs:
-    """Starts a new output when the last one has enough rows or bytes."""
+    """The rowsets that a compaction writes: starts a new one when the last has enough rows or bytes."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rowset that may be merged."""
+    """A rowset that a compaction may merge."""
 
     rowset_id: int
     min_key: bytes
@@ -51,7 +51,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Rowsets to be merged with one another, and by how much the average height (and more, as above) drops."""
+    """Rowsets that a compaction merges, and by how much the average height (and more, as above) drops."""
 
     rowset_ids: frozenset[int]
     gain: float
@@ -59,7 +59,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A candidate on [0, 1]."""
+    """A candidate for a merge on [0, 1]."""
 
     low: float
     high: float
@@ -71,7 +71,7 @@ class Placed:
 
 @lru_cache(maxsize=256)
 def pick(candidates: tuple[Candidate, ...], budget_megabytes: int) -> Pick | None:
-    """Return the best set of at most ``budget_megabytes``; None when none is worth it."""
+    """Return the best set of rowsets to merge, of at most ``budget_megabytes``; None when none is worth it."""
     best: tuple[float, int, list[Placed]] = (MIN_GAIN, 0, [])
     placed = [one for one in place(candidates) if one.megabytes <= budget_megabytes]
     for first in placed:
@@ -88,7 +88,7 @@ def pick(candidates: tuple[Candidate, ...], budget_megabytes: int) -> Pick | Non
 
 
 def place(candidates: Sequence[Candidate]) -> list[Placed]:
-    """Lay candidates out on [0, 1] by how much data lies below their keys."""
+    """Lay candidates for a merge out on [0, 1] by how much data lies below their keys."""
     if not candidates:
         return []
     lows, highs = _numbers(candidates)

@@ -38,7 +38,7 @@ class _Rows:
 
 
 class RevivedRows:
-    """Collects changes of dropped rows, and makes new rows of them.
+    """Collects changes of rows that a compaction drops and whose keys come back, and makes new rows of them.
 
     The first change of such a row brings it back, with a cell for every column that the table has at that time.
     """

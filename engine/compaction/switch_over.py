@@ -43,7 +43,8 @@ _DELTAS_AT_ONCE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class MovedRowSet:
-    """A rowset whose rows move. During the move this is its only reference, see ``let_go``."""
+    """A rowset that a flush or compaction replaces, so that its rows move. During the move this is its only reference,
+    see ``let_go``."""
 
     rowset: RowSet
     mark: dict[int, int]
@@ -63,7 +64,8 @@ class MovedRowSet:
 
 
 class SwitchOver:
-    """Moves the rows of ``moved`` to ``targets``, whose files hold all commits up to log position ``lsn``."""
+    """Moves the rows of ``moved``, the replaced rowsets, to ``targets``, whose files hold all commits up to log
+    position ``lsn``."""
 
     def __init__(self, tablet: Tablet, moved: Sequence[MovedRowSet], targets: Sequence[DiskRowSet], lsn: int) -> None:
         self._tablet = tablet
@@ -137,7 +139,8 @@ class SwitchOver:
 
 
 def append_changes(target: RowSet, column_id: int, run: DeltaRun, lsn: int) -> None:
-    """Add changes of a column, or of liveness, to a rowset that is not visible yet; the log has them from ``lsn``."""
+    """Add changes of a column, or of liveness, to an output of a compaction that is not visible yet; the log has them
+    from ``lsn``."""
     columns = {column_id: (stored_as(run.values), run.values)}
     target.deltas.active.append(FixedVector(run.rowids), FixedVector(run.timestamps), columns, lsn)
     if column_id == LIVE:

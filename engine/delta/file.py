@@ -35,7 +35,7 @@ from .run import DeltaRun, row_window
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncoding:
-    """How a column's cells are stored."""
+    """How the cells of a column are encoded in the files of a rowset, those of deltas or the base."""
 
     physical: PhysicalType
     encoding: str

@@ -24,7 +24,7 @@ Stamps = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Rows at points in time, ascending by row, then by timestamp. Both arrays are int64."""
+    """The moments at which deltas changed rows, ascending by row, then by timestamp. Both arrays are int64."""
 
     rowids: np.ndarray
     timestamps: np.ndarray
@@ -60,7 +60,7 @@ class Moments:
 
 
 def moments_of(parts: Sequence[Stamps]) -> Moments:
-    """Return the moments of changes, each once, however many columns a commit changed in a row."""
+    """Return the moments of deltas, each once, however many columns a commit changed in a row."""
     distinct: list[Stamps] = []
     for part in parts:
         # Commits mostly change the same columns in all their rows, so the stamps of columns repeat each other.
@@ -78,14 +78,15 @@ def moments_of(parts: Sequence[Stamps]) -> Moments:
 
 
 def within(rowids: np.ndarray, timestamps: np.ndarray, after: int, until: int) -> Stamps | None:
-    """Return the changes with ``after`` < timestamp <= ``until``; None when there are none."""
+    """Return the deltas with ``after`` < timestamp <= ``until``; None when there are none."""
     hits = np.flatnonzero((timestamps > after) & (timestamps <= until))
     return (rowids[hits], timestamps[hits]) if len(hits) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """The known history of one column in some rows; for one row, no two runs of a kind overlap in time."""
+    """The history of one column in some rows, as far as its deltas tell; for one row, no two runs of a kind overlap in
+    time."""
 
     undo: Sequence[DeltaRun]
     """The newest first."""

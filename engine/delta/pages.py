@@ -36,7 +36,7 @@ _PLACES = np.arange(PAGE_ROWS, dtype=np.int32)
 
 
 class DeltaPage:
-    """A decoded page: its rows, and its cells once they are read."""
+    """A decoded page of deltas: their rows, and their cells once they are read."""
 
     __slots__ = ("cells", "first", "last", "nbytes", "reads", "rows", "whole")
 
@@ -215,7 +215,7 @@ class DeltaPages:
 
 
 def values_of(stream: StreamReader, first: int, last: int) -> np.ndarray:
-    """Return the numbers of a stream of rowids or timestamps."""
+    """Return the numbers of a delta file's stream of rowids or timestamps."""
     vector = stream.read(first, last)
     assert isinstance(vector, FixedVector)
     return vector.values

@@ -24,7 +24,7 @@ _OVERWRITE: dict[int, Callable[[int, int, int, int, int, int, int], None]] = {
 
 
 class RowPlaces:
-    """Rows (int32, ascending, distinct), and the places (int32) of their cells."""
+    """Rows that deltas change (int32, ascending, distinct), and the places (int32) of their new cells."""
 
     __slots__ = ("count", "places", "places_at", "rowids", "rows_at")
 
@@ -52,7 +52,8 @@ class RowPlaces:
 
 
 class Patch:
-    """New cells for some rows of a column; those outside the base that it is applied to are ignored."""
+    """New cells for some rows of a column, from its deltas; those outside the base that it is applied to are
+    ignored."""
 
     __slots__ = ("__weakref__", "cells", "rows")
 

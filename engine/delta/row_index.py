@@ -14,7 +14,8 @@ _FIRST_CAPACITY = 64
 
 
 class RowIndex:
-    """The newest entry of each row, and for each entry the one before it of the same row.
+    """Finds the newest delta of a row in memory: the newest entry of each row, and for each entry the one before it of
+    the same row.
 
     Readers extend it by what was appended since the last read, so that writers pay nothing; they share a lock for that.
     It takes 20 to 36 bytes an entry once rows have been read one by one.

@@ -26,7 +26,7 @@ Order = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedRun:
-    """Entries [first, last) of a log in row order; places count from ``first``."""
+    """Deltas [first, last) of a `RowLog` in row order; places count from ``first``."""
 
     first: int
     last: int
@@ -38,7 +38,7 @@ class SortedRun:
 
 
 class RowLog:
-    """Rows and timestamps of columns that have always changed together.
+    """Rows and timestamps of the deltas of columns that have always changed together.
 
     One thread appends; readers see entries once they are published. Readers share a lock for sorting, which the
     appender never takes.

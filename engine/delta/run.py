@@ -22,7 +22,7 @@ _NO_ROW = np.iinfo(np.int32).max
 
 
 def row_window(rowids: np.ndarray, first_row: int, last_row: int) -> tuple[int, int]:
-    """Return the range of positions in ``rowids`` (int32, ascending) whose rows are in [first_row, last_row)."""
+    """Return the range of deltas whose rows are in [first_row, last_row), by their ``rowids`` (int32, ascending)."""
     # bounds of the same type: for any other, numpy would convert all rowids first
     low, high = rowids.searchsorted(np.array((first_row, min(last_row, _NO_ROW)), np.int32)).tolist()
     return low, high
@@ -52,7 +52,7 @@ class DeltaRun:
 
 
 def merge_runs(runs: Sequence[DeltaRun]) -> DeltaRun:
-    """Return runs of one column as one. If both have deltas of a row, those of the earlier run are older."""
+    """Return runs of deltas of one column as one. If both have deltas of a row, those of the earlier run are older."""
     if len(runs) == 1:
         return runs[0]
     rowids = np.concatenate([run.rowids for run in runs])
@@ -69,7 +69,7 @@ def collapsed(redo: DeltaRun, mark: int) -> DeltaRun:
 
 
 def invert(base: Vector, redo: DeltaRun) -> tuple[Vector, DeltaRun]:
-    """Bring ``base`` forward by ``redo``; return it with the UNDO run that reverses this.
+    """Bring cells, the ``base``, forward by the deltas ``redo``; return them with the UNDO run that reverses this.
 
     The UNDO entry of a change has the row's previous value: that of its change before, or the base's.
     """

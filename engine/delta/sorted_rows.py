@@ -98,7 +98,8 @@ class SortedDeltas:
 
 
 def sort_rows(rowids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``rowids`` (int32) sorted, and the original position (int32) of each; equal ones keep their order."""
+    """Sort deltas by row: return ``rowids`` (int32) sorted, and the original position (int32) of each; equal ones keep
+    their order."""
     count = len(rowids)
     rowids = np.ascontiguousarray(rowids, np.int32)
     rows, places, spare_rows, spare_places = (np.empty(count, np.int32) for _ in range(4))

@@ -29,7 +29,7 @@ ALL_ROWS = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaStores:
-    """The stores of a rowset at one moment, oldest first."""
+    """The stores of a rowset's deltas at one moment, oldest first."""
 
     undo: tuple[DeltaFile, ...]
     redo: tuple[DeltaFile, ...]

@@ -20,7 +20,7 @@ _INFINITE = r"^[+-]?inf(inity)?$"
 
 
 def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
-    """Return a value as a column's type.
+    """Return the value of an expression as a column's type.
 
     An assignment rounds to the digits of a decimal, and parses text as a date or a timestamp; it does not truncate a
     fraction to an integer, nor convert numbers to text. A cast rounds to integers, and converts between text and

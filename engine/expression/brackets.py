@@ -12,7 +12,7 @@ Kind = Literal["(", "call", "list", "case", "between"]
 
 
 class Rank(IntEnum):
-    """How close operators bind."""
+    """How close the operators of an expression bind."""
 
     OR = 1
     AND = 2
@@ -39,7 +39,7 @@ ARITHMETIC = {
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator; ``negated``: NOT stands before it."""
+    """An operator of an expression that is being parsed; ``negated``: NOT stands before it."""
 
     rank: int
     op: str
@@ -49,7 +49,8 @@ class Operator:
 
 @dataclass(slots=True)
 class Bracket:
-    """A parenthesis, a function, a list, a CASE, or a BETWEEN before its AND."""
+    """An open bracket of an expression that is being parsed: a parenthesis, a function, a list, a CASE, or a BETWEEN
+    before its AND."""
 
     kind: Kind
     word: Word

@@ -35,7 +35,7 @@ DEPTH_MAX = 100
 
 
 class Part(NamedTuple):
-    """An operand: its tree, the levels of it, and its first word."""
+    """An operand of an expression that is being parsed: its tree, the levels of it, and its first word."""
 
     expr: Expr
     depth: int
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 class Builder:
-    """Builds the tree of one text, and counts what is computed: columns, functions and arithmetic."""
+    """Builds the tree of one expression, and counts what is computed: columns, functions and arithmetic."""
 
     def __init__(self, reader: WordReader, limits: Limits, what: str) -> None:
         self._reader = reader

@@ -35,7 +35,7 @@ _DIGITS_MAX = 60
 
 
 def compared(op: ComparisonOp, left: Value, right: Value) -> Value:
-    """Return ``left op right``, NULL where one is.
+    """Return ``left op right`` for values of an expression, NULL where one is.
 
     Raises:
         InvalidArgumentError: the types cannot be compared.
@@ -46,7 +46,7 @@ def compared(op: ComparisonOp, left: Value, right: Value) -> Value:
 
 
 def compared_with(op: ComparisonOp, value: Value, literal: Any) -> Value | None:
-    """Return ``value op literal``; None if the type of the value is none that a column can have.
+    """Return ``value op literal`` for a value of an expression; None if its type is none that a column can have.
 
     Raises:
         InvalidArgumentError: the literal cannot be compared with the type.
@@ -82,7 +82,7 @@ def cells_listed(kind: pa.DataType, literals: Sequence[Any]) -> pa.Array | None:
 
 
 def listed(value: Value, cells: pa.Array) -> Value:
-    """Return where a value is among some of its type, NULL where it is NULL."""
+    """Return where a value of an expression is among the values of a list, of its type; NULL where it is NULL."""
     if isinstance(value, pa.Scalar):
         return listed(spread(value, 1), cells)[0]  # pyright: ignore[reportReturnType]
     if pa.types.is_floating(value.type):  # Arrow takes 0.0 and -0.0 for two numbers
@@ -94,7 +94,8 @@ def listed(value: Value, cells: pa.Array) -> Value:
 
 
 def comparable(left: Value, right: Value) -> tuple[Value, Value]:
-    """Return two sides of a comparison as one type; text is parsed if the other side is a date or a timestamp.
+    """Return the two sides of a comparison in an expression as one type; text is parsed if the other side is a date or
+    a timestamp.
 
     Raises:
         InvalidArgumentError: there is none.

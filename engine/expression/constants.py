@@ -20,7 +20,7 @@ _LITERAL_BYTES_MAX = 64 * 1024
 
 
 def value_of(literal: Any) -> pa.Scalar:
-    """Return a literal, as in ``tree``, as a value.
+    """Return a literal of an expression, as in ``tree``, as an Arrow scalar.
 
     Raises:
         InvalidArgumentError: it is invalid, or beyond the range of its type.
@@ -75,7 +75,7 @@ def _decimal(number: Decimal) -> pa.Scalar:
 
 
 def literal_of(value: pa.Scalar) -> Any:
-    """Return a value as a literal that means the same.
+    """Return an Arrow scalar as a literal of an expression that means the same.
 
     Raises:
         ValueError: it is too long to be one.

@@ -32,8 +32,8 @@ from .tree import (
 
 
 def folded(tree: Expr, now: int) -> Expr:
-    """Return a tree in which each part that is the same for all rows is a literal; ``now`` is the moment of NOW(), in
-    microseconds since 1970. A part that cannot be computed stays: perhaps no row needs it."""
+    """Return the tree of an expression in which each part that is the same for all rows is a literal; ``now`` is the
+    moment of NOW(), in microseconds since 1970. A part that cannot be computed stays: perhaps no row needs it."""
     check()
     match tree:
         case ColumnName() | Constant():
@@ -46,7 +46,7 @@ def folded(tree: Expr, now: int) -> Expr:
 
 
 def uses_now(tree: Expr) -> bool:
-    """Whether a tree has NOW()."""
+    """Whether an expression has NOW()."""
     return any(isinstance(node, Call) and node.name == "NOW" for node in walk(tree))
 
 

@@ -27,7 +27,7 @@ from .tree import ComparisonOp, Constant, Expr
 
 
 class Evaluator(Protocol):
-    """Evaluates arguments."""
+    """Evaluates the arguments of a function in an expression."""
 
     def value(self, node: Expr) -> Value:
         """Return a node's value."""
@@ -72,14 +72,14 @@ def _letters(node: Expr, what: str) -> str:
 
 
 def joined(values: Sequence[Value]) -> Value:
-    """Return texts, one after the other; NULL if one of them is."""
+    """Return the texts that ``||`` joins in an expression, one after the other; NULL if one of them is."""
     texts = [_text(value, "||") for value in values]
     check_joined(texts)
     return pc.binary_join_element_wise(*texts, "")
 
 
 def common(values: Sequence[Value]) -> list[Value]:
-    """Return values as one common type.
+    """Return values of an expression as one common type.
 
     Raises:
         InvalidArgumentError: they have none.

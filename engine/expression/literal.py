@@ -39,7 +39,8 @@ _MOST_DIGITS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a literal stands; see above. ``cell`` is NaN, and exact, for the float that has no place."""
+    """Where a literal of an expression stands among the cells of a column; see above. ``cell`` is NaN, and exact, for
+    the float that has no place."""
 
     cell: Cell | None
     is_exact: bool = True
@@ -50,7 +51,8 @@ class Place:
 
 
 def place(value: Any, kind: LogicalType) -> Place:
-    """Return where ``value``, JSON as ``schemas.literal.to_json`` makes it, stands among the cells of ``kind``.
+    """Return where a literal of an expression, JSON as ``schemas.literal.to_json`` makes it, stands among the cells of
+    ``kind``.
 
     Beside that JSON it takes what SQL text tells apart: ``{"decimal": digits}``, ``{"date": ISO text}``,
     ``{"timestamp": ISO text}``, the last two also with a number, of days or microseconds since 1970; and the Python
@@ -66,7 +68,8 @@ def place(value: Any, kind: LogicalType) -> Place:
 
 
 def bounds(kind: LogicalType) -> tuple[int, int] | None:
-    """Return the least and the greatest cell; None for the types whose cells have no such ends."""
+    """Return the least and the greatest cell, among which a literal is placed; None for the types whose cells have no
+    such ends."""
     if kind.name == "decimal":
         greatest = 10**kind.precision - 1
         return -greatest, greatest
@@ -77,14 +80,14 @@ def bounds(kind: LogicalType) -> tuple[int, int] | None:
 
 
 def expected(kind: LogicalType) -> str:
-    """Return in words what a column of ``kind`` is compared with."""
+    """Return in words the literals that an expression can compare with a column of ``kind``."""
     if kind.is_integer or kind.is_floating or kind.name == "decimal":
         return "a number"
     return _EXPECTED[kind.name]
 
 
 def shown(value: Any) -> str:
-    """Return a literal as an error message shows it."""
+    """Return a literal of an expression as an error message shows it."""
     if isinstance(value, dict) and len(value) == 1:
         ((kind, value),) = value.items()
         text = str(value) if kind in ("decimal", "float") else repr(value)
@@ -199,7 +202,8 @@ def _timestamp(value: Any, kind: LogicalType) -> Place:
 
 
 def moment(value: Any) -> tuple[int, bool]:
-    """Return microseconds since 1970 in UTC, rounded down, and whether nothing was lost by that."""
+    """Return a literal's moment as microseconds since 1970 in UTC, rounded down, and whether nothing was lost by
+    that."""
     if isinstance(value, dict):
         value = _date_of(value["date"]) if "date" in value else value["timestamp"]
         if type(value) is int:

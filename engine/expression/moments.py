@@ -19,7 +19,7 @@ _YEARS = -9_999, 9_999
 
 
 def part(value: Value, name: str) -> Value:
-    """Return a part of dates or timestamps: year, month, day, hour, minute or second, as int64."""
+    """Return a part of dates or timestamps in an expression: year, month, day, hour, minute or second, as int64."""
     if isinstance(value, pa.Scalar):
         return part(pa.array([value], value.type), name)[0]  # pyright: ignore[reportReturnType]
     days, microseconds = _split(value)
@@ -32,7 +32,8 @@ def part(value: Value, name: str) -> Value:
 
 
 def halves_of_days(value: Value) -> Value:
-    """Return dates and timestamps as numbers that compare as these do: twice the day, and one more after midnight."""
+    """Return dates and timestamps of an expression as numbers that compare as these do: twice the day, and one more
+    after midnight."""
     if isinstance(value, pa.Scalar):
         return halves_of_days(pa.array([value], value.type))[0]  # pyright: ignore[reportReturnType]
     days, microseconds = _split(value)
@@ -40,8 +41,8 @@ def halves_of_days(value: Value) -> Value:
 
 
 def text(value: Value) -> Value:
-    """Return dates and timestamps as ISO text, with a blank before the time and without zeros at the end of a
-    fraction."""
+    """Return dates and timestamps in an expression as ISO text, with a blank before the time and without zeros at the
+    end of a fraction."""
     if isinstance(value, pa.Scalar):
         return text(pa.array([value], value.type))[0]  # pyright: ignore[reportReturnType]
     days, microseconds = _split(value)

@@ -30,7 +30,8 @@ LITERALS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class CellComparison:
-    """Cells for which ``op`` holds with ``cell``; with ``takes_nan`` also NaN."""
+    """A comparison of an expression, narrowed to the cells of a type: those for which ``op`` holds with ``cell``; with
+    ``takes_nan`` also NaN."""
 
     op: ComparisonOp
     cell: Cell

@@ -26,7 +26,7 @@ _DAY_SECONDS = 86_400
 
 
 def arithmetic(op: str, left: Value, right: Value) -> Value:
-    """Return ``left op right`` for one of + - * / and %.
+    """Return ``left op right`` by SQL's arithmetic, for one of + - * / and %.
 
     Raises:
         InvalidArgumentError: the types do not match.
@@ -62,12 +62,12 @@ def check_finite(result: Value, *arguments: Value) -> None:
 
 
 def holds_somewhere(flags: Value) -> bool:
-    """Whether a condition is true for a row."""
+    """Whether a condition of an expression is true for a row."""
     return bool(flags.as_py() if isinstance(flags, pa.Scalar) else pc.any(flags).as_py())
 
 
 def negative(value: Value) -> Value:
-    """Return ``-value``. Raises as `arithmetic`."""
+    """Return ``-value`` by SQL's arithmetic. Raises as `arithmetic`."""
     if pa.types.is_duration(value.type):
         return pc.subtract_checked(pa.scalar(0, value.type), value)
     value = _computed(value, "-")
@@ -85,7 +85,7 @@ def _computed(value: Value, what: str) -> Value:
 
 
 def alike(left: Value, right: Value) -> tuple[Value, Value]:
-    """Return two numbers as the same kind: int64, decimal or double."""
+    """Return two numbers of an expression as the same kind: int64, decimal or double."""
     kind = number_kind([left.type, right.type])
     if kind is not None:
         return as_kind(left, kind), as_kind(right, kind)
@@ -93,32 +93,33 @@ def alike(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def number_kind(kinds: list[pa.DataType]) -> pa.DataType | None:
-    """Return the type in which numbers of several types are computed; None for decimals, which keep their digits."""
+    """Return the type in which SQL's arithmetic computes numbers of several types; None for decimals, which keep their
+    digits."""
     if any(pa.types.is_floating(kind) for kind in kinds):
         return pa.float64()
     return None if any(pa.types.is_decimal(kind) for kind in kinds) else pa.int64()
 
 
 def as_kind(value: Value, kind: pa.DataType) -> Value:
-    """Return a number as another type. As a double it is rounded to the nearest one: where Arrow casts a decimal to the
-    one beside it, and refuses large integers."""
+    """Return a number of an expression as another type. As a double it is rounded to the nearest one: where Arrow casts
+    a decimal to the one beside it, and refuses large integers."""
     if pa.types.is_floating(kind) and pa.types.is_decimal(value.type):
         value = value.cast(pa.string())
     return value.cast(kind, safe=not pa.types.is_floating(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a type is numeric; bools are not."""
+    """Whether the type of an expression is numeric; bools are not."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def is_moment(kind: pa.DataType) -> bool:
-    """Whether a type is a date, a timestamp or an interval."""
+    """Whether the type of an expression is a date, a timestamp or an interval."""
     return pa.types.is_temporal(kind)
 
 
 def as_decimal(value: Value) -> Value:
-    """Return a whole or decimal number with room for the digits of a result."""
+    """Return a whole or decimal number of an expression with room for the digits of a result."""
     if pa.types.is_decimal(value.type):
         return value.cast(pa.decimal256(value.type.precision, value.type.scale))
     return value.cast(pa.int64()).cast(pa.decimal256(19, 0))
@@ -222,7 +223,7 @@ def _whole_days(interval: Value) -> int | None:
 
 
 def days(value: Value) -> Value:
-    """Return dates as days since 1970."""
+    """Return dates of an expression as days since 1970."""
     return value.cast(pa.int32()).cast(pa.int64())
 
 
@@ -231,7 +232,7 @@ def _as_date(value: Value) -> Value:
 
 
 def rounded(value: Value, digits: int) -> Value:
-    """Round half away from zero to digits after the point; integers are unchanged."""
+    """Round a number of an expression half away from zero to digits after the point; integers are unchanged."""
     if pa.types.is_integer(value.type):
         return value if digits >= 0 else pc.round(value, ndigits=digits, round_mode="half_towards_infinity")
     if pa.types.is_decimal(value.type) and digits >= value.type.scale:
@@ -240,14 +241,14 @@ def rounded(value: Value, digits: int) -> Value:
 
 
 def roomy(value: Value) -> Value:
-    """Return a decimal with room for one more digit, which rounding may need; others as they are."""
+    """Return a decimal of an expression with room for one more digit, which rounding may need; others as they are."""
     if not pa.types.is_decimal(value.type):
         return value
     return value.cast(pa.decimal256(min(value.type.precision + 1, DIGITS_MAX), value.type.scale))
 
 
 def word(kind: pa.DataType) -> str:
-    """Return a type's name as in SQL and the documentation."""
+    """Return the name of an expression's type as in SQL and the documentation."""
     is_ = pa.types
     names = {"text": is_.is_string(kind), "a decimal": is_.is_decimal(kind), "a bool": is_.is_boolean(kind)}
     names |= {"an integer": is_.is_integer(kind), "a float": is_.is_floating(kind), "a date": is_.is_date(kind)}
@@ -256,7 +257,7 @@ def word(kind: pa.DataType) -> str:
 
 
 def spread(value: Value, count: int) -> pa.Array:
-    """Return one value for each of ``count`` rows. Raises TooLargeError: these are too large."""
+    """Return the value of an expression for each of ``count`` rows. Raises TooLargeError: these are too large."""
     if not isinstance(value, pa.Scalar):
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
     check_size(bytes_of(value, count))
@@ -264,7 +265,7 @@ def spread(value: Value, count: int) -> pa.Array:
 
 
 def mask(value: Value, count: int) -> np.ndarray:
-    """Return where a condition is true; NULL is not."""
+    """Return where a condition of an expression is true; NULL is not."""
     if not (pa.types.is_boolean(value.type) or pa.types.is_null(value.type)):
         raise InvalidArgumentError(f"a condition must be true or false, not {word(value.type)}")
     known = pc.fill_null(spread(value.cast(pa.bool_()), count), False)

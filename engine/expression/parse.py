@@ -55,7 +55,7 @@ _COMPARISONS: dict[str, ComparisonOp] = {
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A tree, and of how many nodes it was made."""
+    """The tree of a parsed expression, and of how many nodes it was made."""
 
     tree: Expr
     nodes: int

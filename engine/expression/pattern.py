@@ -73,7 +73,7 @@ class Matcher:
 
 
 def pieces_of(pattern: str) -> list[Piece]:
-    """Split a pattern into wildcards and literal characters; ``%%`` is one wildcard.
+    """Split a LIKE pattern into wildcards and literal characters; ``%%`` is one wildcard.
 
     Raises:
         InvalidArgumentError: the pattern ends in its escape, or has too many pieces.
@@ -100,7 +100,7 @@ def pieces_of(pattern: str) -> list[Piece]:
 
 
 def with_backslash(pattern: str, escape: str) -> str | None:
-    """Return a pattern whose escape is ``escape`` as one whose escape is the backslash; None if it ends in its
+    """Return a LIKE pattern whose escape is ``escape`` as one whose escape is the backslash; None if it ends in its
     escape."""
     written: list[str] = []
     characters = iter(pattern)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 class Rows:
-    """Some rows. Not thread safe."""
+    """The rows that an expression is evaluated on. Not thread safe."""
 
     def __init__(self, count: int, column: Callable[[str], pa.Array]) -> None:
         """``column`` returns the cells of a column by its name; it is called once for each."""

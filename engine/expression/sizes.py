@@ -21,11 +21,11 @@ RESULT_BYTES_MAX = Limits().batch_bytes
 
 
 class TooLargeError(InvalidArgumentError):
-    """Values would take too much memory for so many rows."""
+    """Values of an expression would take too much memory for so many rows."""
 
 
 def check_size(size: int) -> None:
-    """Raise TooLargeError if values of so many bytes are too large."""
+    """Raise TooLargeError if values of an expression, of so many bytes, are too large."""
     if size > BYTES_MAX:
         raise TooLargeError(
             f"the expression would make {size:,} bytes of values for one row, and {BYTES_MAX:,} are allowed: use "
@@ -34,7 +34,7 @@ def check_size(size: int) -> None:
 
 
 def check_result(size: int) -> None:
-    """Raise InvalidArgumentError if results of so many bytes are more than one commit may have."""
+    """Raise InvalidArgumentError if the results of expressions, of so many bytes, are more than one commit may have."""
     if size > RESULT_BYTES_MAX:
         raise InvalidArgumentError(
             f"the expression would make more than {RESULT_BYTES_MAX:,} bytes of values for one batch of rows: use "
@@ -43,7 +43,7 @@ def check_result(size: int) -> None:
 
 
 def bytes_of(value: pa.Array | pa.ChunkedArray | pa.Scalar, rows: int) -> int:
-    """Return about how many bytes a value takes for ``rows`` rows."""
+    """Return about how many bytes a value of an expression takes for ``rows`` rows."""
     if not isinstance(value, pa.Scalar):
         return value.nbytes
     is_sized = value.is_valid and (pa.types.is_string(value.type) or pa.types.is_binary(value.type))
@@ -51,7 +51,7 @@ def bytes_of(value: pa.Array | pa.ChunkedArray | pa.Scalar, rows: int) -> int:
 
 
 def rows_of(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> int:
-    """Return for how many rows there are values; 1 if all are the same for each row."""
+    """Return for how many rows there are values of an expression; 1 if all are the same for each row."""
     return max((len(value) for value in values if not isinstance(value, pa.Scalar)), default=1)
 
 
@@ -63,7 +63,7 @@ def check_joined(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> No
 
 
 def check_filled(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> None:
-    """Raise TooLargeError if the first of the values, with its NULLs filled from the others, is too large."""
+    """Raise TooLargeError if a value of an expression, with its NULLs filled from the others, is too large."""
     first, *others = values
     empty = rows_of(values) if isinstance(first, pa.Scalar) else first.null_count
     check_size(bytes_of(first, rows_of(values)) + sum(bytes_of(each, empty) for each in others))
@@ -78,5 +78,5 @@ def check_replaced(text: pa.Array | pa.ChunkedArray | pa.Scalar, old: str, new: 
 
 
 def spread_one(value: pa.Array | pa.ChunkedArray | pa.Scalar) -> pa.Array | pa.ChunkedArray:
-    """Return a value as an array; one that is the same for each row, once."""
+    """Return the value of an expression as an array; one that is the same for each row, once."""
     return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value

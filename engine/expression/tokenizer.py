@@ -31,7 +31,7 @@ _AT_ONCE = 256
 
 
 class Token(NamedTuple):
-    """A word: what it is, its text without quotes, and the place of its first character."""
+    """A word of SQL text: what it is, its text without quotes, and the place of its first character."""
 
     kind: str
     text: str
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str, what: str) -> Iterator[Token]:
-    """Yield the words of ``text``; ``what`` names it in errors.
+    """Yield the words of SQL ``text``; ``what`` names it in errors.
 
     Raises:
         InvalidArgumentError: a quote or a comment does not end.

@@ -19,28 +19,28 @@ FLIPPED: dict[ComparisonOp, ComparisonOp] = {"=": "=", "<>": "<>", "<": ">", "<=
 
 @dataclass(frozen=True, slots=True)
 class ColumnName:
-    """A column of the row."""
+    """A column that an expression names."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal."""
+    """A literal in an expression."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """``-arg``."""
+    """``-arg`` in an expression."""
 
     arg: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``left op right``."""
+    """``left op right`` in an expression: SQL's arithmetic."""
 
     op: Literal["+", "-", "*", "/", "%", "||"]
     left: Expr
@@ -49,7 +49,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """``left op right``."""
+    """``left op right`` in an expression: a comparison."""
 
     op: ComparisonOp
     left: Expr
@@ -58,7 +58,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """``arg BETWEEN low AND high``, both included."""
+    """``arg BETWEEN low AND high`` in an expression, both included."""
 
     arg: Expr
     low: Expr
@@ -67,7 +67,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """``arg IN (...)``: literals, which may be a hundred thousand, and other expressions."""
+    """``arg IN (...)`` in an expression: literals, which may be a hundred thousand, and other expressions."""
 
     arg: Expr
     values: Sequence[Any]
@@ -76,7 +76,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """``arg LIKE pattern``, or ILIKE; the pattern's escape is the backslash."""
+    """``arg LIKE pattern`` in an expression, or ILIKE; the pattern's escape is the backslash."""
 
     arg: Expr
     pattern: str
@@ -85,14 +85,14 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """``arg IS NULL``."""
+    """``arg IS NULL`` in an expression."""
 
     arg: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class IsTruth:
-    """``arg IS TRUE``, or IS FALSE; never NULL."""
+    """``arg IS TRUE`` in an expression, or IS FALSE; never NULL."""
 
     arg: Expr
     truth: bool
@@ -100,14 +100,14 @@ class IsTruth:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """``NOT arg``."""
+    """``NOT arg`` in an expression."""
 
     arg: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR false."""
+    """``arg AND arg ...`` or ``arg OR arg ...`` in an expression; an empty AND is true, an empty OR false."""
 
     op: Literal["and", "or"]
     args: Sequence[Expr]
@@ -115,8 +115,8 @@ class Junction:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``CASE WHEN condition THEN value ... ELSE default END``; with a ``subject`` each condition is a value that is
-    compared with it."""
+    """``CASE WHEN condition THEN value ... ELSE default END`` in an expression; with a ``subject`` each condition is a
+    value that is compared with it."""
 
     subject: Expr | None
     branches: tuple[tuple[Expr, Expr], ...]
@@ -125,7 +125,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """``CAST(arg AS kind)``."""
+    """``CAST(arg AS kind)`` in an expression."""
 
     arg: Expr
     kind: LogicalType
@@ -133,7 +133,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function by its name, in upper case."""
+    """A function in an expression by its name, in upper case."""
 
     name: str
     args: tuple[Expr, ...]
@@ -159,7 +159,7 @@ Expr: TypeAlias = (
 
 
 def parts_of(node: Expr) -> Sequence[Expr]:
-    """Return the expressions that a node is made of."""
+    """Return the expressions that a node of an expression is made of."""
     match node:
         case Arithmetic() | Compared():
             return node.left, node.right
@@ -178,7 +178,7 @@ def parts_of(node: Expr) -> Sequence[Expr]:
 
 
 def walk(tree: Expr) -> Iterator[Expr]:
-    """Yield every node, without recursion."""
+    """Yield every node of an expression, without recursion."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -197,7 +197,7 @@ def columns_of(tree: Expr) -> frozenset[str]:
 
 
 def conjuncts_of(tree: Expr) -> list[Expr]:
-    """Return the parts that are joined by AND at the top, at any depth, in order."""
+    """Return the parts of an expression that are joined by AND at the top, at any depth, in order."""
     conjuncts: list[Expr] = []
     waiting = [tree]
     while waiting:

@@ -54,7 +54,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word: ``text`` is its content without quotes, ``value`` the JSON of a literal or of a list of them."""
+    """One word of SQL text: ``text`` is its content without quotes, ``value`` the JSON of a literal or of a list of
+    them."""
 
     kind: Kind
     text: str
@@ -70,7 +71,7 @@ class Word:
 
 
 def words_of(text: str, limits: Limits, what: str = "filter") -> list[Word]:
-    """Return the words of ``text``; the last one has the kind END. ``what`` names the text in errors.
+    """Return the words of SQL ``text``; the last one has the kind END. ``what`` names the text in errors.
 
     Raises:
         InvalidArgumentError: a quote or comment does not end, a number is invalid, or there is more text or there are
@@ -158,7 +159,7 @@ def _list_at(text: str, first: int, values_max: int, what: str) -> Word | None:
 
 
 def number_value(digits: str) -> Any:
-    """Return the JSON of a number: an int, or its digits as written.
+    """Return the JSON of a number in SQL text: an int, or its digits as written.
 
     Raises:
         ValueError: it is not a number.
@@ -176,7 +177,7 @@ def _number_of(digits: str) -> Any:
 
 
 def error_at(word: Word, why: str, what: str) -> InvalidArgumentError:
-    """Return an error that points at ``word``; ``what`` names the text."""
+    """Return an error that points at a ``word`` of SQL text; ``what`` names the text."""
     near = "the end" if word.kind is Kind.END else repr(word.text[:40])
     return InvalidArgumentError(f"invalid {what} at character {word.start + 1}, {near}: {why}")
 

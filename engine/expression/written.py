@@ -34,7 +34,8 @@ _LETTERS_SHOWN = 60
 
 
 def sql_of(tree: Expr) -> str:
-    """Return a tree as SQL text that parses to the same tree. Long lists and long literals are cut short."""
+    """Return the tree of an expression as SQL text that parses to the same tree. Long lists and long literals are cut
+    short."""
     match tree:
         case ColumnName():
             return column_of(tree.name)

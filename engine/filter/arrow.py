@@ -31,7 +31,8 @@ _ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
 
 
 def array_of(vector: FixedVector | BytesVector, physical: PhysicalType) -> pa.Array:
-    """Return the cells of ``vector``, including those under NULL, without copying them."""
+    """Return the cells of ``vector`` as an Arrow array for a filter, including those under NULL, without copying
+    them."""
     if isinstance(vector, BytesVector):
         return to_arrow(BytesVector(vector.offsets, vector.data), _ARROW_TYPES[physical])
     if physical is PhysicalType.INT128:
@@ -40,7 +41,7 @@ def array_of(vector: FixedVector | BytesVector, physical: PhysicalType) -> pa.Ar
 
 
 def text_of(vector: BytesVector) -> pa.Array:
-    """Return the cells of ``vector``, which are UTF-8, as strings, without copying them."""
+    """Return the cells of ``vector``, which are UTF-8, as Arrow strings for a filter, without copying them."""
     return to_arrow(BytesVector(vector.offsets, vector.data), pa.string())
 
 
@@ -61,7 +62,7 @@ def constants_of(cells: tuple[Cell, ...], physical: PhysicalType) -> pa.Array:
 
 
 def mask_of(answers: pa.BooleanArray) -> np.ndarray:
-    """Return Arrow's bits as one bool per row."""
+    """Return the bits of Arrow's answer to a filter as one bool per row."""
     mask = from_arrow(answers, PhysicalType.BOOL)
     assert isinstance(mask, FixedVector)
     return mask.values.view(np.bool_)

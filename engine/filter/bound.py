@@ -39,7 +39,7 @@ Op: TypeAlias = ComparisonOp
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Cells for which ``op`` holds with ``cell``; with ``matches_nan`` also NaN cells.
+    """In a bound filter: cells for which ``op`` holds with ``cell``; with ``matches_nan`` also NaN cells.
 
     ``matches_nan`` of ``<>`` on a float column is always true, of ``=`` always false.
     """
@@ -53,7 +53,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Cells that are among ``cells``: at least two, ascending, distinct, none of them NaN.
+    """In a bound filter: cells that are among ``cells``: at least two, ascending, distinct, none of them NaN.
 
     ``negated``: cells, NaNs included, that are not among them.
     """
@@ -71,7 +71,8 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class LikeMatch:
-    """Strings that ``matcher`` finds; all of them begin with ``prefix``. ``negated``: the other strings."""
+    """In a bound filter: strings that ``matcher`` finds; all of them begin with ``prefix``. ``negated``: the other
+    strings."""
 
     column_id: int
     matcher: Matcher
@@ -81,7 +82,7 @@ class LikeMatch:
 
 @dataclass(frozen=True, slots=True)
 class NullTest:
-    """Rows where the cell is NULL, or where it is not."""
+    """In a bound filter: rows where the cell is NULL, or where it is not."""
 
     column_id: int
     is_null: bool
@@ -89,7 +90,7 @@ class NullTest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Test:
-    """Rows for which an expression is true; ``negated``: those for which it is false.
+    """In a bound filter: rows for which an expression is true; ``negated``: those for which it is false.
 
     Zone maps say nothing about it, and no kernel knows it. It is evaluated only on rows that are alive and that nothing
     else has ruled out, so that ``b <> 0 AND a / b > 3`` divides by no zero.
@@ -103,14 +104,14 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Rows where every part is true; without parts, every row."""
+    """In a bound filter: rows where every part is true; without parts, every row."""
 
     parts: tuple["Node", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Rows where one part is true; without parts, no row."""
+    """In a bound filter: rows where one part is true; without parts, no row."""
 
     parts: tuple["Node", ...]
 
@@ -167,7 +168,7 @@ class BoundFilter:
 
 
 def all_of(parts: Iterable[Node]) -> Node:
-    """Return the AND of ``parts``: flat, without constants, the cheapest parts first."""
+    """Return the AND of ``parts`` of a bound filter: flat, without constants, the cheapest parts first."""
     flat: list[Node] = []
     for part in parts:
         if part == FALSE:
@@ -177,7 +178,7 @@ def all_of(parts: Iterable[Node]) -> Node:
 
 
 def any_of(parts: Iterable[Node]) -> Node:
-    """Return the OR of ``parts``: flat, without constants, the cheapest parts first."""
+    """Return the OR of ``parts`` of a bound filter: flat, without constants, the cheapest parts first."""
     flat: list[Node] = []
     for part in parts:
         if part == TRUE:
@@ -187,14 +188,14 @@ def any_of(parts: Iterable[Node]) -> Node:
 
 
 def has_test(node: Node) -> bool:
-    """Whether a node is, or ends with, a `Test`: the costliest part of an AND or OR comes last."""
+    """Whether a node of a bound filter is, or ends with, a `Test`: the costliest part of an AND or OR comes last."""
     while isinstance(node, And | Or) and node.parts:
         node = node.parts[-1]
     return isinstance(node, Test)
 
 
 def leaves(node: Node) -> Iterator[Leaf | Test]:
-    """Yield the leaves from left to right."""
+    """Yield the leaves of a bound filter from left to right."""
     if isinstance(node, And | Or):
         for part in node.parts:
             yield from leaves(part)

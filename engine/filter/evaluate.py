@@ -51,7 +51,8 @@ _ANSWERS_MAX = 64
 
 
 def select(bound: BoundFilter, vectors: Mapping[int, Vector], row_count: int) -> np.ndarray:
-    """Return one bool a row: where ``bound`` is TRUE, neither false nor unknown.
+    """Evaluate a filter on the rows of a page; return one bool a row: where ``bound`` is TRUE, neither false nor
+    unknown.
 
     ``vectors`` holds, by column id, ``row_count`` cells of every column of ``bound.column_ids``. A column is read when
     its first leaf is reached, and not at all if the filter is decided before: a mapping that decodes on demand saves
@@ -172,8 +173,8 @@ def _by_dictionary(leaf: Leaf, vector: DictionaryVector, answers: Answers) -> np
 
 
 def answers_of_values(leaf: Leaf, dictionary: BytesVector, row_count: int, answers: Answers) -> np.ndarray | None:
-    """Return one bool for each value of a dictionary, computed once for all pages; None if its values are too many for
-    ``row_count`` rows."""
+    """Evaluate a leaf of a filter on a dictionary; return one bool for each value, computed once for all pages; None if
+    its values are too many for ``row_count`` rows."""
     place = (id(leaf), id(dictionary))
     known = answers.get(place)
     if known is None:

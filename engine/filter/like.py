@@ -34,7 +34,8 @@ def bind_like(column_id: int, pattern: str, negated: bool, ignores_case: bool = 
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the least bytes above all that begin with ``prefix``; None if there are none."""
+    """Return the end of a range for a LIKE: the least bytes above all that begin with ``prefix``; None if there are
+    none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 

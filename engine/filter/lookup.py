@@ -25,7 +25,7 @@ TABLE_SPAN = 1 << 20
 
 
 class Lookup(Protocol):
-    """A list of cells, ready to be searched."""
+    """The list of a filter's IN, ready to be searched for the cells of a page."""
 
     def find(self, vector: FixedVector | BytesVector) -> np.ndarray:
         """Return one bool a row: whether its cell is listed. Cells under NULL are compared too."""
@@ -33,7 +33,7 @@ class Lookup(Protocol):
 
 
 def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
-    """Return the fastest lookup of ``cells``, which are ascending, distinct, and not NaN."""
+    """Return the fastest lookup of the list of a filter's IN: ``cells``, which are ascending, distinct, and not NaN."""
     if physical in (PhysicalType.BYTES, PhysicalType.INT128):
         return HashLookup(constants_of(cells, physical), physical)
     if len(cells) <= FEW_CELLS:
@@ -47,7 +47,7 @@ def make_lookup(cells: tuple[Cell, ...], physical: PhysicalType) -> Lookup:
 
 @dataclass(frozen=True, slots=True)
 class FewLookup:
-    """One comparison with each listed number."""
+    """The list of a filter's IN, searched by one comparison with each listed number."""
 
     cells: tuple[Cell, ...]
 
@@ -61,8 +61,8 @@ class FewLookup:
 
 @dataclass(frozen=True, slots=True)
 class TableLookup:
-    """A table of the integers from ``lowest`` on: True for listed ones. Its last entry, False, serves all numbers
-    outside."""
+    """The list of a filter's IN as a table of the integers from ``lowest`` on: True for listed ones. Its last entry,
+    False, serves all numbers outside."""
 
     lowest: int
     table: np.ndarray
@@ -85,7 +85,7 @@ class TableLookup:
 
 @dataclass(frozen=True, slots=True)
 class SetLookup:
-    """A hash table of integers with large gaps: see ``kernels/keys/membership.py``."""
+    """The list of a filter's IN as a hash table of integers with large gaps: see ``kernels/keys/membership.py``."""
 
     slots: np.ndarray
     empty: int
@@ -118,7 +118,7 @@ class SetLookup:
 
 @dataclass(frozen=True, slots=True)
 class HashLookup:
-    """Arrow's hash table of the listed cells."""
+    """The list of a filter's IN as Arrow's hash table of the cells."""
 
     listed: pa.Array
     physical: PhysicalType
@@ -129,8 +129,8 @@ class HashLookup:
 
 @dataclass(frozen=True, slots=True)
 class FloatLookup:
-    """Arrow's hash table of floats. It distinguishes -0.0 from 0.0: adding 0.0 to listed cells and to those of a page
-    makes both 0.0, and NaN stays NaN."""
+    """The list of a filter's IN as Arrow's hash table of floats. It distinguishes -0.0 from 0.0: adding 0.0 to listed
+    cells and to those of a page makes both 0.0, and NaN stays NaN."""
 
     listed: pa.Array
     physical: PhysicalType

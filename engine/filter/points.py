@@ -31,7 +31,8 @@ def key_points(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> 
 
 
 def keys_of_cells(known: Sequence[tuple[PhysicalType, tuple[Cell, ...]]], encoder: KeyEncoder) -> KeyVector:
-    """Return the encoded keys of all combinations of cells, given for each key column; in key order if these are."""
+    """Return the encoded keys that a filter lists: all combinations of cells, given for each key column; in key order
+    if these are."""
     vectors = [_vector(cells, physical) for physical, cells in known]
     places = np.meshgrid(*(np.arange(len(cells)) for _, cells in known), indexing="ij")
     return encoder.encode([vector.take(place.reshape(-1)) for vector, place in zip(vectors, places, strict=True)])

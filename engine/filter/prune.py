@@ -138,7 +138,8 @@ def _reaches(zone: ZoneMap, low: bytes, end: bytes | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Encoded keys from ``lower`` (inclusive; None: the first) to ``upper`` (exclusive; None: the last)."""
+    """The range of keys that a filter can select: encoded keys from ``lower`` (inclusive; None: the first) to ``upper``
+    (exclusive; None: the last)."""
 
     lower: bytes | None
     upper: bytes | None

@@ -31,7 +31,7 @@ _NONE = 1, 0
 
 
 class NoStepsError(Exception):
-    """The filter has to be evaluated over vectors."""
+    """A filter cannot be steps of a kernel: it has to be evaluated over vectors."""
 
 
 def has_steps(bound: BoundFilter) -> bool:

@@ -133,7 +133,7 @@ class ArrowFileSystem:
 
 
 class ArrowWritableFile:
-    """An upload. It ends with ``sync`` or ``close``, and cannot be continued."""
+    """A new file of a pyarrow file system: an upload. It ends with ``sync`` or ``close``, and cannot be continued."""
 
     def __init__(self, stream: pa.NativeFile, path: str) -> None:
         self._stream = stream

@@ -17,7 +17,7 @@ NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errn
 
 
 def pieces_of(fs: FileSystem, path: str) -> Iterator[memoryview]:
-    """Yield the bytes of a file, piece by piece, each in its own memory. Raises OSError."""
+    """Yield the bytes of a whole file, piece by piece, each in its own memory. Raises OSError."""
     file = fs.open(path)
     try:
         offset = 0

@@ -54,7 +54,7 @@ def parsed(model: type[M], document: bytes, path: str, magic: bytes, version: in
 
 
 def read(fs: FileSystem, path: str) -> bytes:
-    """Return the bytes of a file. Raises OSError."""
+    """Return the bytes of the file of a document. Raises OSError."""
     file = fs.open(path)
     try:
         return file.pread(0, file.size)
@@ -63,7 +63,7 @@ def read(fs: FileSystem, path: str) -> bytes:
 
 
 def write(fs: FileSystem, path: str, document: bytes) -> None:
-    """Make a new file, durably but for its name; one that a crash left is replaced. Raises OSError."""
+    """Make the file of a document, durably but for its name; one that a crash left is replaced. Raises OSError."""
     if fs.exists(path):
         fs.unlink(path)
     file = fs.create(path)

@@ -17,7 +17,7 @@ SECTOR_BYTES = 512
 
 
 class Chance(Protocol):
-    """The used part of ``random.Random``."""
+    """Decides what a power failure of the disk in memory leaves: the used part of ``random.Random``."""
 
     def random(self) -> float: ...
     def randint(self, a: int, b: int) -> int: ...
@@ -26,7 +26,8 @@ class Chance(Protocol):
 
 
 class DurableFile:
-    """``content`` ends with the last byte written; from there to ``size`` the file has preallocated zeroes."""
+    """A file of the disk in memory. ``content`` ends with the last byte written; from there to ``size`` the file has
+    preallocated zeroes."""
 
     def __init__(self, size: int, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -61,7 +62,8 @@ class DurableFile:
 
 
 class DurableDirectory:
-    """``entries`` is what callers see; ``_pending`` holds the changes that a power failure may undo."""
+    """A directory of the disk in memory. ``entries`` is what callers see; ``_pending`` holds the changes that a power
+    failure may undo."""
 
     def __init__(self) -> None:
         self.entries: dict[str, DurableFile | DurableDirectory] = {}

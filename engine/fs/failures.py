@@ -17,13 +17,14 @@ _GONE = frozenset({errno.ENOENT, errno.ESTALE})
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a call failed for lack of space, which may become free, and not because the disk is broken."""
+    """Whether a call of the disk failed for lack of space, which may become free, and not because the disk is
+    broken."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_of_the_file(error: OSError) -> bool:
-    """Whether the cause of a failed call is this file, and not a lack of memory, file descriptors or space, which
-    would affect others too."""
+    """Whether the cause of a failed call of the disk is this file, and not a lack of memory, file descriptors or space,
+    which would affect others too."""
     return error.errno not in _OF_THE_PROCESS and not is_full(error)
 
 
@@ -34,7 +35,7 @@ _OF_THE_PLACE = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM})
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Turn an OSError of the body into a StoreError that says ``what`` could not be done.
+    """Turn a failed call of the disk, an OSError of the body, into a StoreError that says ``what`` could not be done.
 
     Raises:
         InvalidArgumentError: a file is where a directory should be.

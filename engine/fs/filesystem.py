@@ -105,7 +105,7 @@ class ReadableFile(Protocol):
 
 
 class FileLock(AbstractContextManager["FileLock"]):
-    """A lock that is held until ``close``, the end of a ``with`` block, or the end of the process."""
+    """A lock on a file that is held until ``close``, the end of a ``with`` block, or the end of the process."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -115,7 +115,7 @@ class FileLock(AbstractContextManager["FileLock"]):
 
 
 class FileSystem(Protocol):
-    """See the module's text for what is promised."""
+    """A disk as the engine sees it: files in directories. See the module's text for what is promised."""
 
     def create(self, path: str, preallocate: int = 0) -> WritableFile:
         """Create a file; FileExistsError if the name is taken.
@@ -182,13 +182,14 @@ class FileSystem(Protocol):
 
 
 def views_of(pieces: Iterable[BytesLike]) -> list[memoryview]:
-    """Return each piece that is not empty as a view of single bytes; pieces must be contiguous."""
+    """Return each piece to write to a file that is not empty as a view of single bytes; pieces must be contiguous."""
     untyped: Iterable[Any] = pieces
     return [view.cast("B") for view in map(memoryview, untyped) if view.nbytes]
 
 
 def clean_path(path: str) -> str:
-    """Return ``path`` in its one spelling; ValueError if it is absolute, climbs out of the root or holds a NUL."""
+    """Return the ``path`` of a file in its one spelling; ValueError if it is absolute, climbs out of the root or holds
+    a NUL."""
     cleaned = posixpath.normpath(path) if path else ""
     if posixpath.isabs(cleaned) or cleaned.split("/")[0] == ".." or "\0" in path:
         raise ValueError(f"{path!r} is not a path under the root of the file system")

@@ -196,7 +196,7 @@ def directory_apart(directory: str, fs: FileSystem) -> LocalFileSystem:
 
 
 class LocalWritableFile:
-    """A descriptor, its path, and how much of it was preallocated and zeroed."""
+    """A new file of the operating system: a descriptor, its path, and how much of it was preallocated and zeroed."""
 
     def __init__(self, descriptor: int, where: str, preallocated: int) -> None:
         self._descriptor = descriptor

@@ -10,13 +10,13 @@ _PARTS, _MOST_BYTES = 100, 256 << 20
 
 
 def low_mark(disk: FileSystem, given_bytes: int | None) -> int:
-    """Return with how much less a disk is nearly full: what is given, else by its size. Raises OSError."""
+    """Return below how many free bytes a disk is nearly full: what is given, else by its size. Raises OSError."""
     return min(disk.total_bytes("") // _PARTS, _MOST_BYTES) if given_bytes is None else given_bytes
 
 
 class LowWater:
-    """The mark of one store's disk. Measured when memory is; below it, before every write, so that writes continue as
-    soon as there is room again."""
+    """Tells when the disk of one store is nearly full, so that writes are refused. Measured when memory is; below the
+    mark, before every write, so that writes continue as soon as there is room again."""
 
     def __init__(self, fs: FileSystem, mark_bytes: int | None) -> None:
         self._fs = fs

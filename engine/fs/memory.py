@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class PowerFailure(BaseException):
-    """The machine is off.  Not an Exception: nothing that handles errors may survive it."""
+    """The machine with the disk in memory is off. Not an Exception: nothing that handles errors may survive it."""
 
 
 class MemoryFileSystem:
-    """One disk.
+    """One disk in memory, which knows what is durable and can lose its power at any call.
 
     ``operations`` counts the calls that change something; ``operation_log`` names the latest.  With ``crash_at=N`` the
     N-th raises PowerFailure before it takes effect, and so does every call after it.

@@ -12,7 +12,7 @@ _PIECE_BYTES = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """The content of a file, with zeroes for what the disk does not return."""
+    """The content of a file on a damaged disk, with zeroes for what the disk does not return."""
 
     content: memoryview
     faults: list[tuple[int, str]] = field(default_factory=list)

@@ -19,6 +19,6 @@ def remove_tree(fs: FileSystem, directory: str) -> None:
 
 
 def remove_quietly(fs: FileSystem, directory: str) -> None:
-    """Remove a directory; the next start removes what is left."""
+    """Remove a directory of files; the next start removes what is left."""
     with suppress(OSError):
         remove_tree(fs, directory)

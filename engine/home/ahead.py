@@ -25,7 +25,8 @@ _PAUSE_SECONDS = 10.0
 
 
 class CacheAhead:
-    """Follows the manifests of the store whose objects begin with ``prefix``, on a thread of its own, until ``stop``.
+    """Fills the cache of a standby ahead: follows the manifests of the store whose objects begin with ``prefix``, on a
+    thread of its own, until ``stop``.
 
     All it does may fail, or come late: whoever opens the store fetches what is missing.
     """

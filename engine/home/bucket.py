@@ -68,7 +68,7 @@ _CACHES_MAX = 16
 
 
 class BucketHome(Home):
-    """The store ``name`` in a bucket, which ``url`` names in messages."""
+    """A bucket as the home of the store ``name``, which ``url`` names in messages."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class BucketHome(Home):
 
 
 class HeldBucket:
-    """A store in a bucket whose log this process has claimed."""
+    """The home of a store in a bucket, whose log this process has claimed."""
 
     is_log_never_idle = True
 

@@ -17,7 +17,7 @@ NAME = "cluster"
 
 
 class Cluster(Message, frozen=True, extra="forbid"):
-    """The message of the object."""
+    """The content of the object ``cluster`` in a bucket, the same for all stores below a root."""
 
     uuid: str
 

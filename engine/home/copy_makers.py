@@ -16,7 +16,8 @@ NAME = "makers"
 
 
 class CopyMakers(Message, frozen=True, extra="forbid"):
-    """The message of the object."""
+    """The content of the object ``makers`` of a copied store in a bucket: who made the files that were brought
+    there."""
 
     makers: dict[int, str]
     """As in a manifest."""

@@ -14,7 +14,7 @@ NAME = "copy"
 
 
 class CopyMark(Message, frozen=True, extra="forbid"):
-    """The message of the object."""
+    """The content of the object ``copy`` of a store in a bucket: of which store it is a copy."""
 
     source: str
     """The uuid of the store that is copied."""
@@ -24,6 +24,6 @@ DOCUMENT = BucketDocument(CopyMark, b"NYALACPY", "mark of a copy")
 
 
 def read_copy_mark(bucket: Bucket, home: str) -> CopyMark | None:
-    """Return the mark of the store whose objects begin with ``home``; None if there is none. Raises as
+    """Return the mark that makes the store whose objects begin with ``home`` a copy; None if there is none. Raises as
     `BucketDocument.read`."""
     return DOCUMENT.read(bucket, home + NAME)

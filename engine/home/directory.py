@@ -26,7 +26,7 @@ LOG = "wal"
 
 
 class DirectoryHome(Home):
-    """The root of a file system."""
+    """A directory as the home of a store: the root of a file system."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
@@ -50,7 +50,7 @@ class DirectoryHome(Home):
 
 
 class HeldDirectory:
-    """A directory that this process has locked."""
+    """The home of a store in a directory that this process has locked."""
 
     first_number = 0
     is_log_never_idle = False

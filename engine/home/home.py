@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a process brings along to open a store."""
+    """What a process brings along to open the store at a home."""
 
     options: StoreOptions
     note: Callable[[StoreError], None]
@@ -40,7 +40,7 @@ class Opening:
 
 
 class Home(ABC):
-    """A place where a store lives, or can be made."""
+    """The home of a store: a place where it lives, or can be made."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class Home(ABC):
 
 
 class Aside(Protocol):
-    """Where a small document stands beside a store, which may be lost."""
+    """The place at a store's home for a small document beside the store, which may be lost."""
 
     def read_aside(self, name: str) -> bytes | None:
         """Return the document; None if there is none.

@@ -22,7 +22,7 @@ DIRECTORY = "manifests/"
 
 
 class NamingLog(Protocol):
-    """The log, as far as it names manifests."""
+    """The log of a store in a bucket, as far as its slots name manifests."""
 
     def commit_manifest(self, name: str, crc: int, needed_lsn: int) -> None: ...
 
@@ -47,7 +47,7 @@ def read_manifest(bucket: Bucket, home: str, name: str, crc: int | None = None) 
 
 
 def file_paths(manifest: Manifest) -> Iterator[str]:
-    """Yield the paths of all files that a manifest names."""
+    """Yield the paths of all files that the manifest of a store in a bucket names."""
     for tablet in (tablet for table in manifest.tables for tablet in table.tablets):
         for rowset in tablet.rowsets:
             yield from (f"{files.directory(tablet.home)}/{name}" for name in rowset.file_names)
@@ -57,8 +57,8 @@ def file_paths(manifest: Manifest) -> Iterator[str]:
 
 
 class ManifestInBucket:
-    """A ManifestPlace in a bucket, for one reign. What a manifest drops is never deleted if nobody knows whether the
-    slot that names it has landed."""
+    """The place of a store's manifest in a bucket, for one reign. What a manifest drops is never deleted if nobody
+    knows whether the slot that names it has landed."""
 
     def __init__(
         self,
@@ -133,6 +133,6 @@ class ManifestInBucket:
 
 
 def reign_of(name: str) -> int:
-    """Return the reign in which a manifest was put; a large number if the name is of none."""
+    """Return the reign in which the object of a manifest was put; a large number if the name is of none."""
     reign = name.partition("-")[0]
     return int(reign) if reign.isdigit() else 1 << 63

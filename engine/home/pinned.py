@@ -30,7 +30,7 @@ class _Holding:
 
 
 class PinnedObjects:
-    """The objects that pins hold, for the process that has the store. Thread safe."""
+    """The objects in a bucket that pins hold, for the process that has the store. Thread safe."""
 
     def __init__(self, bucket: Bucket, place: BucketPlace, next_manifest: Callable[[], str]) -> None:
         """``place`` is what others call the bucket; ``next_manifest`` returns the name of the manifest that is written
@@ -107,11 +107,12 @@ class PinnedObjects:
 
 
 def held_by(pin: PinEntry, manifest: Manifest) -> Manifest:
-    """Return the part that a pin holds of the manifest in which it was made."""
+    """Return the part that a pin of a store in a bucket holds of the manifest in which it was made."""
     tables = tuple(table for table in manifest.tables if pin.table in (None, table.id))
     return manifest.model_copy(update={"tables": tables})
 
 
 def read_pinned(bucket: Bucket, home: str, pin: PinEntry) -> Manifest:
-    """Return what a pin holds of the store whose objects begin with ``home``. Raises as ``read_manifest``."""
+    """Return what a pin holds of the store in a bucket whose objects begin with ``home``. Raises as
+    ``read_manifest``."""
     return held_by(pin, read_manifest(bucket, home, pin.manifest))

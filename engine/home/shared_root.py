@@ -8,7 +8,7 @@ from ..bucket.files import BucketFileSystem
 
 
 class SharedRoot:
-    """The root of one store. Thread safe."""
+    """The root in a bucket that a store shares with others, to copy their objects. Thread safe."""
 
     def __init__(self, fs: BucketFileSystem, cluster: str, url: str, prefix: str) -> None:
         """``cluster`` is the uuid of the root, which users call ``url``; the store's objects begin with ``prefix``."""

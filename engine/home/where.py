@@ -17,7 +17,7 @@ DOCUMENT = BucketDocument(Whereabouts, b"NYALAWHR", "hint where the store is")
 
 
 def where_path(name: str) -> str:
-    """Return the object's path below the root, for the store ``name``."""
+    """Return the path below a bucket's root of the object ``where``, which tells who has the store ``name``."""
     return f"stores/{name}/{NAME}"
 
 
@@ -28,5 +28,5 @@ def read_where(bucket: Bucket, name: str) -> Whereabouts | None:
 
 
 def write_where(bucket: Bucket, name: str, whereabouts: Whereabouts) -> None:
-    """Note who has the store ``name``. Raises UnavailableError."""
+    """Note beside a store in a bucket who has the store ``name``. Raises UnavailableError."""
     bucket.put(where_path(name), DOCUMENT.pack(whereabouts))

@@ -24,7 +24,7 @@ OPEN_MOST = 256
 
 
 class Extents:
-    """The pieces of one object, which do not overlap. Guarded by the cache's lock."""
+    """The cached pieces of one object, which do not overlap. Guarded by the cache's lock."""
 
     def __init__(self) -> None:
         self.pieces: SortedKeyList[CachedPiece] = SortedKeyList(key=_first)
@@ -53,7 +53,7 @@ class Extents:
 
 
 class PieceCache:
-    """The pieces of all objects of one store. Thread safe."""
+    """The cache on a local disk for pieces of all objects of one store. Thread safe."""
 
     def __init__(self, fs: FileSystem, capacity_bytes: int, lasts: Callable[[str], bool]) -> None:
         """``lasts`` tells of a path whether no other file will ever have it."""

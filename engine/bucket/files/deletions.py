@@ -17,7 +17,7 @@ from .fetching import answered
 
 
 class Deletions:
-    """The deletions of one store that wait. Thread safe."""
+    """The unlinked files of one store whose objects in the bucket wait to be deleted. Thread safe."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ Range = tuple[int, int]
 
 
 class Fetcher:
-    """Reads from a bucket, for all files of a store. Thread safe."""
+    """Fetches ranges of objects from a bucket, for all files of a store. Thread safe."""
 
     def __init__(self, bucket: Bucket, is_held: Callable[[], bool]) -> None:
         """``is_held`` tells whether no other process can have the store now, and delete its objects."""
@@ -75,7 +75,8 @@ class Coming:
 
 
 def requests(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
-    """Return what to request, to have all of ``wanted``: nothing of ``taken``, and of other bytes only small gaps.
+    """Return the ranges of an object to request from a bucket, to have all of ``wanted``: nothing of ``taken``, and of
+    other bytes only small gaps.
 
     >>> requests([(0, 100), (105, 205), (400, 500)], [(450, 460)])
     [(0, 205), (400, 450), (460, 500)]

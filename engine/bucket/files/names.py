@@ -10,7 +10,8 @@ from .fetching import answered
 
 
 class ObjectTree:
-    """Names of files, with their sizes, by directory. A directory is there while something is in it."""
+    """The names of a store's objects in a bucket, as files by directory, with their sizes. A directory is there while
+    something is in it."""
 
     def __init__(self, found: Iterable[tuple[str, int]] = ()) -> None:
         self._directories: dict[str, dict[str, int | None]] = {}

@@ -29,7 +29,7 @@ TRAILER_BYTES = _TRAILER.size + _CRC.size
 
 
 class BlockSums:
-    """The checksums of the blocks of some bytes, which come in order."""
+    """The checksums of the blocks of a cached piece, whose bytes come in order."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -56,30 +56,31 @@ class BlockSums:
 
 
 def sums_of(content: BytesLike) -> tuple[int, ...]:
-    """Return the checksum of each block of ``content``."""
+    """Return the checksum of each block of a cached piece with this ``content``."""
     sums = BlockSums()
     sums.add(content)
     return sums.snapshot()
 
 
 def key_of(store: str, maker: str, path: str, size: int, first: int) -> bytes:
-    """Return what tells a piece at ``first`` of an object of ``size`` bytes, which ``maker`` put, from all others."""
+    """Return the key of a cached piece: it tells the piece at ``first`` of an object of ``size`` bytes, which ``maker``
+    put, from all others."""
     return blake2b(f"{store}\n{path}\n{size}\n{first}\n{maker}".encode(), digest_size=16).digest()
 
 
 def pack_tail(key: bytes, length: int, sums: tuple[int, ...]) -> bytes:
-    """Return what follows the content of a piece."""
+    """Return the bytes that follow the content of a piece in its file of the cache."""
     body = struct.pack(f"<{len(sums)}I", *sums) + _TRAILER.pack(_MAGIC, key, length)
     return body + _CRC.pack(zlib.crc32(body))
 
 
 def tail_bytes(length: int) -> int:
-    """Return the bytes that follow ``length`` bytes of content."""
+    """Return how many bytes follow ``length`` bytes of content in a file of the cache."""
     return -(-length // BLOCK_BYTES) * _CRC.size + TRAILER_BYTES
 
 
 def content_bytes(size: int) -> int:
-    """Return the bytes of content in a file of ``size`` bytes; negative if it is no piece."""
+    """Return how many bytes of content a file of the cache with ``size`` bytes has; negative if it is no piece."""
     rest = size - TRAILER_BYTES
     length = rest - -(-rest // (BLOCK_BYTES + _CRC.size)) * _CRC.size
     return length if rest >= 0 and length + tail_bytes(length) == size else -1

@@ -13,7 +13,7 @@ _TRIAL_BYTES = 4096
 
 
 def check_room(cache: FileSystem, mark_bytes: int) -> None:
-    """Check that a disk has ``mark_bytes`` left, with the pieces that can be given up, and takes a file.
+    """Check that the disk of the cache has ``mark_bytes`` left, with the pieces that can be given up, and takes a file.
 
     Raises:
         StorageFullError: it has less.

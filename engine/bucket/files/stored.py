@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StoredObject:
-    """One object, read through the cache. Thread safe."""
+    """One object of a bucket, read through the cache. Thread safe."""
 
     def __init__(
         self, cache: PieceCache, fetcher: Fetcher, store: str, maker: str, path: str, name: str, size: int
@@ -145,7 +145,7 @@ class StoredObject:
 
 
 class StoredFile:
-    """An object, open for reading: a ReadableFile and a FarFile."""
+    """An object of a bucket, open for reading as a file: a ReadableFile and a FarFile."""
 
     def __init__(self, stored: StoredObject) -> None:
         self._stored = stored

@@ -31,7 +31,7 @@ _INNER, _LAST = 1, 2
 
 
 class BlockWriter:
-    """A new file of blocks."""
+    """A new encrypted file of blocks."""
 
     def __init__(self, inner: WritableFile, head: bytes, opened: OpenedHeader) -> None:
         self._inner = inner
@@ -104,7 +104,7 @@ class BlockWriter:
 
 
 class BlockReader:
-    """A file of blocks, for any number of threads."""
+    """An encrypted file of blocks, for any number of threads."""
 
     def __init__(self, inner: ReadableFile, path: str, opened: OpenedHeader) -> None:
         """Raises CorruptionError if the file ends inside a checksum."""
@@ -181,8 +181,8 @@ class BlockReader:
 
 
 class FarBlockReader(BlockReader):
-    """A file of blocks that is far away (`far`). What is kept of it here is encrypted; a block that cannot be opened is
-    fetched again once."""
+    """An encrypted file of blocks that is far away (`far`). What is kept of it here is encrypted; a block that cannot
+    be opened is fetched again once."""
 
     def __init__(self, inner: ReadableFile, far: FarFile, path: str, opened: OpenedHeader) -> None:
         """``far`` is ``inner``."""
@@ -214,6 +214,6 @@ class FarBlockReader(BlockReader):
 
 
 def size_of(body: int, block: int) -> int:
-    """Return how many bytes callers see of a file with ``body`` bytes after its head."""
+    """Return how many bytes callers see of an encrypted file with ``body`` bytes after its head."""
     whole, rest = divmod(max(body, 0), block + TAG_BYTES)
     return whole * block + max(rest - TAG_BYTES, 0)

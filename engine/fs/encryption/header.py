@@ -39,7 +39,7 @@ _HEADER = struct.Struct("<48s60s16sI")
 
 @dataclass(frozen=True, slots=True)
 class OpenedHeader:
-    """What a file's header says, and the cipher with its key."""
+    """The head of an encrypted file, opened: what it says, and the cipher with its key."""
 
     layout: int
     piece: int
@@ -50,7 +50,7 @@ class OpenedHeader:
 
 
 def new_header(keyring: Keyring, layout: int, piece: int, size: int) -> tuple[bytes, OpenedHeader]:
-    """Return the header of a new file, with a key of its own."""
+    """Return the head of a new encrypted file, with a key of its own."""
     key = keyring.random_bytes(KEY_BYTES)
     about = _ABOUT.pack(MAGIC, _VERSION, layout, piece, size, keyring.ring, keyring.newest, 0)
     _, wrapped = keyring.wrap(key, about)
@@ -59,7 +59,7 @@ def new_header(keyring: Keyring, layout: int, piece: int, size: int) -> tuple[by
 
 
 def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
-    """Return what a header says.
+    """Return what the head of an encrypted file says.
 
     Raises:
         InvalidArgumentError: it needs a key of the store that the file ``keys`` does not have.

@@ -22,13 +22,14 @@ random_bytes: RandomBytes = os.urandom
 
 
 def new_key() -> StoreKey:
-    """Return a random key."""
+    """Return a random key for an encrypted store."""
     return StoreKey(random_bytes(KEY_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """A file with a key, a shell command that prints it, or the key. If none is given, the environment names one."""
+    """The source of an encrypted store's key: a file, a shell command that prints it, or the key. If none is given, the
+    environment names one."""
 
     file: str | None = None
     command: str | None = None

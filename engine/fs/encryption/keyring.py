@@ -35,14 +35,14 @@ _SUBJECT = struct.Struct("<16sI")
 
 
 class KeyEntry(Message, frozen=True):
-    """One key of the ring: its number, and its encrypted form in hexadecimal digits."""
+    """One key of an encrypted store's ring: its number, and its encrypted form in hexadecimal digits."""
 
     id: int
     wrapped: str
 
 
 class KeysFile(Message, frozen=True):
-    """The body of the file ``keys``."""
+    """The body of the file ``keys`` of an encrypted store."""
 
     ring: str
     """What tells this ring from those of other stores: 32 hexadecimal digits."""
@@ -58,7 +58,7 @@ class KeysFile(Message, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The keys of a store, ready to encrypt and decrypt those of its files."""
+    """The keys of an encrypted store, ready to encrypt and decrypt those of its files."""
 
     ring: bytes
     ciphers: Mapping[int, AESGCM] = field(repr=False)
@@ -79,14 +79,14 @@ class Keyring:
 
 
 def create_keyring(fs: FileSystem, key: StoreKey, random_bytes: RandomBytes = random_bytes) -> Keyring:
-    """Make the keys of a new store, durably."""
+    """Make the keys of a new encrypted store, durably."""
     ring, secret = random_bytes(RING_BYTES), random_bytes(KEY_BYTES)
     _write(fs, _packed(_encrypted(ring, {1: secret}, key, random_bytes)))
     return Keyring(ring, {1: AESGCM(secret)}, 1, random_bytes)
 
 
 def open_keyring(fs: FileSystem, key: StoreKey, random_bytes: RandomBytes = random_bytes) -> Keyring:
-    """Return the keys of a store. Changes nothing.
+    """Return the keys of an encrypted store. Changes nothing.
 
     Raises:
         InvalidArgumentError: this is not the key of the store.
@@ -113,8 +113,8 @@ def rotate_keyring(fs: FileSystem, old: StoreKey, new: StoreKey, random_bytes: R
 
 
 def mend_copy(fs: FileSystem) -> list[Damage]:
-    """Bring the file and its copy to the same state, after a crash between their writes, or damage of one. Return the
-    damage. Raises as ``read_keys``."""
+    """Bring the file ``keys`` and its copy to the same state, after a crash between their writes, or damage of one.
+    Return the damage. Raises as ``read_keys``."""
     file = read_keys(fs)
     found = [_state(fs, path) for path in (PATH, COPY_PATH)]
     if any(each != file for each in found):
@@ -123,7 +123,7 @@ def mend_copy(fs: FileSystem) -> list[Damage]:
 
 
 def damage_of_keys(fs: FileSystem) -> list[Damage]:
-    """Return what is wrong with the file and its copy, of which one is enough."""
+    """Return what is wrong with the file ``keys`` and its copy, of which one is enough."""
     return [each for path in (PATH, COPY_PATH) if not isinstance(each := _state(fs, path), KeysFile)]
 
 

@@ -49,7 +49,7 @@ def is_encrypted(fs: FileSystem) -> bool:
 
 
 def opened(fs: FileSystem, key: StoreKey | None) -> FileSystem:
-    """Return the files of an existing store as they were written. Changes nothing.
+    """Return the files of an existing store as they were written, decrypted if they are encrypted. Changes nothing.
 
     Raises:
         InvalidArgumentError: the store is encrypted, and there is no key, or another one.
@@ -82,8 +82,8 @@ def opened_to_write(fs: FileSystem, source: KeySource, note: Callable[[StoreErro
 
 
 def check_key(fs: FileSystem, key: StoreKey | None) -> FileSystem | None:
-    """Return the files of a store as they were written; None if there is none yet, and ``key`` is for a new one.
-    Changes nothing.
+    """Return the files of a store as they were written, decrypted; None if there is none yet, and ``key`` is for a new
+    one. Changes nothing.
 
     Raises:
         InvalidArgumentError: as ``opened``, or there is a key and the store is not encrypted.
@@ -124,7 +124,8 @@ class Encrypted(Protocol):
 
 
 def files_of_copy(fs: FileSystem, target: FileSystem) -> FileSystem:
-    """Return the files of a copy, in ``target``, of the open store with these files. Changes nothing."""
+    """Return the files of a copy, in ``target``, of the open store with these files, encrypted like it. Changes
+    nothing."""
     return fs.over(target) if isinstance(fs, Encrypted) else target
 
 
@@ -135,7 +136,7 @@ def give_keys(fs: FileSystem, target: FileSystem) -> None:
 
 
 def store_files(where: str | os.PathLike[str], key: KeySource = NO_KEY) -> FileSystem:
-    """Return the files of the store in a directory, for a tool. Raises as ``opened``.
+    """Return the files of the store in a directory, decrypted if they are encrypted, for a tool. Raises as ``opened``.
 
     A process that reads or builds files opens the directory for each of its tasks, and asks for the key once.
     """
@@ -168,7 +169,8 @@ def _identity(root: str) -> tuple[object, ...]:
 
 
 def files_beside(path: Path, key: KeySource = NO_KEY) -> tuple[FileSystem, str]:
-    """Return a file system with a file of a store, and its path there; the keys are in a directory above.
+    """Return a file system with a file of a store, decrypted if it is encrypted, and its path there; the keys are in a
+    directory above.
 
     Raises as ``opened``.
     """

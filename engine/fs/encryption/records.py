@@ -52,12 +52,13 @@ _CHUNK_BYTES = 1 << 20
 
 
 def space_for(size: int) -> int:
-    """Return the bytes to take for a file of ``size``, however it is written in pieces of 64 bytes or more."""
+    """Return the bytes to take on the disk for an encrypted file of ``size``, however it is written in pieces of 64
+    bytes or more."""
     return HEADER_BYTES + size + (-(-size // _LEAST_BYTES) + 1) * _OVERHEAD + -size % _ALIGNMENT
 
 
 class RecordWriter:
-    """A new file of records."""
+    """A new encrypted file of records."""
 
     def __init__(self, inner: WritableFile, opened: OpenedHeader) -> None:
         """``inner`` has its head already, durably."""
@@ -125,7 +126,7 @@ class _Record(NamedTuple):
 
 
 class RecordReader:
-    """A file of records. Its first record can be read alone; for any other byte, all are decrypted."""
+    """An encrypted file of records. Its first record can be read alone; for any other byte, all are decrypted."""
 
     def __init__(self, inner: ReadableFile, path: str, opened: OpenedHeader) -> None:
         self._inner = inner
