@@ -44,7 +44,7 @@ from .mvcc.clock import Clock, SystemClock
 from .mvcc.holding import Answer, Asked, Holding, held_answer, held_verb, verb
 from .offload.bulk.commit import Importer
 from .offload.bulk.imports import Imports, Storage
-from .offload.direct import pins
+from .offload.direct import directory_pins
 from .offload.merge import compactions
 from .options import StoreOptions
 from .recovery import recovery
@@ -217,7 +217,7 @@ class Store:
             notify=notify,
         )
         shared = self._catalog, self._environment, self._snapshots, self.options.limits, self._room
-        self._pins = pins.kind_for(self._home.pinned)(*shared, now, self._clock.now)
+        self._pins = directory_pins.kind_for(self._home.pinned)(*shared, now, self._clock.now)
         self._compactions = compactions.Compactions(
             catalog=self._catalog,
             environment=self._environment,

@@ -11,26 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
-from ....schemas.errors import NotFoundError, SnapshotTooOldError, UnavailableError
-from ....schemas.limits.limits import Limits
+from ....schemas.errors import NotFoundError
 from ....schemas.protocol.request import NOBODY, Owner, owner
 from ....schemas.store.direct import PinnedIn, PinnedTable, PinSnapshot
 from ....schemas.store.pins import CreatePin, KeptPin, OpenedPin, OpenPin
-from ...catalog.catalog import Catalog
-from ...commit.room import Room
 from ...fs.failures import named
 from ...home.manifests import DIRECTORY, file_paths
 from ...home.pinned import PinnedObjects, held_by
 from ...maintenance.op import MaintenanceOp, TabletOp
 from ...maintenance.upkeep import flushed
-from ...manifest.environment import Environment
 from ...manifest.manifest import Manifest, PinEntry, TableEntry
-from ...scan.plan.snapshots import Snapshots
 from ...table.table import Table
-from .kept import ALL, check_name_free, check_room, no_kept_pin, table_of
+from .pins import ATTEMPTS, Pins, keeps_being_altered, no_kept_pin, table_of, too_old
 
-_ATTEMPTS = 5
+_ALL = 0
+"""Stands for a table's number in the id of a pin of all tables."""
 _Tablets = Mapping[int, set[int]]
 """Numbers of tablets, by that of their table."""
 
@@ -39,43 +36,20 @@ class _AlteredError(Exception):
     """A table has other tablets than those that were flushed, or the history of one begins after the snapshot."""
 
 
-class BucketPins:
+@dataclass(eq=False)
+class BucketPins(Pins):
     """The pins of one store in a bucket. Thread safe."""
 
-    def __init__(
-        self,
-        pinned: PinnedObjects,
-        catalog: Catalog,
-        environment: Environment,
-        snapshots: Snapshots,
-        limits: Limits,
-        room: Room,
-        now: Callable[[], int],
-        new_timestamp: Callable[[], int],
-    ) -> None:
-        """``now`` gives microseconds since 1970; ``new_timestamp`` is unique at each call."""
-        self._pinned = pinned
-        self._catalog = catalog
-        self._environment = environment
-        self._snapshots = snapshots
-        self._limits = limits
-        self._room = room
-        self._now = now
-        self._new_timestamp = new_timestamp
+    _pinned: PinnedObjects
+
+    def __post_init__(self) -> None:
         self._owners: dict[str, Owner] = {}
         """Who asked for the pins that were made here."""
 
     def pin(self, asked: PinSnapshot) -> PinnedTable:
-        """Keep the files that hold a table at a snapshot.
-
-        Raises:
-            NotFoundError: there is no such table.
-            SnapshotTooOldError: the table's history no longer reaches back to it.
-            StorageFullError, UnavailableError: there are too many pins, the table could not be flushed, or another
-                process has the store.
-        """
-        table = self._catalog.table(asked.table)
-        pin = self._new(table, self._snapshots.of(asked.as_of, table, "as_of"))
+        """As ``DirectoryPins.pin``, without hard links. UnavailableError: also if another process has the store."""
+        table, snapshot = self._found(asked.table, asked.as_of)
+        pin = self._new(table, snapshot)
         until = self._until(asked.ttl_seconds)
         pin = pin.model_copy(update={"ttl_seconds": asked.ttl_seconds, "expires": until})
         made: list[PinnedTable] = []
@@ -91,13 +65,11 @@ class BucketPins:
     def create(self, asked: CreatePin) -> KeptPin:
         """Keep the files that hold a table, or all tables, at a snapshot until the pin is dropped.
 
-        Raises:
-            AlreadyPresentError: a pin has this name.
-            InvalidArgumentError: all tables at an earlier time are asked for.
-            NotFoundError, SnapshotTooOldError, StorageFullError, UnavailableError: as ``pin``.
+        Raises as ``DirectoryPins.create``. InvalidArgumentError: all tables at an earlier time are asked for.
         """
-        table = None if asked.table is None else self._catalog.table(asked.table)
-        snapshot = self._snapshots.of(asked.as_of, table, "as_of") if table else self._snapshots.now()
+        table, snapshot = None, self._snapshots.now()
+        if asked.table is not None:
+            table, snapshot = self._found(asked.table, asked.as_of)
         pin = self._new(table, snapshot).model_copy(update={"name": asked.name})
         made = self._made(pin, lambda: [table] if table else self._catalog.tables(), lambda pin, held: None)
         return self._told(made)
@@ -156,9 +128,8 @@ class BucketPins:
 
     def _new(self, table: Table | None, snapshot: int) -> PinEntry:
         """Return a pin without an end."""
-        number = table.table_id if table else ALL
         return PinEntry(
-            id=f"{number}-{self._new_timestamp():x}",
+            id=self._new_id(table.table_id if table else _ALL),
             manifest="",
             table=table.table_id if table else None,
             snapshot=snapshot,
@@ -171,7 +142,7 @@ class BucketPins:
     ) -> PinEntry:
         """Flush tables and commit a pin of them; ``note`` gets what it holds at that moment."""
         self._check_room(pin, self._environment.manifest.current)
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             with ExitStack() as held:
                 found = tables()
                 for table in found:  # flushing the others may take longer than a table keeps history
@@ -182,7 +153,7 @@ class BucketPins:
                     if pin.table is None:
                         pin = pin.model_copy(update={"snapshot": self._snapshots.now()})
         what = "the tables keep" if pin.table is None else f"table {tables()[0].name!r} keeps"
-        raise UnavailableError(f"{what} being altered: try again later", 1.0)
+        raise keeps_being_altered(what)
 
     def _flushed(self, tables: Sequence[Table]) -> _Tablets:
         """Flush tables; return which tablets that were."""
@@ -246,9 +217,7 @@ class BucketPins:
 
     def _check_room(self, pin: PinEntry, manifest: Manifest) -> None:
         if pin.name:
-            kept = {each.name: each.table for each in manifest.pins if each.name}
-            check_name_free(pin.name, kept)
-            check_room(self._room, pin.table, kept.values())
+            self._check_kept(pin.name, pin.table, {each.name: each.table for each in manifest.pins if each.name})
             return
         pins = [each.id for each in manifest.pins if each.name is None and not self._is_expired(each)]
         self._room.check_count("pins", [self._owners.get(each, NOBODY) for each in pins])
@@ -285,9 +254,7 @@ def _check_flushed(pin: PinEntry, held: Manifest, flushed_ids: _Tablets) -> None
         if entry.dropped_until is None and any(pin.snapshot < tablet.history_floor for tablet in entry.tablets):
             if pin.table is None:
                 raise _AlteredError  # a later snapshot does as well
-            raise SnapshotTooOldError(
-                f"snapshot {pin.snapshot} is older than the history that table {entry.name!r} keeps"
-            )
+            raise too_old(pin.snapshot, entry.name)
 
 
 def _gone(pin_id: str) -> NotFoundError:

@@ -10,7 +10,7 @@ import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.mvcc.clock import SystemClock
-from nyala.engine.offload.direct.pins import Pins
+from nyala.engine.offload.direct.directory_pins import DirectoryPins
 from nyala.engine.options import MIB, StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import NotFoundError, StorageFullError, StoreError, UnavailableError
@@ -222,7 +222,7 @@ def maintained(store: Store) -> None:
 
 
 def kept_bytes(store: Store) -> int:
-    assert isinstance(store._pins, Pins)
+    assert isinstance(store._pins, DirectoryPins)
     return store._pins.kept_bytes
 
 
