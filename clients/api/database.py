@@ -274,14 +274,16 @@ class Database:
         return self._store.checkpoint(MakeCheckpoint(directory=str(directory)))
 
     def create_pin(self, name: str, table: str | Table | None = None, as_of: Moment | None = None) -> KeptPin:
-        """Keep a table, or all tables, as of now or ``as_of``, until the pin is dropped: a backup that copies nothing.
+        """Keep a table as of now or ``as_of``, or all tables as of now, until the pin is dropped: a backup that copies
+        nothing.
 
         The files stay as they are, whatever becomes of the table, also when it is dropped, and through restarts. All
         tables can be kept by a store in a bucket. See docs/backup.md.
 
         Raises:
             AlreadyPresentError: a pin has this name.
-            InvalidArgumentError: the name is not made of up to 64 letters, digits and '._-'.
+            InvalidArgumentError: the name is not made of up to 64 letters, digits and '._-', all tables cannot be kept
+                here, or ``as_of`` is given without a table.
             NotFoundError: there is no such table.
             SnapshotTooOldError: ``as_of`` is older than the history that the table keeps.
             UnavailableError: this disk has no hard links, or another process has the store.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ....schemas.errors import NotFoundError
+from ....schemas.errors import InvalidArgumentError, NotFoundError
 from ....schemas.protocol.request import NOBODY, Owner, owner
 from ....schemas.store.direct import PinnedIn, PinnedTable, PinSnapshot
 from ....schemas.store.pins import CreatePin, KeptPin, OpenedPin, OpenPin
@@ -67,9 +67,12 @@ class BucketPins(Pins):
 
         Raises as ``DirectoryPins.create``. InvalidArgumentError: all tables at an earlier time are asked for.
         """
-        table, snapshot = None, self._snapshots.now()
         if asked.table is not None:
             table, snapshot = self._found(asked.table, asked.as_of)
+        elif asked.as_of is None:
+            table, snapshot = None, self._snapshots.now()
+        else:
+            raise InvalidArgumentError("a pin of all tables is of now: leave out as_of, or name a table")
         pin = self._new(table, snapshot).model_copy(update={"name": asked.name})
         made = self._made(pin, lambda: [table] if table else self._catalog.tables(), lambda pin, held: None)
         return self._told(made)

@@ -194,6 +194,14 @@ def test_a_store_in_a_bucket_keeps_all_its_tables() -> None:
     assert not leftovers(home)
 
 
+def test_all_tables_are_kept_as_of_now_only() -> None:
+    with made(InBucket().open()) as store:
+        moment = store.create_pin(CreatePin(name="one", table="t")).snapshot
+        with pytest.raises(InvalidArgumentError, match="leave out as_of, or name a table"):
+            store.create_pin(CreatePin(name="all", as_of=moment))
+        assert [pin.name for pin in store.pins()] == ["one"]
+
+
 @pytest.mark.parametrize("is_held", [True, False])
 def test_all_tables_read_though_their_flush_takes_longer_than_their_history(
     is_held: bool, monkeypatch: pytest.MonkeyPatch
