@@ -17,7 +17,6 @@ from ...schemas.errors import UnavailableError
 from ...schemas.store.description import TableDescription, TabletMap
 from ...schemas.table.partition_schema import TabletPartition, sum_of
 from .definitions import shared
-from .key_router import KeyRouter
 from .router import NOWHERE, TabletRouter
 from .servers import Servers
 
@@ -72,8 +71,7 @@ class TabletLocations:
 
     def _numbers(self, rows: pa.RecordBatch) -> np.ndarray | None:
         """Return the tablet of each row, in the router's order; None if a needed column is missing."""
-        wanted = [column.name for column in self.description.columns if column.id in self.router.column_ids]
-        if any(rows.schema.names.count(name) != 1 for name in wanted):
+        if any(rows.schema.names.count(column.name) != 1 for column in self.router.columns):
             return None
         return self.router.numbers_of(rows)
 
@@ -82,11 +80,9 @@ class RoutedRows:
     """The servers of single rows of one table. Immutable."""
 
     def __init__(self, known: TabletLocations) -> None:
-        by_id = {column.id: column for column in known.description.columns}
-        columns = [by_id[column_id] for column_id in known.router.column_ids]
         key = known.description.primary_key
-        self._router = KeyRouter(known.router.partitions, columns)
-        self._columns = [column.name for column in columns]
+        self._router = known.router
+        self._columns = [column.name for column in known.router.columns]
         self._key_places = [key.index(name) for name in self._columns]
         self._places = [
             (known.names[owner], sum_of([partition]))

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.clients.cluster.key_router import KeyRouter
 from nyala.clients.cluster.router import NOWHERE, TabletRouter
 from nyala.engine.partition.router import Router
 from nyala.engine.vectors.arrow import from_arrow
@@ -110,14 +109,14 @@ def check(kinds: Sequence[str], levels: Sequence[Level], given: pa.RecordBatch |
 
 
 def check_keys(partitions: PartitionSchema, schema: TableSchema, rows: pa.RecordBatch, wanted: np.ndarray) -> None:
-    """Compare the router of single rows, which leaves some to the other."""
-    by_id = {column.id: column for column in schema.columns}
-    columns = [by_id[number] for number in TabletRouter(partitions, schema.columns).column_ids]
-    router = KeyRouter(partitions, columns)
-    cells = [rows.column(column.name).to_pylist() for column in columns]
+    """Compare the way of single rows, which leaves some to that of batches."""
+    router = TabletRouter(partitions, schema.columns)
+    cells = [rows.column(column.name).to_pylist() for column in router.columns]
     found = [router.number_of(values) for values in zip(*cells, strict=True)]
     assert all(number in (None, other) for number, other in zip(found, wanted.tolist(), strict=True))
-    is_plain = all(column.logical.is_integer or column.logical.name in ("string", "binary") for column in columns)
+    is_plain = all(
+        column.logical.is_integer or column.logical.name in ("string", "binary") for column in router.columns
+    )
     assert not is_plain or found.count(None) <= 0.2 * len(found)
 
 
@@ -168,9 +167,9 @@ def test_rows_as_they_are_sent() -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, 1.0, "1", 1 << 63, -(1 << 63) - 1])
-def test_a_single_value_of_another_type_is_left_to_the_router_of_batches(value: Any) -> None:
+def test_a_single_value_of_another_type_is_left_to_batches(value: Any) -> None:
     schema = schema_of(["int64"])
-    router = KeyRouter(PartitionSchema.create([by_hash("c0", buckets=4)], schema, Limits()), schema.columns)
+    router = TabletRouter(PartitionSchema.create([by_hash("c0", buckets=4)], schema, Limits()), schema.columns)
     assert router.number_of([value]) is None
 
 
