@@ -1,7 +1,8 @@
-"""XXH64 over columns, in numpy: the hash that maps rows to buckets, for a client without compiled kernels.
+"""XXH64 of cells and columns: the hash that maps rows to buckets, for a client without compiled kernels.
 
-The values are those of Spark's ``xxhash64``: the hash of one column is the seed of the next. All rows are hashed at
-once, strings in groups of equal length.
+The values are those of Spark's ``xxhash64``: the hash of one column is the seed of the next. numpy hashes all rows of a
+column at once, strings in groups of equal length. The package xxhash hashes single cells, and the strings of a column
+whose groups are small: a group takes numpy as long as 1,000 cells take the package.
 (Y. Collet, "xxHash fast digest algorithm", XXH64; Spark's ``XXH64.java``.)
 """
 
@@ -9,6 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+
+try:
+    import xxhash
+except ModuleNotFoundError:
+    need = "a client of several servers needs xxhash: pip install 'nyala[servers]'"
+    raise ModuleNotFoundError(need, name="xxhash") from None
 
 P1, P2, P3, P4, P5 = (
     np.uint64(prime)
@@ -21,6 +28,16 @@ P1, P2, P3, P4, P5 = (
     )
 )
 STRIPE = 32
+LARGE_GROUP = 1000
+
+hash_bytes = xxhash.xxh64_intdigest
+"""Return the hash of bytes, seeded with an integer of 64 bits."""
+
+
+def hash_integer(value: int, seed: int, length: int) -> int:
+    """Return the hash of an integer of ``length`` bytes, 4 or 8, seeded with ``seed``."""
+    unsigned = value & ((1 << 8 * length) - 1)
+    return hash_bytes(unsigned.to_bytes(length, "little"), seed)
 
 
 def mix_ints(values: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -40,10 +57,13 @@ def mix_bytes(cells: pa.Array, states: np.ndarray) -> np.ndarray:
     offsets = np.frombuffer(cells.buffers()[1], np.int32, len(cells) + 1, cells.offset * 4)
     data = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    hashes = np.empty(len(cells), np.uint64)
     order = np.argsort(lengths, kind="stable")
     firsts = np.flatnonzero(np.diff(lengths[order], prepend=-1))
-    for rows in np.split(order, firsts[1:]) if len(order) else ():
+    if len(cells) <= LARGE_GROUP * len(firsts):
+        single = cells.cast(pa.binary()).to_pylist()
+        return np.fromiter(map(hash_bytes, single, states.tolist()), np.uint64, len(cells))
+    hashes = np.empty(len(cells), np.uint64)
+    for rows in np.split(order, firsts[1:]):
         length = int(lengths[rows[0]])
         digits = data[starts[rows][:, None] + np.arange(length)]
         hashes[rows] = _mix_digits(np.ascontiguousarray(digits), states[rows])

@@ -1,8 +1,7 @@
 """TabletRouter: finds the tablet of each row on the client, by its range and by that range's hash buckets.
 
 It routes batches by numpy, and single rows by their Python values: numpy's calls for one row take longer than its
-request. The package xxhash hashes single cells, with the hash of one column as the seed of the next, as `hashing` does
-for whole columns.
+request.
 """
 
 from __future__ import annotations
@@ -16,17 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-try:
-    import xxhash
-except ModuleNotFoundError:
-    need = "a client of several servers needs xxhash: pip install 'nyala[servers]'"
-    raise ModuleNotFoundError(need, name="xxhash") from None
-
 from ...schemas import compute as pc
 from ...schemas.cells.literal import from_json
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.partition_schema import HashSchema, PartitionSchema
-from .hashing import mix_bytes, mix_ints, mix_longs
+from .hashing import hash_bytes, hash_integer, mix_bytes, mix_ints, mix_longs
 from .key_cells import any_value, big_endian, integers, stored_cells
 
 NOWHERE = -1
@@ -80,14 +73,14 @@ class TabletRouter:
         return begun if begun == bisect_right(self._uppers, cells) else NOWHERE
 
     def _bucket(self, level: HashSchema, values: Sequence[Any]) -> int:
-        state = _int_hash(level.seed, _SPARK_SEED, 4) if level.seed else _SPARK_SEED
+        state = hash_integer(level.seed, _SPARK_SEED, 4) if level.seed else _SPARK_SEED
         for column_id in level.columns:
             place = self._places[column_id]
             value, kind = values[place], self._kinds[place]
             if kind is not None and kind[0] is int:
-                state = _int_hash(value, state, 8 if kind[1] == 64 else 4)
+                state = hash_integer(value, state, 8 if kind[1] == 64 else 4)
             else:
-                state = xxhash.xxh64_intdigest(value.encode() if type(value) is str else value, state)
+                state = hash_bytes(value.encode() if type(value) is str else value, state)
         return (state - (1 << 64) if state >> 63 else state) % level.buckets
 
     def numbers_of(self, rows: pa.RecordBatch) -> np.ndarray:
@@ -179,9 +172,3 @@ def _kind(column: ColumnSchema) -> tuple[type, int] | None:
     if kind.name in ("string", "binary"):
         return (str if kind.is_text else bytes), 0
     return None
-
-
-def _int_hash(value: int, seed: int, length: int) -> int:
-    """Return the hash of an integer of ``length`` bytes, seeded with ``seed``."""
-    unsigned = value & ((1 << 8 * length) - 1)
-    return xxhash.xxh64_intdigest(unsigned.to_bytes(length, "little"), seed)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nyala.clients.cluster import hashing
 from nyala.clients.cluster.router import NOWHERE, TabletRouter
 from nyala.engine.partition.router import Router
 from nyala.engine.vectors.arrow import from_arrow
@@ -122,6 +123,13 @@ def check_keys(partitions: PartitionSchema, schema: TableSchema, rows: pa.Record
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_hash_of_every_type(kind: str) -> None:
+    numbers = check([kind], [by_hash("c0", buckets=16)])
+    assert len(set(numbers.tolist())) > 8
+
+
+@pytest.mark.parametrize("kind", ["decimal(38,4)", "string", "binary"])
+def test_hash_of_large_groups_of_equal_length(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "LARGE_GROUP", 0)
     numbers = check([kind], [by_hash("c0", buckets=16)])
     assert len(set(numbers.tolist())) > 8
 
