@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from ...schemas.cells.literal import to_json
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.phrases import counted
 from ...schemas.protocol.command import explain
 from ...schemas.store.description import TableDescription
 from ...schemas.table import alter
@@ -164,8 +165,7 @@ class TableAlteration:
         return self._send(alteration).model_dump(mode="json")
 
     def __repr__(self) -> str:
-        count = f"{len(self._steps)} step{'' if len(self._steps) == 1 else 's'}"
-        return f"TableAlteration({self._table!r}: {count}, made by apply())"
+        return f"TableAlteration({self._table!r}: {counted(len(self._steps), 'step')}, made by apply())"
 
     def _add(self, step: Callable[..., alter.Step], **parts: Any) -> Self:
         try:

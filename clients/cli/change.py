@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ..executors.progress import counted
+from ...schemas.phrases import counted
 from .options import CsvRows, JsonRows, WhereText, moment, pair
 from .target import Data, Name, StoreName, Target, Url, database, takes_target
 

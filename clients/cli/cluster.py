@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ..executors.progress import counted
+from ...schemas.phrases import counted
 from .options import AsOf, Runs, Workers, moment, names
 from .run import FINDINGS
 from .target import Json, Url, database

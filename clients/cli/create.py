@@ -10,10 +10,10 @@ import typer
 
 from ...schemas.cells.types import LogicalType, holder, nearest_word
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.phrases import counted
 from ...schemas.protocol.command import built
 from ...schemas.table.column import ColumnDefinition
 from ...schemas.table.table import TableDefinition, TableOptions
-from ..executors.progress import counted
 from .options import AsJson, names, pair
 from .target import Name, Target, takes_target
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ..executors.progress import counted, cut_note
+from ...schemas.phrases import counted
+from ..executors.progress import cut_note
 from .job_options import JobOptions
 from .load import load
 from .options import AsJson, AsOf, moment

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.phrases import counted
 from ...schemas.table.table import AUTO_INCREMENTING
-from ..executors.progress import counted
 from .job_options import JobOptions
 from .options import AsJson, names
 from .run import FINDINGS

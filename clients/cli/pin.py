@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..executors.progress import counted
+from ...schemas.phrases import counted
 from .complete import tables
 from .job_options import JobOptions
 from .options import AsOf, moment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...schemas.errors import InvalidArgumentError
-from ..executors.progress import counted
+from ...schemas.phrases import counted
 from .options import AsOf, Columns, CsvRows, JsonRows, Limit, Output, WhereText, moment, names
 from .target import Data, Name, StoreName, Url, database
 

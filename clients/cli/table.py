@@ -10,8 +10,8 @@ import typer
 
 from ...schemas.cells.timestamp import UNITS
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.phrases import counted
 from ...schemas.protocol.service import MaintenanceKind
-from ..executors.progress import counted
 from .aggregate import aggregate
 from .alter import alter
 from .change import commits, delete, restore, update

@@ -14,7 +14,7 @@ from ...schemas.cells.casts import FITTING, is_castable, kind_of
 from ...schemas.cells.types import LogicalType
 from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.nearest import perhaps
+from ...schemas.phrases import perhaps
 from ...schemas.table.column import ColumnSchema
 
 _CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date")}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from ...schemas.phrases import counted
 from .executor import Executor
 
 if TYPE_CHECKING:
@@ -89,11 +90,6 @@ def run_tasks(
         for index, result in executor.run(function, tasks, progress.ended):
             progress.add(rows(result))
             yield index, result
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number of things in words, such as ``1 task`` or ``4 tasks``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _bar(what: str, tasks: int) -> tuple[Progress, TaskID]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.nearest import perhaps
+from ...schemas.phrases import perhaps
 from ...schemas.table.table import TableSchema
 from .tree import ColumnName, Expr, walk
 

@@ -18,7 +18,7 @@ from ...schemas.cells.moment import python_cell
 from ...schemas.cells.timestamp import microseconds_of, parse_moment
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
-from ...schemas.nearest import perhaps
+from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.scan import ScanSpec

@@ -19,7 +19,7 @@ from ...schemas.cells.casts import ROUND_IT, is_castable
 from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
-from ...schemas.nearest import perhaps
+from ...schemas.phrases import perhaps
 from ...schemas.rows.batches import in_one
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ...clients.executors.progress import counted
+from ...schemas.phrases import counted
 
 if TYPE_CHECKING:
     from ...engine.recovery.verify import VerifyReport

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..cells.types import TYPE_METADATA, LogicalType
 from ..errors import InvalidArgumentError
-from ..nearest import perhaps
+from ..phrases import perhaps
 
 ALL_ROWS = "*"
 """Stands for a column in ``count`` to count rows."""

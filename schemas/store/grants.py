@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from ..errors import InvalidArgumentError, NotFoundError
 from ..message import Message
-from ..nearest import perhaps
+from ..phrases import perhaps
 from ..table.names import ALL_TABLES
 
 TABLE_GRANTS_MAX = 1_000

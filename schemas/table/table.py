@@ -15,7 +15,7 @@ from ..cells.wrapped import bare_type
 from ..errors import InvalidArgumentError
 from ..limits.limits import Limits
 from ..message import Message, new_list
-from ..nearest import perhaps
+from ..phrases import perhaps
 from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .names import Names, check_column_name, check_table_name, listed
 from .partition import HashLevel, Level, RangeLevel

@@ -47,11 +47,6 @@ def clock_time(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%H:%M:%S")
 
 
-def counted(count: int, one: str) -> str:
-    """Return a number of things, by the word for one of them."""
-    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
-
-
 def share(part: float, whole: float) -> str:
     """Return a part in percent."""
     return f"{100 * part / whole:.0f} %" if whole else ""

@@ -10,7 +10,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
-from nyala.schemas.nearest import perhaps
+from nyala.schemas.phrases import counted, perhaps
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteResult
 
@@ -21,6 +21,11 @@ from nyala.schemas.rows.write import WriteResult
 )
 def test_the_nearest_name(name: str, meant: str) -> None:
     assert perhaps(name, ["id", "city", "Price"]) == (f", perhaps {meant!r}" if meant else "")
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 tasks"), (1, "1 task"), (4_000, "4,000 tasks")])
+def test_numbers_of_things(count: int, words: str) -> None:
+    assert counted(count, "task") == words
 
 
 def test_errors_name_what_was_meant() -> None:

@@ -1,9 +1,14 @@
-"""The name that somebody may have meant by an unknown one."""
+"""Phrases in texts for people: numbers of things, and the name that somebody may have meant by an unknown one."""
 
 from collections.abc import Iterable
 
 _COMPARED_MAX = 1000
 _LONGEST = 64
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words, such as ``1 task`` or ``4,000 tasks``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def perhaps(name: str, known: Iterable[str]) -> str:
