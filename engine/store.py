@@ -134,7 +134,7 @@ class Store:
     def _make_parts(self) -> None:
         """Make the parts that the others share."""
         options, now = self.options, self._clock.physical_microseconds
-        self._log = CommitLog(self._wal, self._mvcc, self._environment.latch)
+        self._log = CommitLog(self._wal.writer, self._mvcc, self._environment.latch)
         self._authors = AuthorsFile(self._home, self._log.authors, self._newest)
         cost = ReplayCost(self._wal, self._catalog.tablets, self._replayed, options.recovery_seconds_max)
         self._log_freeing = LogFreeing(self._log, self._environment, self._catalog.tables, *self._memories, cost)
@@ -429,7 +429,7 @@ class Store:
         """See StoreService."""
         if not self.holding.close():
             return
-        self._wal.hurry()
+        self._wal.writer.hurry()
         self._maintenance.stop()
         for pool in (self._pool, self._load_pool):
             pool.shutdown(wait=True, cancel_futures=True)

@@ -187,7 +187,7 @@ class Checkpoints:
     def _cut(self) -> _Cut:
         """Return a state that has everything acknowledged so far, with rowsets that the log attaches as if the manifest
         named them. The log is not freed."""
-        manifest_file, wal = self._environment.manifest, self._environment.wal
+        manifest_file, wal = self._environment.manifest, self._environment.wal.writer
         timestamp = self._log.settle()
         wal.wait(wal.last_lsn)  # also what others acknowledge before it is durable
         while True:

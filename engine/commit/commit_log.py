@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...schemas.errors import InternalError
 from ...schemas.rows.write import Durability
@@ -23,8 +23,8 @@ from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
 from ..record.log_note import Note
 from ..wal.group import Stamp
-from ..wal.store_log import StoreLog
 from ..wal.turn import Awaited
+from ..wal.writer import LogWriter
 from .commit_authors import CommitAuthors, Origin
 
 
@@ -52,7 +52,7 @@ class Gathered(Awaited, Protocol):
 class CommitLog:
     """The write-ahead log and the timestamps of what is in it. Thread safe."""
 
-    def __init__(self, wal: StoreLog, mvcc: MvccManager, latch: ReadOnlyLatch) -> None:
+    def __init__(self, wal: LogWriter[Any], mvcc: MvccManager, latch: ReadOnlyLatch) -> None:
         self._wal = wal
         self._mvcc = mvcc
         self._latch = latch
@@ -63,7 +63,7 @@ class CommitLog:
         self._to_write: list[tuple[int, int]] = []
         """The same for those that the operating system must have."""
         self._finishing = threading.Lock()
-        wal.listen(self._log_moved)
+        wal.listener = self._log_moved
 
     @property
     def read_only_reason(self) -> str | None:
@@ -73,7 +73,7 @@ class CommitLog:
     @property
     def is_crowded(self) -> bool:
         """Whether many threads wait for the log."""
-        return self._wal.waiting_count >= _CROWD
+        return len(self._wal.turns.waiting) >= _CROWD
 
     @contextmanager
     def commit(
@@ -98,7 +98,7 @@ class CommitLog:
         timestamps: list[int] = []
         try:
             self._wal.reserve(sum(map(len, record)))
-            lsn = self._wal.append_all([record], self._stamp(timestamps), durability is not Durability.FSYNC)
+            lsn = self._wal.append([record], self._stamp(timestamps), durability is not Durability.FSYNC)
             commit = Commit(timestamps[0], lsn)
             yield commit
             if origin is not None:
@@ -129,7 +129,7 @@ class CommitLog:
                 if not may_wait:
                     return False
                 self._wal.reserve(*map(len, payloads))
-                first = self._wal.append_all([[payload] for payload in payloads], stamp, is_early)
+                first = self._wal.append([[payload] for payload in payloads], stamp, is_early)
             commits = [Commit(timestamp, lsn) for lsn, timestamp in enumerate(timestamps, first)]
             apply(commits)
             self._keep(commits, durability)
@@ -180,12 +180,12 @@ class CommitLog:
         if durability is Durability.FSYNC:
             self._wal.wait(commit.lsn)
         else:
-            self._wal.written(commit.lsn)
+            self._wal.wait_written(commit.lsn)
         self._mvcc.wait_for(commit.timestamp)
 
     def gather_by(self, gatherer: Callable[[], None]) -> None:
-        """Call ``gatherer`` before the log writes a group (`StoreLog.gather_by`). Its commits may not wait."""
-        self._wal.gather_by(gatherer)
+        """Call ``gatherer`` before the log writes a group (`LogWriter.gatherer`). Its commits may not wait."""
+        self._wal.gatherer = gatherer
 
     def wait_for(self, awaited: Gathered) -> None:
         """Wait until a commit that a gatherer makes, or leaves out, is durable and visible. Raises as ``acknowledge``

@@ -178,7 +178,7 @@ class LogFreeing:
 
     def needed(self) -> tuple[int, dict[int, int]]:
         """Return the first position that memory stores need, and the last one that each tablet's files cover."""
-        needed = self._wal.last_lsn + 1
+        needed = self._wal.writer.last_lsn + 1
         in_files: dict[int, int] = {}
         for tablet in [tablet for table in self._tables() for tablet in table.tablets]:
             with tablet.write_lock:

@@ -68,13 +68,13 @@ class ReplayCost:
 
     def look(self) -> None:
         """Take note of what the log has now."""
-        counters, last_lsn = self._wal.stats(), self._wal.last_lsn
+        counters = self._wal.stats()
         rows = {tablet.tablet_id: tablet.rows_written for tablet in self._tablets()}
         changed = sum(max(count - self._rows.get(tablet_id, 0), 0) for tablet_id, count in rows.items())
         added = _seconds(counters.records - self._records, changed, counters.bytes_written - self._bytes)
         self._records, self._bytes, self._rows = counters.records, counters.bytes_written, rows
-        if last_lsn + 1 > self._lsns[-1]:
-            self._lsns.append(last_lsn + 1)
+        if counters.last_lsn + 1 > self._lsns[-1]:
+            self._lsns.append(counters.last_lsn + 1)
             self._costs.append(self._costs[-1] + added * self._slowness)
         else:
             self._costs[-1] += added * self._slowness

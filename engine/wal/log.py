@@ -4,10 +4,11 @@ log = WriteAheadLog.open(fs, "wal", store_uuid, expect=manifest.clean_stop)
 for records in log.replay():
     apply(records)
 
-log.reserve(nbytes)                          # may wait, may find the disk full; take no lock before it
-lsn = log.append_all([pieces], stamp)        # takes its place in the order, and its timestamp; returns at once
-log.wait(lsn)                                # one sync serves all who wait
-log.listen(callback)                         # called whenever a group is written or durable, and when the log fails
+writer = log.writer
+writer.reserve(nbytes)                       # may wait, may find the disk full; take no lock before it
+lsn = writer.append([pieces], stamp)         # takes its place in the order, and its timestamp; returns at once
+writer.wait(lsn)                             # one sync serves all who wait
+writer.listener = callback                   # called whenever a group is written or durable, and when the log fails
 
 manifest.clean_stop = log.close()
 """

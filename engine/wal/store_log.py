@@ -1,25 +1,20 @@
 """The interface of the write-ahead log of a store, wherever the log is kept.
 
-Open the log, replay it to the end in one thread, then append from any number of threads.
+Open the log, replay it to the end in one thread, then append by its ``writer`` from any number of threads.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...schemas.errors import InternalError, UnavailableError
+from ...schemas.errors import InternalError
 from ...schemas.store.metrics import Histogram
-from .group import Stamp
 from .reader import CleanStop
 from .records import LogRecords
-from .turn import Awaited
 from .writer import LogWriter
-
-if TYPE_CHECKING:
-    from ..fs.filesystem import BytesLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ class WalStats:
 
 
 class StoreLog(ABC):
-    """See the module's text. What follows the replay is the same for every log: its writer does it."""
+    """See the module's text."""
 
     _writer: LogWriter[Any] | None = None
     """Made at the end of the replay."""
@@ -103,7 +98,7 @@ class StoreLog(ABC):
         """
 
     def stats(self) -> WalStats:
-        sizes, writer = self.sizes(), self._ready
+        sizes, writer = self.sizes(), self.writer
         return WalStats(
             segment_count=len(sizes),
             size_bytes=sum(sizes),
@@ -118,102 +113,13 @@ class StoreLog(ABC):
         )
 
     @property
-    def last_lsn(self) -> int:
-        """The lsn of the last record appended."""
-        return self._ready.last_lsn
-
-    @property
-    def durable_lsn(self) -> int:
-        """The lsn up to which all records are durable."""
-        return self._ready.durable_lsn
-
-    @property
-    def written_lsn(self) -> int:
-        """The lsn up to which all records survive this process."""
-        return self._ready.written_lsn
-
-    @property
-    def failed(self) -> UnavailableError | None:
-        """Why the log can no longer be written, or None."""
-        return self._writer.failed if self._writer else None
-
-    def reserve(self, *sizes: int) -> None:
-        """Reserve space in memory and on disk for this thread's next ``append``, of records of up to these ``sizes``.
-
-        Waits while too many bytes wait for the disk: before it, take no lock that appenders need.
-        Raises StorageFullError (nothing has happened; later calls may succeed) and UnavailableError.
-        """
-        self._ready.reserve(*sizes)
-
-    def release(self) -> None:
-        """Release an unused reservation; does nothing if there is none."""
-        self._ready.release()
-
-    def append(self, timestamp: int, payload: Iterable[BytesLike]) -> int:
-        """Enqueue one record, the concatenation of these pieces, and return its lsn: 1, 2, 3, ...
-
-        The pieces are not copied; leave them unchanged until the record is durable.  Raises only if ``reserve`` was not
-        called for this size, or the log has failed or is closed; then the record is not in the log.
-        """
-        return self._ready.append([list(payload)], lambda _: [timestamp])
-
-    def append_all(self, payloads: Sequence[Sequence[BytesLike]], stamp: Stamp, is_awaited_early: bool = False) -> int:
-        """Enqueue records, each as pieces, without others in between; return the lsn of the first.
-
-        ``stamp`` returns the timestamps for so many records. It is called when nothing can fail any more, under the
-        lock that gives the lsns: both rise together. All of the records or none are in the log, though a crash may
-        leave only the first of them. ``is_awaited_early``: somebody will wait for ``written``. Else like ``append``.
-        """
-        return self._ready.append(payloads, stamp, is_awaited_early)
-
-    def append_at_once(self, payloads: Sequence[bytes], stamp: Stamp, is_awaited_early: bool = False) -> int | None:
-        """Enqueue records that have no reservation, like ``append_all``; None if only ``reserve`` can make room."""
-        return self._ready.append_at_once(payloads, stamp, is_awaited_early)
-
-    def wait(self, lsn: int) -> None:
-        """Wait until the record is durable; UnavailableError if that cannot be known, now or before a restart.
-
-        During the replay this returns at once: replayed records are durable.
-        """
-        if self._writer or not self._is_replaying:
-            self._ready.wait(lsn)
-
-    def wait_for(self, awaited: Awaited) -> None:
-        """Wait, like ``wait``, for a record that may not be in the log yet: the gatherer puts it there."""
-        self._ready.wait_for(awaited)
-
-    def written(self, lsn: int) -> None:
-        """Wait until the record survives this process, though perhaps not a power failure."""
-        self._ready.wait_written(lsn)
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever ``written_lsn``, ``durable_lsn`` or ``failed`` has changed.
-
-        The changing thread calls it, before callers of ``wait`` or ``written`` for that group continue. It must be
-        quick and may not append. There is one listener.
-        """
-        self._ready.listener = listener
-
-    def gather_by(self, gatherer: Callable[[], None]) -> None:
-        """Call ``gatherer`` before a group is written, to append by ``append_at_once`` what waits to be part of it.
-
-        The thread that writes the group calls it, and holds no lock. It may not wait for the log, nor for a lock that
-        somebody may hold who does. What it raises stops the log. There is one gatherer.
-        """
-        self._ready.gatherer = gatherer
-
-    def hurry(self) -> None:
-        """Say that the log is about to be closed. One that does not answer then fails after its patience, so that those
-        who wait for it end, and whoever waits for them."""
-        self._ready.hurry()
-
-    @property
-    def waiting_count(self) -> int:
-        """How many threads wait while another writes."""
-        return len(self._ready.turns.waiting)
-
-    @property
-    def _ready(self) -> LogWriter[Any]:
+    def writer(self) -> LogWriter[Any]:
+        """Appends records, from the end of the replay on. Raises InternalError before."""
         if self._writer is None:
             raise InternalError("a log must be replayed to its end before it is used")
         return self._writer
+
+    def wait(self, lsn: int) -> None:
+        """Wait as the writer does. During the replay this returns at once: replayed records are durable."""
+        if self._writer or not self._is_replaying:
+            self.writer.wait(lsn)

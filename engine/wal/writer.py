@@ -74,10 +74,14 @@ class LogWriter(Generic[AnyGroup]):
         self._silence = Silence(sink, patience_seconds)
         self._recheck_seconds = min(_RECHECK_SECONDS, patience_seconds or _RECHECK_SECONDS)
         self.counters = WriterCounters()
-        self.last_lsn = self.written_lsn = self.durable_lsn = last_lsn
+        self.last_lsn = self.written_lsn = self.durable_lsn = last_lsn  # appended; survive the process; on the disk
         self.failed: UnavailableError | None = None
         self.listener: Callable[[], None] = lambda: None
+        """Called by the thread that has changed ``written_lsn``, ``durable_lsn`` or ``failed``, before those who wait
+        for that go on. It must be quick and may not append."""
         self.gatherer: Callable[[], None] = lambda: None
+        """Called before a group is written, by the thread that writes it, to ``append_at_once`` what waits for that.
+        It may not wait for the log, nor for a lock that somebody may hold who does. What it raises stops the log."""
 
         # The leader's own.
         self._taken: AnyGroup | None = None
@@ -135,13 +139,13 @@ class LogWriter(Generic[AnyGroup]):
             self._give_back(self._reserved.pop(threading.get_ident(), 0))
 
     def append(self, payloads: Sequence[Sequence[BytesLike]], stamp: Stamp, is_awaited_early: bool = False) -> int:
-        """Enqueue records, each the pieces of its payload; return the lsn of the first.
+        """Enqueue records, each the pieces of its payload, without others in between; return the lsn of the first.
 
         Lsns are dense and in the order of the calls, and so are the timestamps: ``stamp`` is called under the lock that
-        gives the lsns, when nothing can fail any more. The pieces are kept by reference until they are written: nobody
-        may change them. What the thread reserved too little is reserved now, which may make a segment but does not wait
-        for the queue. ``is_awaited_early``: somebody wants to know when the records are written, before they are on the
-        disk. Raises as ``reserve`` does, and then no record is in the log.
+        gives the lsns, when nothing can fail any more. A crash may leave only the first of the records. The pieces are
+        kept by reference until they are written: nobody may change them. What the thread reserved too little is
+        reserved now, which may make a segment but does not wait for the queue. ``is_awaited_early``: somebody will wait
+        by ``wait_written``. Raises as ``reserve`` does, and then no record is in the log.
         """
         pieces = [views_of(payload) for payload in payloads]
         claim = sum(footprint(sum(map(len, payload))) for payload in pieces)
@@ -167,8 +171,7 @@ class LogWriter(Generic[AnyGroup]):
             return self._enqueue([[payload] for payload in payloads], stamp, is_awaited_early, claim)
 
     def wait(self, lsn: int) -> None:
-        """Return when the record is on the disk; UnavailableError if that cannot be known any more. The caller may hold
-        no lock that the listener takes."""
+        """Return when the record is on the disk; UnavailableError if nobody can tell. Hold no lock of the listener."""
         if self.durable_lsn < lsn:
             self.wait_for(Position(lsn))
 

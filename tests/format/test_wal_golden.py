@@ -11,6 +11,7 @@ from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop
 from nyala.engine.wal.records import decode_records
+from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
 RECORDS = [(1, 0x1000, b"abc"), (2, 0x2000, b"defghijk"), (3, 0x3000, b"")]
@@ -72,7 +73,7 @@ def test_the_bytes_written() -> None:
     log = WriteAheadLog.open(fs, "wal", STORE, WalOptions(segment_bytes=200))
     assert list(log.replay()) == []
     for _, timestamp, payload in RECORDS:
-        log.wait(log.append(timestamp, [payload]))
+        log.wait(append_record(log, timestamp, [payload]))
     assert log.close() == STOP
     assert fs.list("wal") == ["0000000001.wal", "0000000002.wal"]
     assert bytes(fs.open("wal/0000000001.wal").view()).hex(" ", 8) == pinned(FIRST).hex(" ", 8)
@@ -105,7 +106,7 @@ def test_many_records_in_one_group() -> None:
     log = WriteAheadLog.open(fs, "wal", STORE, WalOptions(segment_bytes=2000))
     assert list(log.replay()) == []
     for number in range(20):
-        log.append(number, [b"x" * number])
+        append_record(log, number, [b"x" * number])
     log.close()
     view = fs.open("wal/0000000001.wal").view()
     offset, lsn = 64, 0

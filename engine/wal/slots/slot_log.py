@@ -7,7 +7,7 @@ MvccManager(log.clock)                       # gives out no timestamp that the n
 for records in log.replay():
     apply(records)
 
-log.append_all(...), log.wait(lsn)           # as every StoreLog
+log.writer                                   # as every StoreLog
 log.commit_manifest(name, crc, needed_lsn)   # from its slot on it counts
 log.lease.check()                            # before "now" is read
 log.failed                                   # set once somebody else has the store: stop
@@ -180,6 +180,7 @@ class SlotLog(StoreLog):
 
     @property
     def failed(self) -> UnavailableError | None:
+        """Why the log can no longer be written, also during the replay, or None."""
         return self._inner.failed
 
     @property

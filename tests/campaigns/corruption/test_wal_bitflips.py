@@ -13,6 +13,7 @@ from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop, LogReader
 from nyala.schemas.errors import CorruptionError
+from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
 PAYLOADS = [b"one", b"two" * 9, b"", b"four" * 8, b"five", b"six" * 5]
@@ -25,7 +26,7 @@ def log() -> tuple[dict[str, bytes], CleanStop]:
     log = WriteAheadLog.open(fs, "wal", STORE, WalOptions(segment_bytes=250))
     assert list(log.replay()) == []
     for payload in PAYLOADS:
-        log.wait(log.append(7, [payload]))
+        log.wait(append_record(log, 7, [payload]))
     stop = log.close()
     assert stop is not None
     files = {name: bytes(fs.open(f"wal/{name}").view()) for name in fs.list("wal")}

@@ -12,7 +12,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.fs.memory import MemoryWritableFile
 from nyala.engine.table.small.writes import _WRITES_AHEAD
 from nyala.engine.tablet.tablet import Tablet
-from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import InternalError, InvalidArgumentError, UnavailableError
 from nyala.schemas.rows.write import Durability, WriteCommand
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
@@ -75,7 +75,7 @@ def test_a_write_for_the_operating_system_is_visible_before_the_sync(monkeypatch
     command = WriteCommand(table="t", durability=Durability.OS)
     subject.store.begin_write(command, batch([(1, 1, "")]))
     until(lambda: len(subject.scan()) == 2)
-    assert subject.store._wal.durable_lsn == 1
+    assert subject.store._wal.writer.durable_lsn == 1
     held.go.set()
     subject.store.close()
 
@@ -85,7 +85,7 @@ def test_a_commit_that_is_durable_before_it_is_applied_is_finished_when_it_is(mo
     apply = Tablet.apply
 
     def late(tablet: Tablet, *args: Any) -> None:
-        until(lambda: subject.store._wal.durable_lsn == 1)
+        until(lambda: subject.store._wal.writer.durable_lsn == 1)
         assert subject.scan() == []
         apply(tablet, *args)
 
@@ -141,15 +141,15 @@ def test_answers_that_nobody_fetches_do_not_hold_up_later_writes() -> None:
 
 def test_an_interrupted_wait_does_not_hold_up_later_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject()
-    wait, waits = WriteAheadLog.wait, []
+    wait, waits = LogWriter.wait, []
 
-    def interrupted_once(log: WriteAheadLog, lsn: int) -> None:
+    def interrupted_once(log: LogWriter[Any], lsn: int) -> None:
         waits.append(lsn)
         if len(waits) == 1:
             raise KeyboardInterrupt
         wait(log, lsn)
 
-    monkeypatch.setattr(WriteAheadLog, "wait", interrupted_once)
+    monkeypatch.setattr(LogWriter, "wait", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         subject.store.write(UPSERT, batch([(1, 1, "")]))
     within_seconds(lambda: subject.store.write(UPSERT, batch([(2, 2, "")])))
@@ -172,7 +172,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         return call
 
     for name in names:
-        monkeypatch.setattr(WriteAheadLog, name, interrupted(getattr(WriteAheadLog, name)))
+        monkeypatch.setattr(LogWriter, name, interrupted(getattr(LogWriter, name)))
 
 
 def interrupt_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def interrupt_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("keys", [(1,), (1, 2), tuple(range(1, 40))], ids=["row", "rows", "batch"])
 @pytest.mark.parametrize(
     "interrupt",
-    [lambda patch: interrupt_after(patch, "append_all", "append_at_once"), interrupt_commit],
+    [lambda patch: interrupt_after(patch, "append", "append_at_once"), interrupt_commit],
     ids=["enqueued", "stamped"],
 )
 def test_an_interrupt_between_the_log_and_memory_stops_the_store(
@@ -213,7 +213,7 @@ def test_an_interrupt_between_the_log_and_memory_stops_the_store(
     assert [row[0] for row in subject.scan()] == [0]
     subject.restart()
     assert [row[0] for row in subject.scan(ordered=True)] == [0, *keys]
-    assert subject.store._wal.last_lsn == 2
+    assert subject.store._wal.writer.last_lsn == 2
     subject.store.close()
 
 
@@ -221,7 +221,7 @@ def test_an_interrupt_between_the_log_and_memory_stops_the_store(
 def test_an_interrupt_before_the_log_changes_nothing(monkeypatch: pytest.MonkeyPatch, durability: Durability) -> None:
     subject = Subject()
     subject.upsert(0)
-    writer = subject.store._wal._ready
+    writer = subject.store._wal.writer
     with monkeypatch.context() as patch:
         interrupt_after(patch, "reserve")
         with pytest.raises(KeyboardInterrupt):

@@ -17,7 +17,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.record.log_note import Note, NoteKind
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.table.small.writes import Writes
-from nyala.engine.wal.log import WriteAheadLog
+from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
 from nyala.schemas.rows.writer_name import owned
@@ -33,7 +33,7 @@ def numbered(subject: Subject, seq: int, rows: Rows, op: str = "insert", writer:
 
 def forget_nothing_but_the_log(subject: Subject, segments: int = 3) -> None:
     """Write and flush until the part of the log that holds what was written so far is gone."""
-    first = subject.store._wal.last_lsn
+    first = subject.store._wal.writer.last_lsn
     key = 1_000_000
     while subject.store._wal.first_lsn <= first or segments:
         segments -= subject.store._wal.first_lsn > first and segments > 0
@@ -114,11 +114,11 @@ def test_a_write_that_failed_as_a_whole_may_come_again(monkeypatch: pytest.Monke
     with pytest.raises(InvalidArgumentError):
         subject.store.write(WriteCommand(table="t", writer="w"), batch([(1, 1, "")]).select(["v"]), 0)
 
-    def full(log: WriteAheadLog, nbytes: int) -> None:
+    def full(log: LogWriter[Any], nbytes: int) -> None:
         raise StorageFullError("full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(WriteAheadLog, "reserve", full)
+        patch.setattr(LogWriter, "reserve", full)
         with pytest.raises(StorageFullError):
             numbered(subject, 0, [(1, 1, "")])
     assert numbered(subject, 0, [(1, 1, "")]).applied == 1
@@ -194,8 +194,8 @@ def test_a_repeated_write_waits_until_the_first_is_durable(monkeypatch: pytest.M
     subject = Subject()
     command = WriteCommand(table="t", writer="w")
     waited: list[int] = []
-    wait = WriteAheadLog.wait
-    monkeypatch.setattr(WriteAheadLog, "wait", lambda log, lsn: (waited.append(lsn), wait(log, lsn))[1])
+    wait = LogWriter.wait
+    monkeypatch.setattr(LogWriter, "wait", lambda log, lsn: (waited.append(lsn), wait(log, lsn))[1])
     first = subject.store.begin_write(command, batch([(1, 1, "")]), 0)
     again = subject.store.begin_write(command, batch([(1, 1, "")]), 0)
     answer = first.result()

@@ -81,7 +81,7 @@ def test_files_never_hold_what_the_log_may_lose(op: str, seed: int) -> None:
     subject = Subject(fs, durability="os")
     subject.upsert(1)
     subject.flush()
-    subject.store._wal.wait(subject.store._wal.last_lsn)
+    subject.store._wal.wait(subject.store._wal.writer.last_lsn)
     fs.rules.append(FaultRule(calls=frozenset({"sync"}), path="wal/*", sticky=True))
     fs._matched.append(0)
     subject.upsert(1, 2, v=1)

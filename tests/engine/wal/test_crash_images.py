@@ -19,8 +19,10 @@ from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop, LogReader
 from nyala.engine.wal.segments import NewSegment, SegmentInfo, SegmentList
+from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import CorruptionError, UnavailableError
 from tests.dose import dose
+from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
 OPTIONS = WalOptions(segment_bytes=1024, queue_bytes=4096)
@@ -60,9 +62,9 @@ def open_log(disk: MemoryFileSystem, oracle: Oracle) -> tuple[WriteAheadLog, lis
 
 
 def append(log: WriteAheadLog, oracle: Oracle, payload: bytes, wait: bool = True) -> None:
-    log.reserve(len(payload))
-    oracle.appended[log.last_lsn + 1] = payload
-    lsn = log.append(1, [payload])
+    log.writer.reserve(len(payload))
+    oracle.appended[log.writer.last_lsn + 1] = payload
+    lsn = append_record(log, 1, [payload])
     if wait:
         log.wait(lsn)
         oracle.acknowledged = lsn
@@ -79,8 +81,8 @@ def life(disk: MemoryFileSystem, oracle: Oracle, seed: int) -> None:
         log.free_before(oracle.freed_before)
         for size in (5, 5, 200):
             append(log, oracle, random.randbytes(size), wait=False)
-        log.wait(log.last_lsn)
-        oracle.acknowledged = log.last_lsn
+        log.wait(log.writer.last_lsn)
+        oracle.acknowledged = log.writer.last_lsn
     finally:
         oracle.stop = log.close() or oracle.stop
 
@@ -183,7 +185,7 @@ def skip_the_sync_of_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_when_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WriteAheadLog, "wait", WriteAheadLog.written)
+    patch.setattr(LogWriter, "wait", LogWriter.wait_written)
 
 
 def skip_the_sync_at_opening(patch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from nyala.engine.wal.options import WalOptions
 from nyala.schemas.errors import StorageFullError, UnavailableError
 from tests.dose import dose
 from tests.doubles.faulty import WRITES, FaultRule, FaultyFileSystem
+from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
 OPTIONS = WalOptions(segment_bytes=512, queue_bytes=2048)
@@ -43,7 +44,7 @@ def workload(fs: FileSystem, outcome: Outcome) -> None:
             for step in range(12):
                 one_write(log, outcome)
                 if step == 8:
-                    outcome.freed_before = max(outcome.freed_before, log.durable_lsn - 3)
+                    outcome.freed_before = max(outcome.freed_before, log.writer.durable_lsn - 3)
                     log.free_before(outcome.freed_before)
         except (UnavailableError, StorageFullError) as error:
             outcome.errors.append(error)
@@ -51,13 +52,13 @@ def workload(fs: FileSystem, outcome: Outcome) -> None:
 
 
 def one_write(log: WriteAheadLog, outcome: Outcome) -> None:
-    payload = payload_of(log.last_lsn + 1)
+    payload = payload_of(log.writer.last_lsn + 1)
     try:
-        log.reserve(len(payload))
+        log.writer.reserve(len(payload))
     except StorageFullError as error:
         outcome.errors.append(error)
-        log.reserve(len(payload))
-    lsn = log.append(lsn_timestamp(log.last_lsn + 1), [payload])
+        log.writer.reserve(len(payload))
+    lsn = append_record(log, lsn_timestamp(log.writer.last_lsn + 1), [payload])
     outcome.appended[lsn] = payload
     log.wait(lsn)
     outcome.acknowledged = max(outcome.acknowledged, lsn)
@@ -72,10 +73,10 @@ def check(disk: FileSystem, outcome: Outcome) -> None:
     records = list(chain.from_iterable(log.replay()))
     lsns = [record.lsn for record in records]
     assert log.first_lsn <= max(1, outcome.freed_before)
-    assert lsns == list(range(log.first_lsn, log.last_lsn + 1))
-    assert log.last_lsn >= outcome.acknowledged
+    assert lsns == list(range(log.first_lsn, log.writer.last_lsn + 1))
+    assert log.writer.last_lsn >= outcome.acknowledged
     assert all(record.payload == payload_of(record.lsn) for record in records)
-    lsn = log.append(1, [b"goes on"])
+    lsn = append_record(log, 1, [b"goes on"])
     log.wait(lsn)
     log.close()
 

@@ -17,6 +17,7 @@ from nyala.engine.wal.turn import Position, Turn, link
 from nyala.engine.wal.writer import LogWriter
 from nyala.schemas.errors import UnavailableError
 from tests.doubles.waiting import until
+from tests.engine.wal.appending import append_record
 
 WRITERS = 8
 
@@ -52,8 +53,8 @@ def log(bench: Any) -> Iterator[WriteAheadLog]:
 
 
 def appended(log: WriteAheadLog, payload: bytes) -> int:
-    log.reserve(len(payload))
-    return log.append(1, [payload])
+    log.writer.reserve(len(payload))
+    return append_record(log, 1, [payload])
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -91,7 +92,7 @@ def test_a_lone_writer_syncs_by_itself(log: WriteAheadLog, syncs: Syncs, monkeyp
 
 def test_a_record_that_nobody_waits_for_becomes_durable(log: WriteAheadLog, syncs: Syncs) -> None:
     lsn = appended(log, b"x")
-    until(lambda: log.durable_lsn == lsn)
+    until(lambda: log.writer.durable_lsn == lsn)
     assert syncs.threads == ["nyala-wal"]
 
 
@@ -99,20 +100,20 @@ def gathering(log: WriteAheadLog, count: int) -> None:
     """Let the next leader gather so many records."""
 
     def gather() -> None:
-        log.append_at_once([b"gathered"] * count, lambda count: [2] * count)
+        log.writer.append_at_once([b"gathered"] * count, lambda count: [2] * count)
 
-    log.gather_by(gather)
+    log.writer.gatherer = gather
 
 
 def is_asleep(log: WriteAheadLog) -> bool:
-    return bool(log._ready._work._waiters)  # pyright: ignore[reportAttributeAccessIssue]
+    return bool(log.writer._work._waiters)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.fixture
 def woken(log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How long the queue was whenever the log's thread, which is idle, was told of work."""
     lengths: list[int] = []
-    ready = log._ready
+    ready = log.writer
     until(lambda: ready._is_idle)
     monkeypatch.setattr(ready._work, "notify", lambda: lengths.append(len(ready._queue)))
     return lengths
@@ -120,9 +121,9 @@ def woken(log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_records_that_a_leader_gathers_do_not_wake_the_logs_thread(log: WriteAheadLog, woken: list[int]) -> None:
     gathering(log, 1)
-    log.wait_for(Position(2))
-    assert log.durable_lsn == 2 and not woken
-    log.gather_by(lambda: None)
+    log.writer.wait_for(Position(2))
+    assert log.writer.durable_lsn == 2 and not woken
+    log.writer.gatherer = lambda: None
     appended(log, b"alone")
     assert len(woken) == 1
 
@@ -132,9 +133,9 @@ def test_records_that_a_leader_leaves_wake_the_logs_thread(
 ) -> None:
     monkeypatch.setattr(writer, "GROUP_RECORDS_MAX", 3)
     gathering(log, 5)
-    log.wait_for(Position(2))
-    log.gather_by(lambda: None)
-    assert woken == [2] and log.durable_lsn == 4
+    log.writer.wait_for(Position(2))
+    log.writer.gatherer = lambda: None
+    assert woken == [2] and log.writer.durable_lsn == 4
     log.wait(6)
 
 
@@ -143,23 +144,23 @@ def test_an_interrupted_gatherer_leaves_records_to_the_logs_thread(
     log: WriteAheadLog, syncs: Syncs, gathered: int
 ) -> None:
     def gather() -> None:
-        log.gather_by(lambda: None)
-        log.append_at_once([b"gathered"] * gathered, lambda count: [2] * count)
+        log.writer.gatherer = lambda: None
+        log.writer.append_at_once([b"gathered"] * gathered, lambda count: [2] * count)
         raise KeyboardInterrupt
 
-    until(lambda: log._ready._is_idle)
-    log.gather_by(gather)
+    until(lambda: log.writer._is_idle)
+    log.writer.gatherer = gather
     with pytest.raises(KeyboardInterrupt):
-        log.wait_for(Position(2))
-    until(lambda: log.durable_lsn == 1 + gathered and is_asleep(log))  # its thread sleeps again
+        log.writer.wait_for(Position(2))
+    until(lambda: log.writer.durable_lsn == 1 + gathered and is_asleep(log))  # its thread sleeps again
     appended(log, b"later")
-    until(lambda: log.durable_lsn == 2 + gathered)
+    until(lambda: log.writer.durable_lsn == 2 + gathered)
     assert set(syncs.threads) == {"nyala-wal"}
 
 
 def test_a_gatherer_interrupted_twice_leaves_records_to_the_logs_thread(log: WriteAheadLog) -> None:
     """The second time when the leader is about to say so."""
-    ready, mutex = log._ready, log._ready._mutex
+    ready, mutex = log.writer, log.writer._mutex
 
     class Interrupting:
         def __enter__(self) -> None:
@@ -169,16 +170,16 @@ def test_a_gatherer_interrupted_twice_leaves_records_to_the_logs_thread(log: Wri
         def __exit__(self, *_: object) -> None: ...
 
     def gather() -> None:
-        log.gather_by(lambda: None)
+        log.writer.gatherer = lambda: None
         ready._mutex = Interrupting()  # pyright: ignore[reportAttributeAccessIssue]
         raise KeyboardInterrupt
 
     until(lambda: ready._is_idle)
-    log.gather_by(gather)
+    log.writer.gatherer = gather
     with pytest.raises(KeyboardInterrupt):
-        log.wait_for(Position(2))
+        log.writer.wait_for(Position(2))
     lsn = appended(log, b"later")
-    until(lambda: log.durable_lsn == lsn)
+    until(lambda: log.writer.durable_lsn == lsn)
 
 
 def test_many_bytes_do_not_wait_for_their_writer(
@@ -186,9 +187,9 @@ def test_many_bytes_do_not_wait_for_their_writer(
 ) -> None:
     monkeypatch.setattr("nyala.engine.wal.writer._LINGER_SECONDS", 600)
     lsn = appended(log, b"x" * (200 << 10))
-    until(lambda: log.durable_lsn == lsn)
+    until(lambda: log.writer.durable_lsn == lsn)
     small = appended(log, b"x")
-    log.written(small)
+    log.writer.wait_written(small)
     assert set(syncs.threads) == {"nyala-wal"}
 
 
@@ -212,7 +213,7 @@ def test_those_that_wait_during_a_sync_share_the_next(
         thread.join(10)
         assert isinstance(outcome[0], int)
     assert log.stats().groups - groups == 2
-    assert log.durable_lsn == log.last_lsn == 2 + WRITERS
+    assert log.writer.durable_lsn == log.writer.last_lsn == 2 + WRITERS
 
 
 def test_waits_shorter_than_a_sync_are_resumed(
@@ -225,8 +226,8 @@ def test_waits_shorter_than_a_sync_are_resumed(
         for thread, outcome in waiters(log, [appended(log, b"x") for _ in range(WRITERS)]):
             thread.join(10)
             assert isinstance(outcome[0], int)
-    assert log.durable_lsn == log.last_lsn == 1 + 5 * WRITERS
-    assert not log._ready.turns.waiting
+    assert log.writer.durable_lsn == log.writer.last_lsn == 1 + 5 * WRITERS
+    assert not log.writer.turns.waiting
 
 
 def test_who_waits_no_longer_passes_the_chain_on() -> None:
@@ -252,7 +253,7 @@ def test_a_failed_sync_fails_all_of_its_group(bench: Any, log: WriteAheadLog, sy
     syncs.before = lambda: None
     with pytest.raises(UnavailableError):
         log.wait(2)
-    assert log.durable_lsn == 1
+    assert log.writer.durable_lsn == 1
     assert len(set(syncs.threads)) == 1, "nobody syncs again after a failure"
     assert log.close() is None
 
@@ -274,8 +275,8 @@ def test_an_interrupted_leader_leaves_its_group_to_another(
     lsn = appended(log, b"second")
     with pytest.raises(KeyboardInterrupt):
         log.wait(lsn)
-    until(lambda: log.durable_lsn == lsn)
-    assert log.failed is None
+    until(lambda: log.writer.durable_lsn == lsn)
+    assert log.writer.failed is None
     log.wait(appended(log, b"third"))
     log.close()
     assert [payload for _, _, payload in bench.open()[1]] == [b"first", b"second", b"third"]
@@ -297,7 +298,7 @@ def test_a_leader_interrupted_in_a_new_segment_begins_it_once(bench: Any, monkey
     monkeypatch.setattr(MemoryFileSystem, "sync_directory", interrupted)
     with pytest.raises(KeyboardInterrupt):
         log.wait(lsn)
-    until(lambda: log.durable_lsn == lsn)
+    until(lambda: log.writer.durable_lsn == lsn)
     assert [(each.first_lsn, each.last_lsn) for each in log._segments.all()] == [(1, 1), (2, 2)]
     log.close()
     assert [lsn for lsn, _, _ in bench.open()[1]] == [1, 2]
@@ -336,13 +337,13 @@ def test_a_leader_interrupted_before_it_takes_a_group_leaves_it_to_another(
     log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nyala.engine.wal.writer._LINGER_SECONDS", 10)
-    writer = log._ready
+    writer = log.writer
     monkeypatch.setattr(writer, "_mutex", InterruptedLock(writer._mutex, "_take"))
     lsn = appended(log, b"second")
     with pytest.raises(KeyboardInterrupt):
         log.wait(lsn)
-    until(lambda: log.durable_lsn == lsn)
-    assert log.failed is None
+    until(lambda: log.writer.durable_lsn == lsn)
+    assert log.writer.failed is None
 
 
 def test_a_leader_interrupted_while_it_hands_over_leaves_no_writer_without_a_place(
@@ -351,7 +352,7 @@ def test_a_leader_interrupted_while_it_hands_over_leaves_no_writer_without_a_pla
     monkeypatch.setattr("nyala.engine.wal.writer._RECHECK_SECONDS", 0.01)
     log, _ = bench.open(segment_bytes=1 << 16, queue_bytes=4096)
     log.wait(appended(log, b"first"))
-    writer = log._ready
+    writer = log.writer
     lsn = appended(log, b"a" * 3000)
     other = threading.Thread(target=lambda: appended(log, b"b" * 3000))
     interrupts, hand_over = iter([KeyboardInterrupt]), LogWriter.hand_over
@@ -373,7 +374,7 @@ def test_a_leader_interrupted_while_it_hands_over_leaves_no_writer_without_a_pla
         log.wait(lsn)
     other.join(10)
     assert not other.is_alive(), "it waits for a place that it has"
-    until(lambda: log.durable_lsn == log.last_lsn == 3)
+    until(lambda: log.writer.durable_lsn == log.writer.last_lsn == 3)
     assert log.stats().records == 3 and writer._admitted == 0
 
 
@@ -383,10 +384,10 @@ def test_a_log_whose_thread_cannot_start_starts_it_later(bench: Any, monkeypatch
         patch.setattr(threading.Thread, "start", staticmethod(raising(RuntimeError("no more threads"))))
         with pytest.raises(RuntimeError):
             appended(log, b"x")
-    writer = log._ready
-    assert (log.last_lsn, writer._admitted, writer._claimed) == (0, 0, 0)
+    writer = log.writer
+    assert (log.writer.last_lsn, writer._admitted, writer._claimed) == (0, 0, 0)
     lsn = appended(log, b"y")
-    until(lambda: log.durable_lsn == lsn)
+    until(lambda: log.writer.durable_lsn == lsn)
     assert [payload for _, _, payload in bench.open()[1]] == [b"y"]
 
 
@@ -398,7 +399,7 @@ def test_many_writers_and_a_rolling_log(bench: Any) -> None:
         for step in range(40):
             lsn = appended(log, bytes([number, step]) * (1 + step))
             log.wait(lsn)
-            assert log.durable_lsn >= lsn
+            assert log.writer.durable_lsn >= lsn
             lsns.append(lsn)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]

@@ -22,6 +22,7 @@ from nyala.engine.wal.options import WalOptions
 from nyala.engine.wal.reader import CleanStop
 from nyala.schemas.errors import CorruptionError, InternalError, StorageFullError, UnavailableError
 from tests.doubles.faulty import FaultRule, FaultyFileSystem
+from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
 
@@ -30,8 +31,8 @@ def put(log: WriteAheadLog, *payloads: bytes) -> int:
     """Append each payload as a group of its own; return the last lsn."""
     lsn = 0
     for payload in payloads:
-        log.reserve(len(payload))
-        lsn = log.append(1000 + log.last_lsn + 1, [payload])
+        log.writer.reserve(len(payload))
+        lsn = append_record(log, 1000 + log.writer.last_lsn + 1, [payload])
         log.wait(lsn)
     return lsn
 
@@ -69,10 +70,10 @@ def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 def test_what_is_appended_comes_back_in_order(bench: Any) -> None:
     log, records = bench.open()
-    assert (records, log.first_lsn, log.last_lsn) == ([], 1, 0)
+    assert (records, log.first_lsn, log.writer.last_lsn) == ([], 1, 0)
     assert put(log, b"one", b"", b"three" * 30) == 3
-    log.reserve(20)
-    lsn = log.append(2**64 - 1, [b"in ", bytearray(b"many "), memoryview(b"pieces"), np.array([1], "<u2"), b""])
+    log.writer.reserve(20)
+    lsn = append_record(log, 2**64 - 1, [b"in ", bytearray(b"many "), memoryview(b"pieces"), np.array([1], "<u2"), b""])
     log.wait(lsn)
     stop = log.close()
     again, records = bench.open(expect=stop)
@@ -82,7 +83,7 @@ def test_what_is_appended_comes_back_in_order(bench: Any) -> None:
         (3, 1003, b"three" * 30),
         (4, 2**64 - 1, b"in many pieces\x01\0"),
     ]
-    assert (again.first_lsn, again.last_lsn, again.durable_lsn) == (1, 4, 4)
+    assert (again.first_lsn, again.writer.last_lsn, again.writer.durable_lsn) == (1, 4, 4)
     assert put(again, b"five") == 5
     again.close()
     assert [record[2] for record in bench.open()[1]][3:] == [b"in many pieces\x01\0", b"five"]
@@ -128,10 +129,10 @@ def test_one_sync_serves_all_who_wait(bench: Any, monkeypatch: pytest.MonkeyPatc
     put(log, b"first")
     gate = Gate(monkeypatch)
     for _ in range(20):
-        log.append(1, [b"x"])
+        append_record(log, 1, [b"x"])
         gate.reached.wait(10)
     groups = log.stats().groups
-    assert log.durable_lsn == 1
+    assert log.writer.durable_lsn == 1
     gate.opened.set()
     log.wait(21)
     assert log.stats().groups - groups <= 2
@@ -148,7 +149,7 @@ def test_sixteen_threads_share_syncs(bench: Any, monkeypatch: pytest.MonkeyPatch
     for thread, outcome in threads:
         thread.join()
         assert isinstance(outcome[0], int), outcome
-    assert log.last_lsn == log.durable_lsn == 800
+    assert log.writer.last_lsn == log.writer.durable_lsn == 800
     assert log.stats().groups < 800
     log.close()
     assert [lsn for lsn, _, _ in bench.open()[1]] == list(range(1, 801))
@@ -160,7 +161,7 @@ def test_a_group_has_a_bound(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     put(log, b"first")
     gate = Gate(monkeypatch)
     for number in range(20):
-        log.append(1, [bytes([number])])
+        append_record(log, 1, [bytes([number])])
     gate.opened.set()
     log.wait(21)
     assert log.stats().groups >= 1 + 7
@@ -172,9 +173,9 @@ def test_written_comes_before_durable(bench: Any, monkeypatch: pytest.MonkeyPatc
     log, _ = bench.open()
     put(log, b"first")
     gate = Gate(monkeypatch)
-    lsn = log.append(1, [b"second"])
-    log.written(lsn)
-    assert log.durable_lsn == 1
+    lsn = append_record(log, 1, [b"second"])
+    log.writer.wait_written(lsn)
+    assert log.writer.durable_lsn == 1
     waiter, outcome = in_thread(lambda: log.wait(lsn))
     time.sleep(0.02)
     assert waiter.is_alive()
@@ -187,12 +188,12 @@ def test_a_full_queue_holds_reserve_back(bench: Any, monkeypatch: pytest.MonkeyP
     log, _ = bench.open(segment_bytes=100_000, queue_bytes=1000)
     put(log, b"first")
     gate = Gate(monkeypatch)
-    log.reserve(800)
-    log.append(1, [b"x" * 800])
+    log.writer.reserve(800)
+    append_record(log, 1, [b"x" * 800])
     waiter, outcome = in_thread(lambda: put(log, b"y" * 800))
     time.sleep(0.02)
     assert waiter.is_alive()
-    assert log.last_lsn == 2
+    assert log.writer.last_lsn == 2
     gate.opened.set()
     waiter.join()
     assert outcome == [3]
@@ -205,9 +206,9 @@ def test_a_record_larger_than_the_queue_goes_alone(bench: Any) -> None:
 
 def test_what_was_released_makes_room(bench: Any) -> None:
     log, _ = bench.open(queue_bytes=1000)
-    log.reserve(800)
-    log.release()
-    log.release()
+    log.writer.reserve(800)
+    log.writer.release()
+    log.writer.release()
     thread, outcome = in_thread(lambda: put(log, b"x" * 800))
     thread.join(5)
     assert outcome == [1]
@@ -216,15 +217,15 @@ def test_what_was_released_makes_room(bench: Any) -> None:
 def test_a_second_reserve_replaces_the_first(bench: Any) -> None:
     log, _ = bench.open(queue_bytes=1000)
     for _ in range(50):
-        log.reserve(800)
+        log.writer.reserve(800)
     assert put(log, b"x" * 800) == 1
 
 
 def test_append_takes_what_was_not_reserved(bench: Any) -> None:
     log, _ = bench.open(segment_bytes=256)
-    log.reserve(10)
-    lsn = log.append(1, [b"x" * 5000])
-    log.append(1, [b"y"])
+    log.writer.reserve(10)
+    lsn = append_record(log, 1, [b"x" * 5000])
+    append_record(log, 1, [b"y"])
     log.wait(lsn + 1)
     log.close()
     assert [len(payload) for _, _, payload in bench.open()[1]] == [5000, 1]
@@ -235,13 +236,13 @@ def test_every_claim_is_given_back(bench: Any) -> None:
     log, _ = bench.open(segment_bytes=700, queue_bytes=2000)
     random = Random(1)
     for _ in range(300):
-        log.reserve(random.randrange(1500))
+        log.writer.reserve(random.randrange(1500))
         if random.random() < 0.8:
-            log.append(1, [b"x" * random.randrange(1500)])
+            append_record(log, 1, [b"x" * random.randrange(1500)])
         else:
-            log.release()
-    log.wait(log.last_lsn)
-    log.release()
+            log.writer.release()
+    log.wait(log.writer.last_lsn)
+    log.writer.release()
     inner = log._writer
     assert (inner._admitted, inner._claimed, inner._reserved) == (0, 0, {})
 
@@ -251,12 +252,12 @@ def test_a_full_disk_refuses_before_anything_happened(bench: Any) -> None:
     log, _ = bench.open(segment_bytes=1024)
     with pytest.raises(StorageFullError):
         put(log, *[b"x" * 300] * 100)
-    stored = log.last_lsn
-    assert stored == log.durable_lsn == 4
-    assert log.failed is None
+    stored = log.writer.last_lsn
+    assert stored == log.writer.durable_lsn == 4
+    assert log.writer.failed is None
     with pytest.raises(StorageFullError):
-        log.append(1, [b"x" * 5000])
-    assert log.last_lsn == stored
+        append_record(log, 1, [b"x" * 5000])
+    assert log.writer.last_lsn == stored
     assert put(log, b"fits") == stored + 1
     bench.disk.capacity_bytes = 1 << 20
     assert put(log, b"x" * 400) == stored + 2
@@ -269,15 +270,15 @@ def test_a_failed_sync_stops_the_log_for_good() -> None:
     log = WriteAheadLog.open(fs, "wal", STORE)
     assert list(log.replay()) == []
     assert put(log, b"durable") == 1
-    log.reserve(5)
-    lsn = log.append(1, [b"lost?"])
+    log.writer.reserve(5)
+    lsn = append_record(log, 1, [b"lost?"])
     with pytest.raises(
         UnavailableError, match=r"the log cannot be written: .*EIO.*; reads continue; restart to recover"
     ):
         log.wait(lsn)
     log.wait(1)
-    assert isinstance(log.failed, UnavailableError)
-    for call in (lambda: log.reserve(1), lambda: log.append(1, [b"x"]), lambda: log.wait(lsn)):
+    assert isinstance(log.writer.failed, UnavailableError)
+    for call in (lambda: log.writer.reserve(1), lambda: append_record(log, 1, [b"x"]), lambda: log.wait(lsn)):
         with pytest.raises(UnavailableError, match="restart to recover"):
             call()
     calls = fs.calls
@@ -289,13 +290,13 @@ def test_a_failure_wakes_everybody(bench: Any, monkeypatch: pytest.MonkeyPatch) 
     log, _ = bench.open(segment_bytes=100_000, queue_bytes=1000)
     put(log, b"first")
     gate = Gate(monkeypatch)
-    log.reserve(800)
-    lsn = log.append(1, [b"x" * 800])
-    log.written(lsn)
+    log.writer.reserve(800)
+    lsn = append_record(log, 1, [b"x" * 800])
+    log.writer.wait_written(lsn)
     waits = [
         in_thread(lambda: log.wait(lsn)),
-        in_thread(lambda: log.reserve(800)),
-        in_thread(lambda: log.written(lsn + 1)),
+        in_thread(lambda: log.writer.reserve(800)),
+        in_thread(lambda: log.writer.wait_written(lsn + 1)),
     ]
     bench.disk.crash_at = bench.disk.operations + 1
     gate.opened.set()
@@ -309,7 +310,7 @@ def test_a_closed_log_takes_nothing(bench: Any) -> None:
     put(log, b"one")
     stop = log.close()
     assert log.close() == stop
-    for call in (lambda: log.reserve(1), lambda: log.append(1, [b"x"])):
+    for call in (lambda: log.writer.reserve(1), lambda: append_record(log, 1, [b"x"])):
         with pytest.raises(UnavailableError, match="closed"):
             call()
 
@@ -317,7 +318,7 @@ def test_a_closed_log_takes_nothing(bench: Any) -> None:
 def test_close_writes_what_was_appended(bench: Any) -> None:
     log, _ = bench.open()
     for _ in range(50):
-        log.append(1, [b"x"])
+        append_record(log, 1, [b"x"])
     stop = log.close()
     assert stop is not None
     assert stop.last_lsn == 50
@@ -326,7 +327,7 @@ def test_close_writes_what_was_appended(bench: Any) -> None:
 
 def test_close_leaves_no_unused_segment(bench: Any) -> None:
     log, _ = bench.open()
-    log.reserve(100)
+    log.writer.reserve(100)
     assert bench.disk.list("wal") == ["0000000001.wal"]
     assert log.close() == CleanStop(0, 0)
     assert bench.disk.list("wal") == []
@@ -335,7 +336,7 @@ def test_close_leaves_no_unused_segment(bench: Any) -> None:
 def test_a_log_is_replayed_first_and_once(bench: Any) -> None:
     log = WriteAheadLog.open(bench.disk, "wal", STORE)
     with pytest.raises(InternalError, match="replayed"):
-        log.append(1, [b"x"])
+        append_record(log, 1, [b"x"])
     assert log.close() is None
     assert list(log.replay()) == []
     with pytest.raises(InternalError, match="once"):
@@ -346,8 +347,8 @@ def test_a_timestamp_that_does_not_fit_is_refused(bench: Any) -> None:
     log, _ = bench.open()
     for timestamp in (-1, 2**64):
         with pytest.raises(struct.error):
-            log.append(timestamp, [b"x"])
-    assert log.failed is None
+            append_record(log, timestamp, [b"x"])
+    assert log.writer.failed is None
     assert put(log, b"x") == 1
 
 
@@ -363,7 +364,7 @@ def test_free_before_deletes_whole_segments_only(bench: Any) -> None:
     assert log.free_before(1) == 0
     put(log, b"more")
     assert log.free_before(10**9) == sum(segment.size_bytes for segment in segments[2:-1])
-    assert log.first_lsn <= log.last_lsn
+    assert log.first_lsn <= log.writer.last_lsn
     assert log.stats().segment_count == len(log.sizes()) == 1
     stop = log.close()
     again, records = bench.open(expect=stop)
@@ -376,10 +377,10 @@ def test_the_last_segment_stays_while_the_next_is_unborn(bench: Any) -> None:
     put(log, b"x", b"y")
     log.close()
     log, _ = bench.open()
-    log.reserve(10)
+    log.writer.reserve(10)
     assert log.free_before(100) == 0
     bench.disk.crash_at = bench.disk.operations + 1
-    log.append(1, [b"z"])
+    append_record(log, 1, [b"z"])
     with pytest.raises(UnavailableError):
         log.wait(3)
     bench.disk.crash_at = None
@@ -452,22 +453,22 @@ def test_concurrent_writers_rolls_and_frees() -> None:
         random = Random(number)
         while time.monotonic() < deadline:
             payload = random.randbytes(random.choice([3, 100, 700, 2500]))
-            log.reserve(len(payload) + random.randrange(300))
+            log.writer.reserve(len(payload) + random.randrange(300))
             if random.random() < 0.1:
-                log.release()
+                log.writer.release()
                 continue
-            lsn = log.append(number, [payload[:50], payload[50:]])
+            lsn = append_record(log, number, [payload[:50], payload[50:]])
             sent[number].append((lsn, payload))
             if random.random() < 0.5:
                 log.wait(lsn)
-                assert log.durable_lsn >= lsn
+                assert log.writer.durable_lsn >= lsn
 
     sys.setswitchinterval(1e-5)
     try:
         threads = [in_thread(lambda number=number: write(number)) for number in range(6)]
         freed = 0
         while time.monotonic() < deadline:
-            freed += log.free_before(log.durable_lsn // 2)
+            freed += log.free_before(log.writer.durable_lsn // 2)
         for thread, outcome in threads:
             thread.join()
             assert outcome == [None]
@@ -483,4 +484,4 @@ def test_concurrent_writers_rolls_and_frees() -> None:
     for lsn, timestamp, payload in chain.from_iterable(again.replay()):
         assert (timestamp, bytes(payload)) == expected[lsn]
     assert again.first_lsn == first
-    assert again.last_lsn == stop.last_lsn
+    assert again.writer.last_lsn == stop.last_lsn

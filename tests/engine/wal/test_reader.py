@@ -11,6 +11,7 @@ from nyala.engine.wal.format import SegmentHeader
 from nyala.engine.wal.log import WriteAheadLog
 from nyala.engine.wal.reader import CleanStop, LogReader, content_end
 from nyala.schemas.errors import CorruptionError, UnavailableError
+from tests.engine.wal.appending import append_record
 
 STORE = bytes(range(16))
 PAYLOADS = [b"first", b"second" * 5, b"third" * 20]
@@ -20,7 +21,7 @@ ENDS = [64, 128, 216, 376]
 
 def put(log: WriteAheadLog, *payloads: bytes) -> None:
     for payload in payloads:
-        log.wait(log.append(1, [payload]))
+        log.wait(append_record(log, 1, [payload]))
 
 
 @pytest.fixture

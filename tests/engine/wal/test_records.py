@@ -11,6 +11,7 @@ import pytest
 
 from nyala.engine.wal.reader import LogReader
 from nyala.engine.wal.records import LogRecords, gathered
+from tests.engine.wal.appending import append_record
 
 
 def logged(bench: Any, count: int, random: Random) -> list[tuple[int, int, bytes]]:
@@ -21,8 +22,8 @@ def logged(bench: Any, count: int, random: Random) -> list[tuple[int, int, bytes
         for _ in range(random.choice([1, 1, 5])):
             payload = random.randbytes(random.choice([0, 1, 8, 150, 700]))
             lsn = len(written) + 1
-            log.reserve(len(payload))
-            log.append(lsn * 10, [payload])
+            log.writer.reserve(len(payload))
+            append_record(log, lsn * 10, [payload])
             written.append((lsn, lsn * 10, payload))
         log.wait(len(written))
     log.close()

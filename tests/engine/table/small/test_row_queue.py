@@ -109,14 +109,14 @@ def together(store: Store, writes: list[OneRow], monkeypatch: pytest.MonkeyPatch
 
     threads = [threading.Thread(target=each.run, args=(store,)) for each in (OneRow("upsert", (-1, 0, "")), *writes)]
     with monkeypatch.context() as patch:
-        patch.setattr(CommitLog, "is_crowded", property(lambda log: log._wal._ready.turns.leader is not None))
+        patch.setattr(CommitLog, "is_crowded", property(lambda log: log._wal.turns.leader is not None))
         patch.setattr(
             "nyala.engine.table.small.row_queue.commit_rows", lambda *how, may_wait: commit_rows(*how, may_wait)
         )
         with held(monkeypatch):
             for number, thread in enumerate(threads):
                 thread.start()
-                until(lambda number=number: len(rows) == number and store._wal._ready.turns.leader is not None)
+                until(lambda number=number: len(rows) == number and store._wal.writer.turns.leader is not None)
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -197,7 +197,7 @@ def test_few_writers_commit_their_rows_themselves(store: Store, monkeypatch: pyt
     with held(monkeypatch):
         for number, thread in enumerate(threads):
             thread.start()
-            until(lambda number=number: len(store._wal._ready.turns.waiting) == number)
+            until(lambda number=number: len(store._wal.writer.turns.waiting) == number)
             turns.append(len(rows))
     for thread in threads:
         thread.join(30)
@@ -216,7 +216,7 @@ def test_numbered_rows_wait_and_are_answered_once(monkeypatch: pytest.MonkeyPatc
         with held(monkeypatch):
             for number, thread in enumerate(threads):
                 thread.start()
-                until(lambda number=number: len(rows) == number and store._wal._ready.turns.leader is not None)
+                until(lambda number=number: len(rows) == number and store._wal.writer.turns.leader is not None)
             repeated.start()
         for thread in (*threads, repeated):
             thread.join(30)
@@ -238,7 +238,7 @@ def test_a_busy_tablet_holds_up_no_other(store: Store) -> None:
     thread = threading.Thread(target=busy.run, args=(store,))
     with tablet.write_lock:
         thread.start()
-        until(lambda: store._wal._ready.turns.leader is None and not queue_of(store)._rows)
+        until(lambda: store._wal.writer.turns.leader is None and not queue_of(store)._rows)
         for each in others:
             each.run(store)
         assert [each.result.applied for each in others] == [1, 1, 1] and not busy.outcome
@@ -283,11 +283,11 @@ def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pyte
 
 def test_a_full_log_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(MemoryFileSystem(), wal_segment_bytes=1 << 16) as store:
-        store._wal._ready._queue_bytes = 256
+        store._wal.writer._queue_bytes = 256
         writes = [OneRow("insert", (key, key, "x" * 40)) for key in range(12)]
         together(store, writes, monkeypatch)
         assert [each.result.applied for each in writes] == [1] * 12
-        assert store._wal._ready._admitted == 0
+        assert store._wal.writer._admitted == 0
 
 
 @pytest.mark.usefixtures("queued")
@@ -365,7 +365,7 @@ def test_an_interrupted_leader_leaves_the_rows_to_another(
     with monkeypatch.context() as patch:
         patch.setattr(name, interrupted) if name else patch.setattr(owner, where, interrupted)
         if where == "_gather":
-            store._wal.gather_by(lambda: interrupted(queue_of(store)))
+            store._wal.writer.gatherer = lambda: interrupted(queue_of(store))
         with pytest.raises(interrupt):
             store.write_row(WriteCommand(table="t", op=Operation.INSERT), {"k": 1, "n": 1, "s": "mine"})
         thread.join(30)
@@ -382,10 +382,10 @@ def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
 ) -> None:
     """Its thread leaves when its fate is known: sent again, it gets the answer."""
     monkeypatch.setattr(writer, "_LINGER_SECONDS", 30)  # the log's own thread would wait beside them
-    rows, turns = queue_of(store)._rows, store._wal._ready.turns
+    rows, turns = queue_of(store)._rows, store._wal.writer.turns
     real_commit, real_wait = row_commit.commit_rows, Turn.wait
     taken, is_sent_again = threading.Event(), threading.Event()
-    last_lsn = store._wal.last_lsn
+    last_lsn = store._wal.writer.last_lsn
     first, again = OneRow("upsert", (1, 1, "mine"), number=1), OneRow("upsert", (1, 1, "mine"), number=1)
     writes = [OneRow("upsert", (-1, 0, "")), OneRow("insert", (2, 2, "other"), number=2)]
 
@@ -420,7 +420,7 @@ def test_an_interrupted_number_that_a_leader_has_taken_is_applied_once(
     for thread in threads:
         thread.join(30)
     assert taken.is_set() and not first.outcome
-    assert (again.result.applied, store._wal.last_lsn - last_lsn) == (1, 3)
+    assert (again.result.applied, store._wal.writer.last_lsn - last_lsn) == (1, 3)
     assert not rows
 
 

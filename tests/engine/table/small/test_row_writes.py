@@ -67,7 +67,7 @@ class Way:
         options = OPTIONS if limit is None else OPTIONS.model_copy(update={"key_index_bytes": limit})
         self.store = Store.open(self._fs, options, ManualClock(self._microseconds))
         self._watch(self.store._writes._rows)
-        writer = self.store._wal._ready
+        writer = self.store._wal.writer
         real = writer._enqueue
 
         def enqueue(payloads: Any, stamp: Any, *how: Any) -> int:

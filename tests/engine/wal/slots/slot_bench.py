@@ -53,7 +53,7 @@ class SlotBench:
 
 
 def appended(log: SlotLog, payload: bytes) -> int:
-    return log.append_all([[payload]], lambda count: [log.clock.now() for _ in range(count)])
+    return log.writer.append([[payload]], lambda count: [log.clock.now() for _ in range(count)])
 
 
 def put(log: SlotLog, *payloads: bytes) -> int:

@@ -66,7 +66,7 @@ def write(log: SlotLog, payload: bytes, journal: Journal, held: list[bytes]) -> 
 
 def flush(log: SlotLog, name: str, journal: Journal, held: list[bytes]) -> None:
     """Commit a manifest that has all but the last record, as a flush does whose rows are durable in the log."""
-    needed = log.last_lsn
+    needed = log.writer.last_lsn
     if not journal.noting(lambda: log.wait(needed - 1)):
         return
     journal.manifests[name] = held[:-1]

@@ -140,11 +140,11 @@ def test_a_manifest_passes_a_record_that_is_being_put(bench: SlotBench, held_up:
     thread = held_up.append()
     log.commit_manifest("manifests/1-1", 1, 2)
     log.check_held()
-    assert log.durable_lsn == 1 and log.newest.manifest == "manifests/1-1"
+    assert log.writer.durable_lsn == 1 and log.newest.manifest == "manifests/1-1"
     assert bench.kinds() == [SlotKind.CLAIM, SlotKind.RECORDS, SlotKind.BEAT, SlotKind.BEAT]
     held_up.may_go.set()
     thread.join()
-    assert log.durable_lsn == 2 and log.newest.manifest == "manifests/1-1"
+    assert log.writer.durable_lsn == 2 and log.newest.manifest == "manifests/1-1"
     log.close()
     assert bench.open()[1] == [LONG], "the manifest has the first one"
 

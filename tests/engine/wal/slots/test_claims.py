@@ -136,7 +136,7 @@ def test_a_zombie_cannot_write(bench: SlotBench) -> None:
     zombie, _ = bench.open()
     put(zombie, b"one")
     heard: list[object] = []
-    zombie.listen(lambda: heard.append(zombie.failed))
+    zombie.writer.listener = lambda: heard.append(zombie.failed)
     other, found = bench.open()
     assert found == [b"one"]
     lsn = appended(zombie, b"two")
@@ -159,7 +159,7 @@ def test_a_zombie_can_neither_commit_nor_delete_nor_read_now(bench: SlotBench) -
         zombie.commit_manifest("manifests/1-2", 2, 3)
     assert zombie.free_before(3) == 0 and 2 in bench.slots.content
     with pytest.raises(UnavailableError):
-        zombie.reserve(1)
+        zombie.writer.reserve(1)
     bench.boot.now -= 60
     assert not zombie.lease.holds, "it has lost the lease for good"
     newest = newest_slot(bench.slots)

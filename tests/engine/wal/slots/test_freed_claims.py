@@ -25,7 +25,7 @@ def lived(bench: SlotBench, life: int, log: SlotLog | None = None) -> SlotLog:
     """Let a process have the log, write, and flush what was written."""
     log = log or bench.open()[0]
     put(log, b"of %d" % life)
-    log.commit_manifest(f"manifests/{log.reign}-1", 1, log.last_lsn + 1)
+    log.commit_manifest(f"manifests/{log.reign}-1", 1, log.writer.last_lsn + 1)
     return log
 
 
@@ -100,7 +100,7 @@ def test_a_claimant_that_takes_the_log_for_empty_meets_the_first_claim(bench: Sl
 def test_no_slot_is_sent_after_a_release(bench: SlotBench) -> None:
     log, _ = bench.open()
     log.close()
-    beat = log._sink.take([], log.last_lsn + 1, 0, True)
+    beat = log._sink.take([], log.writer.last_lsn + 1, 0, True)
     log._sink.write(beat)
     with pytest.raises(LogLostError, match="this process has released the store"):
         log._sink.sync(beat)

@@ -91,10 +91,10 @@ def test_without_an_answer_the_outcome_is_unknown_until_there_is_one(is_late: bo
     lsn = appended(log, b"one")
     with pytest.raises(UnavailableError, match="unknown yet"):
         log.wait(lsn)
-    assert (log.failed, log.durable_lsn) == (None, 0)
+    assert (log.failed, log.writer.durable_lsn) == (None, 0)
     way.deliver()
     way.fault = lambda call, number: None
-    until(lambda: log.durable_lsn == 1)
+    until(lambda: log.writer.durable_lsn == 1)
     log.wait(appended(log, b"two"))
     log.close()
     assert bench.open()[1] == [b"one", b"two"]
@@ -108,10 +108,10 @@ def test_a_full_queue_that_does_not_move_refuses() -> None:
     way.fault = lambda call, number: "before"
     appended(log, b"x" * 900)
     with pytest.raises(UnavailableError, match="nothing was done"):
-        log.reserve(900)
+        log.writer.reserve(900)
     way.fault = lambda call, number: None
-    log.reserve(900)
-    log.release()
+    log.writer.reserve(900)
+    log.writer.release()
     bench.close()
 
 
@@ -126,7 +126,7 @@ def test_writers_before_a_full_queue_wait_side_by_side() -> None:
     def reserve() -> None:
         began = elapsed_seconds()
         with pytest.raises(UnavailableError, match="nothing was done"):
-            log.reserve(900)
+            log.writer.reserve(900)
         refused.append(elapsed_seconds() - began)
 
     threads = [threading.Thread(target=reserve) for _ in range(20)]
@@ -145,11 +145,11 @@ def test_who_wants_to_know_early_is_told_that_it_is_unknown() -> None:
     way = FaultySlots(bench.slots)
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1), way)
     lsn = appended(log, b"one")
-    log.written(lsn)
-    assert log.durable_lsn == lsn, "there is nothing between memory and the slot"
+    log.writer.wait_written(lsn)
+    assert log.writer.durable_lsn == lsn, "there is nothing between memory and the slot"
     way.fault = lambda call, number: "before"
     with pytest.raises(UnavailableError, match="unknown yet"):
-        log.written(appended(log, b"two"))
+        log.writer.wait_written(appended(log, b"two"))
     way.fault = lambda call, number: None
     bench.close()
 
@@ -181,7 +181,7 @@ def test_before_a_log_is_closed_nobody_waits_for_ever() -> None:
     bench = SlotBench()
     way = FaultySlots(bench.slots)
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.2), way)
-    log.hurry()
+    log.writer.hurry()
     threading.Event().wait(0.3)
     log.wait(appended(log, b"one"))
     log.commit_manifest("manifests/1-1", 1, 1)

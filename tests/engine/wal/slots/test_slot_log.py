@@ -19,14 +19,14 @@ from tests.engine.wal.slots.slot_bench import SlotBench, appended, put
 
 def test_what_is_appended_comes_back(bench: SlotBench) -> None:
     log, before = bench.open()
-    assert (before, log.first_lsn, log.last_lsn, log.reign) == ([], 1, 0, 1)
+    assert (before, log.first_lsn, log.writer.last_lsn, log.reign) == ([], 1, 0, 1)
     assert put(log, b"one", b"", b"three" * 9) == 3
-    assert log.append_at_once([b"four", b"five"], lambda n: [log.clock.now() for _ in range(n)]) == 4
+    assert log.writer.append_at_once([b"four", b"five"], lambda n: [log.clock.now() for _ in range(n)]) == 4
     log.wait(5)
     assert log.close() is None
     again, found = bench.open()
     assert found == [b"one", b"", b"three" * 9, b"four", b"five"]
-    assert (again.reign, again.last_lsn, again.durable_lsn, again.store_uuid) == (2, 5, 5, log.store_uuid)
+    assert (again.reign, again.writer.last_lsn, again.writer.durable_lsn, again.store_uuid) == (2, 5, 5, log.store_uuid)
     assert put(again, b"six") == 6
     claim, records, release = SlotKind.CLAIM, SlotKind.RECORDS, SlotKind.RELEASE
     assert bench.kinds() == [claim, *[records] * 4, release, claim, records]
@@ -35,7 +35,7 @@ def test_what_is_appended_comes_back(bench: SlotBench) -> None:
 def test_a_log_is_used_after_its_replay(bench: SlotBench) -> None:
     log = bench.unread()
     with pytest.raises(InternalError):
-        log.reserve(1)
+        log.writer.reserve(1)
     assert list(log.peek()) == list(log.replay()) == []
     with pytest.raises(InternalError):
         list(log.replay())
@@ -72,7 +72,7 @@ def test_a_manifest_shares_a_slot_with_records_that_wait(bench: SlotBench) -> No
     put(log, b"one")
     appended(log, b"two")
     log.commit_manifest("manifests/1-1", 11, 2)
-    assert log.durable_lsn == 2
+    assert log.writer.durable_lsn == 2
     assert (log.newest.kind, log.newest.manifest, log.newest.number) == (SlotKind.RECORDS, "manifests/1-1", 3)
     assert (log.newest.needed_slot, log.newest.needed_lsn) == (3, 2)
 
@@ -155,7 +155,7 @@ def test_records_that_still_wait_are_not_safe(bench: SlotBench, monkeypatch: pyt
     monkeypatch.setattr("nyala.engine.wal.writer.GROUP_RECORDS_MAX", 1)
     log, _ = bench.open()
     times = [log.clock.now() for _ in range(2)]
-    log.append_all([[b"one"], [b"two"]], lambda _: times)
+    log.writer.append([[b"one"], [b"two"]], lambda _: times)
     log.wait(2)
     headers = [decode_slot(number, bench.slots.content[number]).header for number in (2, 3)]
     assert headers[0].safe == times[0] < times[1] <= headers[1].safe
@@ -166,7 +166,7 @@ def test_a_slot_has_a_bound_in_bytes(bench: SlotBench) -> None:
     small, large = b"s" * 1000, b"l" * 5000
     log._sink.group_bytes = 4000
     times = [log.clock.now() for _ in range(9)]
-    lsn = log.append_all([[small]] * 4 + [[large]] + [[small]] * 4, lambda _: times)
+    lsn = log.writer.append([[small]] * 4 + [[large]] + [[small]] * 4, lambda _: times)
     log.wait(lsn + 8)
     slots = [decode_slot(number, bench.slots.content[number]) for number in sorted(bench.slots.content)[1:]]
     assert [len(list(slot.records())) for slot in slots] == [3, 1, 1, 3, 1]
@@ -178,13 +178,13 @@ def test_a_manifest_waits_for_records_that_its_slot_has_no_room_for(bench: SlotB
     log, _ = bench.open()
     log._sink.group_bytes = 4000
     times = [log.clock.now() for _ in range(9)]
-    log.append_all([[b"s" * 1000]] * 9, lambda _: times)
+    log.writer.append([[b"s" * 1000]] * 9, lambda _: times)
     log.commit_manifest("manifests/1-1", 1, 10)
     with pytest.raises(InternalError, match="the last is 9"):
         log.commit_manifest("manifests/1-2", 1, 11)
     log.close()
     again, found = bench.open()
-    assert (again.newest.manifest, found, again.last_lsn) == ("manifests/1-1", [], 9)
+    assert (again.newest.manifest, found, again.writer.last_lsn) == ("manifests/1-1", [], 9)
 
 
 def test_one_slot_serves_all_who_wait(bench: SlotBench) -> None:
@@ -194,7 +194,7 @@ def test_one_slot_serves_all_who_wait(bench: SlotBench) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert log.last_lsn == log.durable_lsn == 160
+    assert log.writer.last_lsn == log.writer.durable_lsn == 160
     assert log.stats().records == 160
 
 

@@ -92,9 +92,9 @@ class Race:
             self.checked_reads += 1
 
     def _flush(self, log: SlotLog, held: list[bytes]) -> None:
-        name = f"manifests/{log.reign}-{log.last_lsn}"
+        name = f"manifests/{log.reign}-{log.writer.last_lsn}"
         self.manifests[name] = held[:-3]
-        log.commit_manifest(name, 1, log.last_lsn - 2)
+        log.commit_manifest(name, 1, log.writer.last_lsn - 2)
         log.free_before(0)
 
 
