@@ -14,6 +14,7 @@ from pyarrow import fs as arrow_fs
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.uri import line_without, shown_uri
+from .file_parts import AppendingFile, CopyingFile
 from .filesystem import FileLock, clean_path, join, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
@@ -132,20 +133,13 @@ class ArrowFileSystem:
         return join(self._root, cleaned) if cleaned else self._root
 
 
-class ArrowWritableFile:
+class ArrowWritableFile(AppendingFile):
     """A new file of a pyarrow file system: an upload. It ends with ``sync`` or ``close``, and cannot be continued."""
 
     def __init__(self, stream: pa.NativeFile, path: str) -> None:
         self._stream = stream
         self._path = path
         self._size = 0
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def append(self, data: BytesLike) -> None:
-        self.pwrite(self._size, data)
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         if offset != self._size:
@@ -169,27 +163,14 @@ class ArrowWritableFile:
         self._stream.close()
 
 
-class ArrowReadableFile:
+class ArrowReadableFile(CopyingFile):
     def __init__(self, file: pa.NativeFile) -> None:
         self._file = file
         self._size = file.size()
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def pread(self, offset: int, length: int) -> bytes:
         length = max(0, min(length, self._size - offset))
         return self._file.read_at(length, offset) if length else b""
-
-    def read_into(self, offset: int, buffer: BytesLike) -> int:
-        view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
-        content = self.pread(offset, view.nbytes)
-        view[: len(content)] = content
-        return len(content)
-
-    def view(self) -> memoryview:
-        return memoryview(self.pread(0, self._size))
 
     def check(self) -> None:
         """Do nothing: files appear only as a whole."""

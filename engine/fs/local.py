@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
+from .file_parts import AppendingFile, FillingFile
 from .filesystem import FileLock, clean_path, other_disk, require_same_directory, views_of
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def directory_apart(directory: str, fs: FileSystem) -> LocalFileSystem:
     return LocalFileSystem(directory)
 
 
-class LocalWritableFile:
+class LocalWritableFile(AppendingFile):
     """A new file of the operating system: a descriptor, its path, and how much of it was preallocated and zeroed."""
 
     def __init__(self, descriptor: int, where: str, preallocated: int) -> None:
@@ -206,18 +207,11 @@ class LocalWritableFile:
         self._zeroed = 0
         self._size = 0
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def reserve(self) -> None:
         """Preallocate the space, and make the file's length durable once: later syncs may then skip it."""
         os.posix_fallocate(self._descriptor, 0, self._preallocated)
         self._zero(0)
         os.fsync(self._descriptor)
-
-    def append(self, data: BytesLike) -> None:
-        self.pwrite(self._size, data)
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         views = views_of(pieces)
@@ -284,7 +278,7 @@ class _Descriptors:
 descriptors = _Descriptors()
 
 
-class LocalReadableFile:
+class LocalReadableFile(FillingFile):
     def __init__(self, fs: LocalFileSystem, where: str) -> None:
         self._fs = fs
         self._where = where
@@ -300,14 +294,6 @@ class LocalReadableFile:
             if not self._is_counted:
                 os.close(descriptor)
         self._descriptor = descriptor if self._is_counted else _BY_NAME
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def pread(self, offset: int, length: int) -> bytes:
-        content = bytearray(max(0, min(length, self._size - offset)))
-        return bytes(memoryview(content)[: self.read_into(offset, content)]) if content else b""
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
         view = memoryview(buffer)  # pyright: ignore[reportArgumentType]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...schemas.errors import UnavailableError
 from .durable import DurableDirectory, DurableFile
+from .file_parts import CopyingFile
 from .filesystem import FileLock, clean_path, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
@@ -272,16 +273,12 @@ class MemoryWritableFile:
         self._disk._change(kind, self._path)
 
 
-class MemoryReadableFile:
+class MemoryReadableFile(CopyingFile):
     def __init__(self, disk: MemoryFileSystem, file: DurableFile) -> None:
         self._disk = disk
         self._file = file
         self._size = file.size
         self._closed = False
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     def pread(self, offset: int, length: int) -> bytes:
         with self._disk._mutex:
@@ -289,15 +286,6 @@ class MemoryReadableFile:
             if self._closed:
                 raise _os_error(errno.EBADF, "a closed file")
             return self._file.read(offset, length)
-
-    def read_into(self, offset: int, buffer: BytesLike) -> int:
-        view = memoryview(buffer)  # pyright: ignore[reportArgumentType]
-        content = self.pread(offset, view.nbytes)
-        view[: len(content)] = content
-        return len(content)
-
-    def view(self) -> memoryview:
-        return memoryview(self.pread(0, self._size))
 
     def check(self) -> None:
         """Do nothing: nobody reaches this disk but through its calls."""

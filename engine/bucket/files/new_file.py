@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...fs.file_parts import AppendingFile
 from ...fs.filesystem import WritableFile, views_of
 from .cache import PieceCache
 from .piece import BlockSums, CachedPiece, pack_tail, sums_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class NewFile:
+class NewFile(AppendingFile):
     """A file that is being written. Until it is synced nobody else sees it; then it is in the bucket, and its bytes
     stay in the cache."""
 
@@ -45,13 +46,6 @@ class NewFile:
         self._size = 0
         self._is_open, self._is_failed, self._is_durable = True, False, False
         self._measure()
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def append(self, data: BytesLike) -> None:
-        self.pwrite(self._size, data)
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         if not self._is_open:

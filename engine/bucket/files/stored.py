@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from ...fs.file_parts import FillingFile
 from .cache import PieceCache
 from .fetching import Coming, Fetcher, Range, requests
 from .piece import key_of
@@ -144,7 +145,7 @@ class StoredObject:
                 self._fetch(coming)
 
 
-class StoredFile:
+class StoredFile(FillingFile):
     """An object of a bucket, open for reading as a file: a ReadableFile and a FarFile."""
 
     def __init__(self, stored: StoredObject) -> None:
@@ -152,14 +153,6 @@ class StoredFile:
         self._size = stored.size
         self._is_open = True
         stored.readers.add(self)
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def pread(self, offset: int, length: int) -> bytes:
-        content = bytearray(max(0, min(length, self._size - offset)))
-        return bytes(memoryview(content)[: self.read_into(offset, content)]) if content else b""
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
         return self._read(offset, buffer, is_checked=True)

@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidTag
 
 from ....schemas.errors import CorruptionError
 from ..far import FarFile
+from ..file_parts import FillingFile
 from ..filesystem import ReadableFile, WritableFile, views_of
 from .header import HEADER_BYTES, OpenedHeader
 from .keyring import TAG_BYTES
@@ -103,7 +104,7 @@ class BlockWriter:
         self._is_broken, self._is_whole = False, is_end
 
 
-class BlockReader:
+class BlockReader(FillingFile):
     """An encrypted file of blocks, for any number of threads."""
 
     def __init__(self, inner: ReadableFile, path: str, opened: OpenedHeader) -> None:
@@ -117,14 +118,6 @@ class BlockReader:
         self._last = max(-(-body // (self._block + TAG_BYTES)) - 1, 0)
         if body != self._size + TAG_BYTES * (self._last + 1):
             raise CorruptionError(path, self._size, "the file was cut")
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def pread(self, offset: int, length: int) -> bytes:
-        content = bytearray(max(0, min(length, self._size - offset)))
-        return bytes(memoryview(content)[: self.read_into(offset, content)]) if content else b""
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
         view = memoryview(buffer).cast("B")  # pyright: ignore[reportArgumentType]

@@ -29,6 +29,7 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 
 from ....schemas.errors import CorruptionError
+from ..file_parts import AppendingFile, CopyingFile
 from ..filesystem import ReadableFile, WritableFile, views_of
 from ..salvage import Salvaged, salvaged
 from .header import HEADER_BYTES, OpenedHeader
@@ -57,7 +58,7 @@ def space_for(size: int) -> int:
     return HEADER_BYTES + size + (-(-size // _LEAST_BYTES) + 1) * _OVERHEAD + -size % _ALIGNMENT
 
 
-class RecordWriter:
+class RecordWriter(AppendingFile):
     """A new encrypted file of records."""
 
     def __init__(self, inner: WritableFile, opened: OpenedHeader) -> None:
@@ -67,13 +68,6 @@ class RecordWriter:
         self._end = HEADER_BYTES
         self._counter = 0
         self._size = 0
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def append(self, data: BytesLike) -> None:
-        self.pwrite(self._size, data)
 
     def pwrite(self, offset: int, *pieces: BytesLike) -> None:
         views = views_of(pieces)
@@ -125,30 +119,21 @@ class _Record(NamedTuple):
         return self.body + sealed + -sealed % _ALIGNMENT
 
 
-class RecordReader:
+class RecordReader(CopyingFile):
     """An encrypted file of records. Its first record can be read alone; for any other byte, all are decrypted."""
 
     def __init__(self, inner: ReadableFile, path: str, opened: OpenedHeader) -> None:
         self._inner = inner
         self._path = path
         self._opened = opened
+        self._size = opened.size
         self._whole: memoryview | None = None
-
-    @property
-    def size(self) -> int:
-        return self._opened.size
 
     def pread(self, offset: int, length: int) -> bytes:
         first = self._first_record() if self._whole is None and not offset else None
         if first is not None and length <= len(first):
             return bytes(first[:length])
         return bytes(self.view()[offset : offset + length])
-
-    def read_into(self, offset: int, buffer: BytesLike) -> int:
-        view = memoryview(buffer).cast("B")  # pyright: ignore[reportArgumentType]
-        content = self.pread(offset, view.nbytes)
-        view[: len(content)] = content
-        return len(content)
 
     def view(self) -> memoryview:
         """Raises CorruptionError if the file was cut, or if there is damage where none can be shown."""
