@@ -20,16 +20,8 @@ from .literal import Cell, expected, shown
 from .moments import halves_of_days
 from .narrowing import CellComparison, listed_cells, narrowed
 from .numbers import Value, alike, is_number, spread, word
-from .tree import ComparisonOp
+from .tree import ARROW_COMPARISONS, ComparisonOp
 
-_FUNCTIONS: dict[ComparisonOp, str] = {
-    "=": "equal",
-    "<>": "not_equal",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
-}
 _DIGITS_MAX = 60
 """Of decimals that are compared with literals as cells are."""
 
@@ -42,7 +34,7 @@ def compared(op: ComparisonOp, left: Value, right: Value) -> Value:
     """
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return _unknown()
-    return pc.call_function(_FUNCTIONS[op], [*comparable(left, right)])
+    return pc.call_function(ARROW_COMPARISONS[op], [*comparable(left, right)])
 
 
 def compared_with(op: ComparisonOp, value: Value, literal: Any) -> Value | None:
@@ -59,7 +51,7 @@ def compared_with(op: ComparisonOp, value: Value, literal: Any) -> Value | None:
     except ValueError:
         raise _not_comparable(value.type, literal, kind) from None
     if isinstance(meaning, CellComparison):
-        return pc.call_function(_FUNCTIONS[meaning.op], [value, _scalar(meaning.cell, value.type)])
+        return pc.call_function(ARROW_COMPARISONS[meaning.op], [value, _scalar(meaning.cell, value.type)])
     if isinstance(value, pa.Scalar):
         return pa.scalar(meaning) if value.is_valid else _unknown()
     return pc.if_else(value.is_valid(), pa.scalar(meaning), _unknown())

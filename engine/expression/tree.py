@@ -15,6 +15,15 @@ from ...schemas.cells.types import LogicalType
 ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 FLIPPED: dict[ComparisonOp, ComparisonOp] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The comparison with its sides exchanged."""
+ARROW_COMPARISONS: dict[ComparisonOp, str] = {
+    "=": "equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+"""Arrow's functions that compare."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ..expression.rows import Rows
+from ..expression.tree import ARROW_COMPARISONS
 from ..vectors.arrow import to_arrow
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector, materialize
@@ -26,14 +27,6 @@ _NUMPY: dict[Op, np.ufunc] = {
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
-}
-_ARROW = {
-    "=": "equal",
-    "<>": "not_equal",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
 }
 Answers = dict[tuple[int, int], tuple[BytesVector, np.ndarray]]
 """See ``BoundFilter.answers``."""
@@ -196,7 +189,7 @@ def _cells(leaf: Leaf, vector: FixedVector | BytesVector) -> np.ndarray:
 def _compare(leaf: Compare, vector: FixedVector | BytesVector) -> np.ndarray:
     if isinstance(vector, BytesVector) or leaf.physical is PhysicalType.INT128:
         cell = scalar_of(leaf.cell, leaf.physical)
-        return mask_of(pc.call_function(_ARROW[leaf.op], [array_of(vector, leaf.physical), cell]))
+        return mask_of(pc.call_function(ARROW_COMPARISONS[leaf.op], [array_of(vector, leaf.physical), cell]))
     if leaf.matches_nan and leaf.op != "<>":  # the negated comparison is false for a NaN, so this is true
         found = _NUMPY[INVERSE[leaf.op]](vector.values, leaf.cell)
         return np.logical_not(found, out=found)
