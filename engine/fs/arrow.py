@@ -15,7 +15,7 @@ from pyarrow import fs as arrow_fs
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.uri import line_without, shown_uri
 from .file_parts import AppendingFile, CopyingFile
-from .filesystem import FileLock, clean_path, join, other_disk, parent_of, require_same_directory, views_of
+from .filesystem import FileLock, clean_path, join, os_error, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
     from .filesystem import BytesLike, FileSystem
@@ -52,9 +52,9 @@ class ArrowFileSystem:
         if preallocate:
             raise _not_supported(path)
         if self.exists(path):
-            raise _os_error(errno.EEXIST, path)
+            raise os_error(errno.EEXIST, path)
         if not self.exists(parent_of(clean_path(path))):
-            raise _os_error(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         return ArrowWritableFile(self._inner.open_output_stream(self._locate(path)), path)
 
     def open(self, path: str) -> ArrowReadableFile:
@@ -72,7 +72,7 @@ class ArrowFileSystem:
         if into not in (None, self):
             raise other_disk(new)
         if self.exists(new):
-            raise _os_error(errno.EEXIST, new)
+            raise os_error(errno.EEXIST, new)
         self._inner.copy_file(self._locate(old), self._locate(new))
 
     def is_linked(self, old: str, new: str, into: FileSystem | None = None) -> bool:
@@ -81,9 +81,9 @@ class ArrowFileSystem:
     def unlink(self, path: str) -> None:
         kind = self._info(path).type
         if kind == arrow_fs.FileType.Directory:
-            raise _os_error(errno.EISDIR, path)
+            raise os_error(errno.EISDIR, path)
         if kind == arrow_fs.FileType.NotFound:
-            raise _os_error(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         self._inner.delete_file(self._locate(path))
 
     def make_directory(self, path: str) -> None:
@@ -92,7 +92,7 @@ class ArrowFileSystem:
 
     def remove_directory(self, path: str) -> None:
         if self.list(path):
-            raise _os_error(errno.ENOTEMPTY, path)
+            raise os_error(errno.ENOTEMPTY, path)
         self._inner.delete_dir(self._locate(path))
 
     def sync_directory(self, path: str) -> None:
@@ -101,9 +101,9 @@ class ArrowFileSystem:
     def list(self, path: str) -> list[str]:
         kind = self._info(path).type
         if kind == arrow_fs.FileType.NotFound:
-            raise _os_error(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         if kind == arrow_fs.FileType.File:
-            raise _os_error(errno.ENOTDIR, path)
+            raise os_error(errno.ENOTDIR, path)
         found = self._inner.get_file_info(arrow_fs.FileSelector(self._locate(path)))
         return sorted(each.base_name for each in found)
 
@@ -113,7 +113,7 @@ class ArrowFileSystem:
     def size(self, path: str) -> int:
         info = self._info(path)
         if info.type != arrow_fs.FileType.File:
-            raise _os_error(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
         return info.size
 
     def lock(self, path: str) -> FileLock:
@@ -145,7 +145,7 @@ class ArrowWritableFile(AppendingFile):
         if offset != self._size:
             raise _not_supported(self._path)
         if self._stream.closed:
-            raise _os_error(errno.EBADF, self._path)
+            raise os_error(errno.EBADF, self._path)
         for view in views_of(pieces):
             self._stream.write(view)
             self._size += view.nbytes
@@ -177,10 +177,6 @@ class ArrowReadableFile(CopyingFile):
 
     def close(self) -> None:
         self._file.close()
-
-
-def _os_error(number: int, path: str) -> OSError:
-    return OSError(number, errno.errorcode[number], path)
 
 
 def _not_supported(path: str) -> OSError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...schemas.errors import UnavailableError
 from .durable import DurableDirectory, DurableFile
 from .file_parts import CopyingFile
-from .filesystem import FileLock, clean_path, other_disk, parent_of, require_same_directory, views_of
+from .filesystem import FileLock, clean_path, os_error, other_disk, parent_of, require_same_directory, views_of
 
 if TYPE_CHECKING:
     from .filesystem import BytesLike, FileSystem
@@ -48,7 +48,7 @@ class MemoryFileSystem:
             self._change("create", path)
             parent, name = self._parent(path)
             if name in parent.entries:
-                raise _os_error(errno.EEXIST, path)
+                raise os_error(errno.EEXIST, path)
             self._take_space(preallocate, path)
             file = DurableFile(preallocate)
             parent.change((name, file))
@@ -72,9 +72,9 @@ class MemoryFileSystem:
             node, new_name = self._node(old), self._parent(new)[1]
             replaced = parent.entries.get(new_name)
             if isinstance(replaced, DurableDirectory):
-                raise _os_error(errno.EISDIR, new)
+                raise os_error(errno.EISDIR, new)
             if isinstance(node, DurableDirectory) and replaced is not None:
-                raise _os_error(errno.ENOTDIR, new)
+                raise os_error(errno.ENOTDIR, new)
             parent.change((name, None), (new_name, node))
             if replaced is not None and replaced is not node:
                 self._forget_name(replaced)
@@ -87,7 +87,7 @@ class MemoryFileSystem:
             file = self._file(old)
             parent, name = self._parent(new)
             if name in parent.entries:
-                raise _os_error(errno.EEXIST, new)
+                raise os_error(errno.EEXIST, new)
             parent.change((name, file))
             file.names += 1
 
@@ -113,14 +113,14 @@ class MemoryFileSystem:
                     directory.change((name, DurableDirectory()))
                 child = directory.entries[name]
                 if not isinstance(child, DurableDirectory):
-                    raise _os_error(errno.EEXIST, path)
+                    raise os_error(errno.EEXIST, path)
                 directory = child
 
     def remove_directory(self, path: str) -> None:
         with self._mutex:
             self._change("remove_directory", path)
             if self._directory(path).entries:
-                raise _os_error(errno.ENOTEMPTY, path)
+                raise os_error(errno.ENOTEMPTY, path)
             parent, name = self._parent(path)
             parent.change((name, None))
 
@@ -189,7 +189,7 @@ class MemoryFileSystem:
 
     def _take_space(self, size: int, path: str) -> None:
         if self._used_bytes + size > self.capacity_bytes:
-            raise _os_error(errno.ENOSPC, path)
+            raise os_error(errno.ENOSPC, path)
         self._used_bytes += size
 
     def _forget_name(self, file: DurableFile) -> None:
@@ -201,22 +201,22 @@ class MemoryFileSystem:
         node: DurableFile | DurableDirectory = self._root
         for name in filter(None, clean_path(path).split("/")):
             if not isinstance(node, DurableDirectory):
-                raise _os_error(errno.ENOTDIR, path)
+                raise os_error(errno.ENOTDIR, path)
             if name not in node.entries:
-                raise _os_error(errno.ENOENT, path)
+                raise os_error(errno.ENOENT, path)
             node = node.entries[name]
         return node
 
     def _file(self, path: str) -> DurableFile:
         node = self._node(path)
         if isinstance(node, DurableDirectory):
-            raise _os_error(errno.EISDIR, path)
+            raise os_error(errno.EISDIR, path)
         return node
 
     def _directory(self, path: str) -> DurableDirectory:
         node = self._node(path)
         if isinstance(node, DurableFile):
-            raise _os_error(errno.ENOTDIR, path)
+            raise os_error(errno.ENOTDIR, path)
         return node
 
     def _parent(self, path: str) -> tuple[DurableDirectory, str]:
@@ -256,7 +256,7 @@ class MemoryWritableFile:
         with self._disk._mutex:
             self._disk._check_power()
             if self._disk._file(self._path) is not self._file or self._file.size < self._needed:
-                raise _os_error(errno.ESTALE, self._path)
+                raise os_error(errno.ESTALE, self._path)
 
     def close(self) -> None:
         self._closed = True
@@ -269,7 +269,7 @@ class MemoryWritableFile:
 
     def _open_for(self, kind: str) -> None:
         if self._closed:
-            raise _os_error(errno.EBADF, self._path)
+            raise os_error(errno.EBADF, self._path)
         self._disk._change(kind, self._path)
 
 
@@ -284,7 +284,7 @@ class MemoryReadableFile(CopyingFile):
         with self._disk._mutex:
             self._disk._check_power()
             if self._closed:
-                raise _os_error(errno.EBADF, "a closed file")
+                raise os_error(errno.EBADF, "a closed file")
             return self._file.read(offset, length)
 
     def check(self) -> None:
@@ -302,7 +302,3 @@ class MemoryFileLock(FileLock):
     def close(self) -> None:
         with self._disk._mutex:
             self._disk._locked.discard(self._path)
-
-
-def _os_error(number: int, path: str) -> OSError:
-    return OSError(number, errno.errorcode[number], path)

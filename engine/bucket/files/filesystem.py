@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
-from ...fs.filesystem import FileLock, FileSystem, clean_path, other_disk, parent_of, require_same_directory
+from ...fs.filesystem import FileLock, FileSystem, clean_path, os_error, other_disk, parent_of, require_same_directory
 from ..bucket import Bucket
 from .cache import PieceCache
 from .deletions import Deletions
@@ -87,10 +87,10 @@ class BucketFileSystem:
     def create(self, path: str, preallocate: int = 0) -> NewFile:
         path = clean_path(path)
         if path in self._made or self._size(path) is not None:
-            raise _os_error(errno.EEXIST, path)
+            raise os_error(errno.EEXIST, path)
         with self._lock:
             if path in self._new:
-                raise _os_error(errno.EEXIST, path)
+                raise os_error(errno.EEXIST, path)
             self._replace(path)
             piece, inner = self._cache.create(path, preallocate)
             stored = self._objects[path] = self._stored(path, 0)
@@ -128,7 +128,7 @@ class BucketFileSystem:
         if file:
             file.sync()
         elif not self.exists(path):
-            raise _os_error(errno.ENOENT, path)
+            raise os_error(errno.ENOENT, path)
 
     def rename(self, old: str, new: str) -> None:
         require_same_directory(old, new)
@@ -143,7 +143,7 @@ class BucketFileSystem:
             raise other_disk(new)
         old, new = clean_path(old), clean_path(new)
         if self.exists(new):
-            raise _os_error(errno.EEXIST, new)
+            raise os_error(errno.EEXIST, new)
         self.sync_file(old)
         size = self.size(old)
         self._copy(self._names.locate(old), new, size)
@@ -156,7 +156,7 @@ class BucketFileSystem:
         with self._lock:
             file = self._new.get(path)
         if not file and self._size(path) is None:
-            raise _os_error(errno.EISDIR if self.exists(path) else errno.ENOENT, path)
+            raise os_error(errno.EISDIR if self.exists(path) else errno.ENOENT, path)
         with self._lock:
             self._new.pop(path, None)
             if not file or file.was_sent:
@@ -170,7 +170,7 @@ class BucketFileSystem:
         made: list[str] = []
         while path and path not in self._made:
             if self._size(path) is not None:
-                raise _os_error(errno.EEXIST, path)
+                raise os_error(errno.EEXIST, path)
             made.append(path)
             path = parent_of(path)
         with self._lock:
@@ -179,7 +179,7 @@ class BucketFileSystem:
     def remove_directory(self, path: str) -> None:
         path = clean_path(path)
         if self._inside(path):
-            raise _os_error(errno.ENOTEMPTY, path)
+            raise os_error(errno.ENOTEMPTY, path)
         with self._lock:
             self._made.discard(path)
 
@@ -189,7 +189,7 @@ class BucketFileSystem:
     def list(self, path: str) -> list[str]:
         path = clean_path(path)
         if path and self._size(path) is not None:
-            raise _os_error(errno.ENOTDIR, path)
+            raise os_error(errno.ENOTDIR, path)
         return sorted(self._inside(path))
 
     def exists(self, path: str) -> bool:
@@ -200,7 +200,7 @@ class BucketFileSystem:
         path = clean_path(path)
         size = self._size(path)
         if size is None:
-            raise _os_error(errno.EISDIR if path in self._made else errno.ENOENT, path)
+            raise os_error(errno.EISDIR if path in self._made else errno.ENOENT, path)
         return size
 
     def lock(self, path: str) -> FileLock:
@@ -221,7 +221,7 @@ class BucketFileSystem:
         EEXIST if there is such a file."""
         path = clean_path(path)
         if self._size(path) is not None:
-            raise _os_error(errno.EEXIST, path)
+            raise os_error(errno.EEXIST, path)
         with answered(path):
             size = self._bucket.size(name)
         try:
@@ -320,7 +320,3 @@ class BucketFileSystem:
     def _forget(self, path: str) -> None:
         self._cache.drop(path, self._is_read(path))
         self._objects.pop(path, None)
-
-
-def _os_error(number: int, path: str) -> OSError:
-    return OSError(number, errno.errorcode[number], path)
