@@ -1,7 +1,8 @@
-"""Phrases in texts for people: numbers of things, and the name that somebody may have meant by an unknown one."""
+"""Phrases in texts for people: counts, sizes, and the name that somebody may have meant by an unknown one."""
 
 from collections.abc import Iterable
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _COMPARED_MAX = 1000
 _LONGEST = 64
 
@@ -9,6 +10,14 @@ _LONGEST = 64
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words, such as ``1 task`` or ``4,000 tasks``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes, such as ``2.5 MiB``."""
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
 
 
 def perhaps(name: str, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...schemas.phrases import size
 from ...schemas.store.metrics import Metrics, extremes, quantile
 
 _TABLES = 10
@@ -91,15 +92,15 @@ def sections(found: dict[str, Any]) -> list[Section]:
 def _state(found: dict[str, Any]) -> list[list[str]]:
     limits = found["memory_limit_bytes"]
     memory = [
-        [f"memory: {kind}", _size(value) + (f" of {_size(limits[kind])}" if kind in limits else "")]
+        [f"memory: {kind}", size(value) + (f" of {size(limits[kind])}" if kind in limits else "")]
         for kind, value in found["memory_bytes"].items()
     ]
     return [
         ["processors", f"{found['processors']:.2f}"],
-        ["resident", _size(found["resident_bytes"])],
+        ["resident", size(found["resident_bytes"])],
         *memory,
-        ["log", _size(found["log_bytes"])],
-        ["free on disk", _size(found["disk_free_bytes"])],
+        ["log", size(found["log_bytes"])],
+        ["free on disk", size(found["disk_free_bytes"])],
     ]
 
 
@@ -108,20 +109,12 @@ def _timed_row(each: dict[str, Any]) -> list[str]:
 
 
 def _table_row(each: dict[str, Any]) -> list[str]:
-    sizes = _size(each["bytes"]), _size(each["memory_bytes"])
+    sizes = size(each["bytes"]), size(each["memory_bytes"])
     return [each["table"], _number(each["rows"]), *sizes, _number(each["rowsets"])]
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def _size(value: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def _by(metrics: Metrics, name: str, label: str) -> dict[str, _Sum]:

@@ -21,11 +21,12 @@ import nyala
 from nyala.flight_server.http.console.frame import page
 from nyala.flight_server.http.console.html import tag
 from nyala.flight_server.http.console.picture import tablet_picture
-from nyala.flight_server.http.console.words import duration, size
+from nyala.flight_server.http.console.words import duration
 from nyala.flight_server.security.token_file import create_token
 from nyala.flight_server.serve.port import as_bearer
 from nyala.flight_server.settings.settings import ServeOptions
 from nyala.schemas.errors import NotFoundError, StoreError, UnavailableError
+from nyala.schemas.phrases import size
 from nyala.schemas.store.description import RowsetStats
 from nyala.schemas.store.grants import GrantChange, Privilege
 from nyala.schemas.table.partition import hash as by_hash

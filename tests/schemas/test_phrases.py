@@ -10,7 +10,7 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
-from nyala.schemas.phrases import counted, perhaps
+from nyala.schemas.phrases import counted, perhaps, size
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteResult
 
@@ -26,6 +26,13 @@ def test_the_nearest_name(name: str, meant: str) -> None:
 @pytest.mark.parametrize(("count", "words"), [(0, "0 tasks"), (1, "1 task"), (4_000, "4,000 tasks")])
 def test_numbers_of_things(count: int, words: str) -> None:
     assert counted(count, "task") == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 20, "3.0 MiB"), (1 << 51, "2048.0 TiB")]
+)
+def test_sizes(count: int, words: str) -> None:
+    assert size(count) == words
 
 
 def test_errors_name_what_was_meant() -> None:

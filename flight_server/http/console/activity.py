@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ....schemas.phrases import size
 from ....schemas.store.metrics import MetricFamily
 from .charts import charts
 from .frame import Page, page
 from .html import live, table, tag
 from .visit import Visit
-from .words import size
 
 
 def activity_page(visit: Visit) -> Page:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from ....schemas.phrases import size
 from .html import Element, tag
-from .words import clock_time, duration, size
+from .words import clock_time, duration
 
 _WIDTH, _HEIGHT = 360, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 6, 6, 18

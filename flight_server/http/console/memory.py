@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ....schemas.phrases import size
 from ....schemas.store.metrics import MetricFamily, Sample
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag
 from .visit import Visit
-from .words import duration, size
+from .words import duration
 
 _LOG = (
     *("nyala_log_size_bytes", "nyala_log_segments", "nyala_log_records", "nyala_log_written_bytes"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from ....schemas.phrases import counted
+from ....schemas.phrases import counted, size
 from ....schemas.store.description import ColumnStats, TableDescription, TableStats, TabletStats
 from .frame import Page, page
 from .html import Element, legend, table, tag
@@ -12,7 +12,7 @@ from .maintenance import Buttons, run_buttons
 from .picture import rowset_numbers, tablet_picture
 from .tables import others, table_link
 from .visit import Visit
-from .words import moment, share, size
+from .words import moment, share
 
 TABLETS_A_PAGE = 50
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from ....schemas.phrases import size
 from .frame import Page, page
 from .html import table, tag, tiles
 from .listing import Column, Listing
 from .visit import Visit
-from .words import size
 
 if TYPE_CHECKING:
     from ...settings.settings import Shown

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....schemas.phrases import size
 from ....schemas.store.description import RowsetStats
 from .html import Element, table, tag
-from .words import size
 
 _WIDTH, _HEIGHT_MIN, _HEIGHT_MAX = 1000, 6, 60
 _GAP = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....schemas.errors import NotFoundError
-from ....schemas.phrases import counted
+from ....schemas.phrases import counted, size
 from ....schemas.store.metrics import MetricFamily, Metrics, Sample, quantile
 from ...requests.calls import Call
 from ...requests.recent_requests import RecentRequest
@@ -13,7 +13,7 @@ from .explanation import explained, times
 from .frame import Page, page
 from .html import Cell, Element, legend, live, table, tag
 from .visit import Visit
-from .words import clock, clock_lately, duration, share, size
+from .words import clock, clock_lately, duration, share
 
 _TIMES = {
     "waiting": "waiting for a place",

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from ....schemas.errors import InvalidArgumentError, NotFoundError, StoreError
+from ....schemas.phrases import size
 from ....schemas.protocol.service import StoreService
 from ....schemas.store.description import Health, TableStats
 from .frame import Page, page
 from .html import Cell, Element, table, tag, tiles
 from .listing import Column, Listing
 from .visit import Visit
-from .words import moment, size
+from .words import moment
 
 TABLES_A_PAGE = 100
 SORTED_TABLES_MAX = 1000

@@ -1,4 +1,4 @@
-"""Numbers, sizes, times and moments as people read them."""
+"""Shares, times and moments as people read them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,8 @@ import time
 
 from ....schemas.cells.timestamp import datetime_of
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _LATELY_SECONDS = 12 * 3600
 _MOMENT = "%Y-%m-%d %H:%M:%S UTC"
-
-
-def size(count: float) -> str:
-    """Return a number of bytes."""
-    unit = 0
-    while count >= 1024 and unit < len(_UNITS) - 1:
-        count, unit = count / 1024, unit + 1
-    return f"{count:.0f} {_UNITS[unit]}" if not unit else f"{count:.1f} {_UNITS[unit]}"
 
 
 def duration(seconds: float) -> str:
