@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pydantic import BaseModel
 
 from ...schemas.cells.timestamp import Moment
-from ...schemas.errors import AlreadyPresentError, ConflictError, SnapshotTooOldError
+from ...schemas.errors import ConflictError, SnapshotTooOldError
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import TableDescription
 from ...schemas.table.partition_schema import sum_of
 from ..executors.choice import ExecutorChoice, executor_of
-from ..executors.progress import Show, run_tasks
+from ..executors.progress import Show
 from .definition import Levels
 from .link import Store, StoreLink
 from .splits import SPLIT_BYTES, TableSplit, TableSplits, TabletLabel, check_count, count_rows, snapshot_of, split_table
-from .under_way import TableUnderWay
-from .writing import Projection, replacing, write_rows
+from .under_way import TableUnderWay, check_free
+from .writing import FillTask
 
 
 class CopyResult(BaseModel, frozen=True):
@@ -34,14 +36,18 @@ class CopyResult(BaseModel, frozen=True):
 
 
 @dataclass(frozen=True)
-class CopyTask:
-    """Read one split and write its rows."""
+class SplitTask(FillTask):
+    """Write the rows of one split."""
 
     source: StoreLink
     split: TableSplit
-    was: TableDescription
-    target: StoreLink
-    into: TableDescription
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See FillTask."""
+        stream = self.source.scan(self.split)
+        if [column.name for column in self.was.columns] != stream.schema.names:
+            raise ConflictError(f"the columns of table {self.was.name!r} changed during the copy: copy it again")
+        return stream.batches
 
 
 def copy_table(
@@ -73,9 +79,7 @@ def copy_table(
     runner = executor_of(executor, workers)
     about = reads.service.describe_table(table)
     name = name or table
-    is_there = AlreadyPresentError(f"table {name!r} already exists: copy to another name, or drop it first")
-    if name in writes.service.tables():
-        raise is_there
+    check_free(writes.service, name)
     begun = _begun(writes.service, name) if as_of is None else None
     snapshot = snapshot_of(reads.service, as_of) if begun is None else begun
     unfinished = f"{name}.copying-{snapshot}"
@@ -85,38 +89,24 @@ def copy_table(
     origin = ", ".join(sorted(f"table {each.table_id} of {each.store_uuid}" for each in about.stores)) or str(reads.url)
     rows = 0
     among = sum_of(cut.tablets.values())
-    with TableUnderWay(writes.service, unfinished, about, origin, partition_by, among) as under_way:
-        if name in writes.service.tables():  # by a run that has just ended
-            under_way.discard()
-            raise is_there
+    with TableUnderWay(writes.service, name, unfinished, about, origin, partition_by, among) as under_way:
         done = set(under_way.done)
         tasks = [
-            CopyTask(reads, split, about, writes, under_way.table)
+            SplitTask(about, writes, under_way.table, reads, split)
             for split in cut.splits
             if places[split.label] not in done
         ]
         left = Counter(task.split.label for task in tasks)
-        for index, written in run_tasks(runner, copy_split, tasks, int, f"copy {table}", show):
+        for index, written in under_way.filled(tasks, runner, f"copy {table}", show):
             rows += written
-            under_way.check()
             label = tasks[index].split.label
             left[label] -= 1
             if not left[label]:
                 done.add(places[label])
                 under_way.note(sorted(done))
         check_count(f"table {table!r}", count_rows(writes.service, ScanSpec(table=unfinished)), expected)
-        under_way.complete(name, about.options.comment)
+        under_way.complete()
     return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
-
-
-def copy_split(task: CopyTask) -> int:
-    """Copy the rows of one split; return their number."""
-    projection = Projection(task.was, task.into)
-    stream = task.source.scan(task.split)
-    if [column.name for column in task.was.columns] != stream.schema.names:
-        raise ConflictError(f"the columns of table {task.was.name!r} changed during the copy: copy it again")
-    rows = map(projection.rows, stream.batches)
-    return write_rows(task.target.service, task.into, rows, projection.schema, replacing(task.into))
 
 
 def _begun(service: StoreService, name: str) -> int | None:

@@ -1,4 +1,7 @@
-"""A table that a job is building, under a temporary name until it is complete; its comment records the progress."""
+"""A table that a job makes from batches: those of another table, of a backup or of a pin.
+
+It has a temporary name until it is complete, and its comment records the progress.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import methodcaller
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,13 +20,22 @@ from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumen
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
 from ...schemas.table.alter import Alteration, RenameTable, SetComment, Step
+from ..executors.executor import Executor
+from ..executors.progress import Show, run_tasks
 from .definition import Levels, create_like
 from .lease import LEASE_SECONDS, Heartbeat, Holder, held_by, lost
+from .writing import FillTask
 
 _COMMENT_MAX = 1024
 _ORIGIN_MAX = 300
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.1
+
+
+def check_free(service: StoreService, name: str) -> None:
+    """Raise AlreadyPresentError if a table has the name that a new one is to get."""
+    if name in service.tables():
+        raise AlreadyPresentError(f"table {name!r} already exists: give another name, or drop it first")
 
 
 class _State(BaseModel, extra="forbid"):
@@ -50,14 +63,16 @@ class TableUnderWay:
     def __init__(
         self,
         service: StoreService,
+        final: str,
         name: str,
         like: TableDescription,
         origin: str,
         partition_by: Levels | None = None,
         among: str = "",
     ) -> None:
-        """Name the table; ``among`` identifies the job's division into parts."""
+        """Name the table, finally and until then; ``among`` identifies the job's division into parts."""
         self._service = service
+        self._final = final
         self._name = name
         self._like = like
         self._origin = origin[-_ORIGIN_MAX:]
@@ -75,10 +90,16 @@ class TableUnderWay:
         """Create the table, or take it over from an earlier run.
 
         Raises:
+            AlreadyPresentError: a table has the final name.
             InvalidArgumentError: a table of that name exists that is not this job's.
             UnavailableError: another run works on it; the message names it.
         """
         found = self._taken()
+        try:
+            check_free(self._service, self._final)
+        except AlreadyPresentError:  # from a run that has just ended
+            self._service.drop_table(self._name)
+            raise
         self.table = _with_ids_of(found, self._like)
         """The table, with the column ids of its model."""
         self._beat = Heartbeat(self._renew)
@@ -106,14 +127,14 @@ class TableUnderWay:
         if not (self._beat and self._beat.is_alive):
             raise lost(f"table {self._name!r}")
 
-    def discard(self) -> None:
-        """Drop the table."""
-        with self._lock:
-            self._is_complete = True
-            self._service.drop_table(self._name)
+    def filled(self, tasks: Sequence[FillTask], runner: Executor, what: str, show: Show) -> Iterator[tuple[int, int]]:
+        """Run tasks that write into the table; yield (index, rows) as they end. Raises as ``check``."""
+        for index, rows in run_tasks(runner, methodcaller("write"), tasks, int, what, show):
+            self.check()
+            yield index, rows
 
-    def complete(self, name: str, comment: str) -> None:
-        """Give it its final name and comment.
+    def complete(self) -> None:
+        """Give it its final name, and the comment of its model.
 
         Raises:
             ConflictError: another run has taken the table over.
@@ -121,7 +142,7 @@ class TableUnderWay:
         """
         self.check()
         with self._lock:
-            self._alter(SetComment(comment=comment), RenameTable(to=name))
+            self._alter(SetComment(comment=self._like.options.comment), RenameTable(to=self._final))
             self._is_complete = True
 
     def _taken(self) -> TableDescription:

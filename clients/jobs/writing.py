@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,6 +17,7 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ..convert.casting import cast
 from ..convert.data import WriteData
+from .link import StoreLink
 
 
 def write_rows(
@@ -45,6 +48,27 @@ def replacing(about: TableDescription) -> Operation:
     """Return the operation with which a resumed run can write rows again: immutable cells, which only new rows take,
     then stay unchanged."""
     return Operation.UPSERT_IGNORE if any(column.immutable for column in about.columns) else Operation.UPSERT
+
+
+@dataclass(frozen=True)
+class FillTask(ABC):
+    """Write some rows of a table into another. Can be sent to other processes."""
+
+    was: TableDescription
+    """The table that the rows are of."""
+    target: StoreLink
+    into: TableDescription
+    """The table to write to, with the column ids of ``was``."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+
+    def write(self) -> int:
+        """Write the rows, perhaps again; return their number."""
+        projection = Projection(self.was, self.into)
+        rows = map(projection.rows, self.batches())
+        return write_rows(self.target.service, self.into, rows, projection.schema, replacing(self.into))
 
 
 class Projection:

@@ -10,6 +10,7 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.jobs.under_way import TableUnderWay
 from nyala.jobs import copy_store, restore_pin
 
 
@@ -26,6 +27,23 @@ def test_a_pin_is_named_by_what_create_returned(db: Database) -> None:
     assert restore_pin(db, pin, name="again", show="off").rows == 2
     db.drop_pin(pin)
     assert db.pins() == []
+
+
+def test_of_two_restores_the_later_leaves_nothing_behind(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other restore ends after this one has looked whether the name is free."""
+    pin = db.create_pin("before", "t")
+    take = TableUnderWay._taken
+
+    def take_late(table: TableUnderWay) -> Any:
+        monkeypatch.setattr(TableUnderWay, "_taken", take)
+        restore_pin(db, pin, name="again", show="off")
+        return take(table)
+
+    monkeypatch.setattr(TableUnderWay, "_taken", take_late)
+    with pytest.raises(nyala.AlreadyPresentError, match="'again' already exists"):
+        restore_pin(db, pin, name="again", show="off")
+    assert db.tables() == ["again", "t"]
+    assert db.table("again").scan().count() == 2
 
 
 @pytest.mark.parametrize("other", [7, None, b"before"])

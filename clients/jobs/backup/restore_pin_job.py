@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pydantic import BaseModel
 
-from ....schemas.errors import AlreadyPresentError
 from ....schemas.store.description import TableDescription
 from ....schemas.store.pins import KeptPin, OpenedPin, OpenPin
 from ...api.pins import pin_id_of
 from ...executors.choice import ExecutorChoice, executor_of
-from ...executors.progress import Show, run_tasks
+from ...executors.progress import Show
 from ..definition import Levels
 from ..link import Store, StoreLink
-from ..under_way import TableUnderWay
-from ..writing import Projection, replacing, write_rows
+from ..under_way import TableUnderWay, check_free
+from ..writing import FillTask
 
 if TYPE_CHECKING:
     from ...offline_jobs.direct_scan import DirectSplit
@@ -32,13 +33,14 @@ class RestorePinResult(BaseModel, frozen=True):
 
 
 @dataclass(frozen=True)
-class RestorePinTask:
-    """Read one split of the pinned files and write its rows."""
+class PinTask(FillTask):
+    """Write the rows of one split of the pinned files."""
 
     split: DirectSplit
-    was: TableDescription
-    target: StoreLink
-    into: TableDescription
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See FillTask."""
+        return self.split.batches()
 
 
 def restore_pin(
@@ -75,24 +77,14 @@ def restore_pin(
     columns = [column.name for column in was.columns]
     scan = pinned_scan(reads.service, pin_id, was.name, columns, directory=directory)
     name = name or was.name
-    if name in writes.service.tables():
-        raise AlreadyPresentError(f"table {name!r} already exists: restore to another name, or drop it first")
-    rows = 0
+    check_free(writes.service, name)
+    runner = executor_of(executor, workers)
     origin, unfinished = f"pin {pin_id} of {reads.url or 'this store'}", f"{name}.restoring-{scan.snapshot}"
-    with TableUnderWay(writes.service, unfinished, was, origin, partition_by) as under_way:
-        tasks = [RestorePinTask(split, was, writes, under_way.table) for split in scan.splits]
-        for _, written in run_tasks(executor_of(executor, workers), restore_split, tasks, int, f"restore {name}", show):
-            rows += written
-            under_way.check()
-        under_way.complete(name, was.options.comment)
+    with TableUnderWay(writes.service, name, unfinished, was, origin, partition_by) as under_way:
+        tasks = [PinTask(was, writes, under_way.table, split) for split in scan.splits]
+        rows = sum(written for _, written in under_way.filled(tasks, runner, f"restore {name}", show))
+        under_way.complete()
     return RestorePinResult(table=name, snapshot=scan.snapshot, rows=rows)
-
-
-def restore_split(task: RestorePinTask) -> int:
-    """Write the rows of one split; return their number."""
-    projection = Projection(task.was, task.into)
-    rows = map(projection.rows, task.split.batches())
-    return write_rows(task.target.service, task.into, rows, projection.schema, replacing(task.into))
 
 
 def _described(opened: OpenedPin) -> TableDescription:

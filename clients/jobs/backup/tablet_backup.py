@@ -13,7 +13,7 @@ from ..link import StoreLink
 from ..splits import TabletLabel, label_of
 from .chain import Backup, TableBackups, key_columns
 from .owner import is_same_table
-from .restore_job import RestoreTask, write_part_into
+from .restore_job import RestoreTask
 
 
 def backups_of_table(root: Folder, about: TableDescription) -> TableBackups:
@@ -63,7 +63,7 @@ def write_tablet(
     for folder, backup in chain:
         for part in backup.parts:
             if part.tablet in wanted:
-                rows += write_part_into(RestoreTask(link, into, backup.table, folder, part))
+                rows += RestoreTask(backup.table, link, into, folder, part).write()
     return rows
 
 

@@ -296,13 +296,13 @@ def test_columns_changed_while_a_backup_runs(
 def test_a_killed_restore_is_gone_on_with(
     source: Database, homes: Table, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    from nyala.clients.jobs.backup import restore_job
+    from nyala.clients.jobs import under_way
 
     backup(source, "homes", tmp_path)
     homes.upsert(rows(range(400, 700), 3))
     homes.delete({"id": list(range(50))})
     made = backup(source, "homes", tmp_path)
-    run = restore_job.run_tasks
+    run = under_way.run_tasks
 
     def run_and_die(executor: object, function: object, tasks: list[object], count: object, what: str, show: object):
         yield from run(executor, function, tasks[:2] if what == stage else tasks, count, what, show)  # pyright: ignore[reportArgumentType]
@@ -310,7 +310,7 @@ def test_a_killed_restore_is_gone_on_with(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(restore_job, "run_tasks", run_and_die)
+        patch.setattr(under_way, "run_tasks", run_and_die)
         with pytest.raises(Killed):
             restore(target, tmp_path, "homes")
     assert "homes" not in target.tables() and f"homes.restoring-{made.until}" in target.tables()

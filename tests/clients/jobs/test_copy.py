@@ -7,7 +7,8 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.jobs import copy_job
+from nyala.clients.executors.spark_executor import SparkExecutor
+from nyala.clients.jobs.copy_job import SplitTask
 from nyala.jobs import checksum, copy_table
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, SnapshotTooOldError, StoreError
 from tests.clients.jobs.job_rows import SCHEMA, rows
@@ -33,17 +34,26 @@ def test_a_copy_may_be_cut_otherwise(source: Database, homes: Table, target: Dat
     assert checksum(source, "ranged").is_same(checksum(source, "homes"))
 
 
+def test_other_processes_reach_no_embedded_store(source: Database, homes: Table, target: Database) -> None:
+    executor = object.__new__(SparkExecutor)  # the error comes before it needs Spark
+    with pytest.raises(InvalidArgumentError, match="an embedded database cannot be used by other processes"):
+        copy_table(source, target, "homes", executor=executor)
+    copy_table(source, target, "homes")
+    with pytest.raises(InvalidArgumentError, match="an embedded database cannot be used by other processes"):
+        copy_table(target, source, "homes", name="again", executor=executor)
+
+
 def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
     """Let the copy fail at a split once ``after`` are copied; return the list of splits' tablets that were copied."""
-    copy, copied = copy_job.copy_split, []
+    copy, copied = SplitTask.write, []
 
-    def copy_or_die(task: copy_job.CopyTask) -> int:
+    def copy_or_die(task: SplitTask) -> int:
         if len(copied) == after:
             raise StoreError(KILLED)
         copied.append(task.split.label)
         return copy(task)
 
-    monkeypatch.setattr(copy_job, "copy_split", copy_or_die)
+    monkeypatch.setattr(SplitTask, "write", copy_or_die)
     return copied
 
 

@@ -170,24 +170,29 @@ def test_a_note_that_must_be_new(tmp_path: Path) -> None:
 def test_one_restore_at_a_time(source: Database, homes: Table, make_database: Callable[[], Database]) -> None:
     """A table under way belongs to one run; who takes it over from a dead one keeps that one from finishing it."""
     target = make_database()
-    service, like = target._store, source._store.describe_table("homes")
-    with TableUnderWay(service, "x", like, "here") as first:
+    like = source._store.describe_table("homes")
+    like = like.model_copy(update={"options": like.options.model_copy(update={"comment": "said"})})
+
+    def begun() -> TableUnderWay:
+        return TableUnderWay(target._store, "done", "x", like, "here")
+
+    with begun() as first:
         first.note([1, 2])
-        with pytest.raises(UnavailableError, match=OWNER), TableUnderWay(service, "x", like, "here"):
+        with pytest.raises(UnavailableError, match=OWNER), begun():
             pass
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(under_way, "LEASE_SECONDS", -1)
-            second = TableUnderWay(service, "x", like, "here").__enter__()
+            second = begun().__enter__()
         assert second.done == [1, 2]
         with pytest.raises(ConflictError):
             first.note([1, 2, 3])
         with pytest.raises(ConflictError):
-            first.complete("done", "")
+            first.complete()
     second.note([7])
     second.__exit__()
-    with TableUnderWay(service, "x", like, "here") as third:  # the second has let it go
+    with begun() as third:  # the second has let it go
         assert third.done == [7]
-        third.complete("done", "said")
+        third.complete()
     assert target.tables() == ["done"]
     assert target.table("done").describe()["options"]["comment"] == "said"
 
@@ -239,7 +244,7 @@ def test_leases_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mak
     source = make_database()
     table = source.create_table("t", SCHEMA, ["id"])
     table.insert(rows(range(3)))
-    with TableUnderWay(source._store, "x", source._store.describe_table("t"), "here") as made:
+    with TableUnderWay(source._store, "y", "x", source._store.describe_table("t"), "here") as made:
         version = source.table("x").describe()["schema_version"]
         for _ in range(200):
             if source.table("x").describe()["schema_version"] > version:
