@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.protocol.service import UNDECIDED, RowsWriter, RowWriter, StoreService
+from ...schemas.protocol.service import RowsWriter, RowWriter, StoreService
 from ...schemas.rows.write import WriteCommand, WriteResult
 from ...schemas.table.column import ColumnSchema
 from ..convert.few_rows import few_as_they_are, few_rows
@@ -30,12 +30,12 @@ class FewRowsWriter:
         if type(data) not in _LISTS or set(map(type, data)) != _DICTS:
             batch = few_as_they_are(data, columns) if isinstance(data, pa.Table | pa.RecordBatch) else None
             return None if batch is None else self._store.write(command, batch)
-        result = UNDECIDED
+        result = None
         if len(data) == 1:
-            result = UNDECIDED if self._one is None else self._one.write_row(command, data[0])
+            result = None if self._one is None else self._one.write_row(command, data[0])
         elif self._some is not None:
             result = self._some.write_rows(command, data)
-        if result is not UNDECIDED:
+        if result is not None:
             return result
         few = few_rows(data, columns)
         return None if few is None else self._store.write(command, few)

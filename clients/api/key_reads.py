@@ -7,21 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.protocol.service import UNDECIDED, RowReader, StoreService
+from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
-from ..convert.cells import python_cell
-from ..convert.keys import key_of, key_values, keys_of
-
-
-def row_of(store: StoreService, rows: RowReader | None, table: TableDescription, key: Any) -> dict[str, Any] | None:
-    """Return the row with a key, as Python values by column; see ``Table.get``. ``rows`` is the same store if it reads
-    single rows."""
-    if rows is not None:
-        row = rows.get_row(table, key_values(key, table))
-        if row is not UNDECIDED:
-            return row
-    found = store.get(table.name, key_of(key, table))
-    return {name: python_cell(found[name][0]) for name in found.schema.names} if found.num_rows else None
+from ..convert.keys import keys_of
 
 
 def rows_of(store: StoreService, table: TableDescription, keys: Any) -> pa.Table:

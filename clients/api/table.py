@@ -10,7 +10,8 @@ import pyarrow as pa
 from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import InvalidArgumentError, RowErrors, StoreError
 from ...schemas.protocol.command import built
-from ...schemas.protocol.service import RowReader, StoreService
+from ...schemas.protocol.keys import key_values
+from ...schemas.protocol.service import StoreService
 from ...schemas.rows.changes import ChangeSpec
 from ...schemas.rows.order import OrderTerm, order_terms
 from ...schemas.rows.scan import ScanSpec
@@ -42,7 +43,6 @@ class Table:
 
     def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store
-        self._rows = store if isinstance(store, RowReader) else None
         self._few = FewRowsWriter(store)
         self._description = description
         self.notes = list(notes)
@@ -468,7 +468,7 @@ class Table:
         Raises:
             InvalidArgumentError: the key is incomplete, or a value does not fit its column.
         """
-        return key_reads.row_of(self._store, self._rows, self._description, key)
+        return self._store.get_row(self._description, key_values(key, self._description))
 
     def get_many(self, keys: Any) -> pa.Table:
         """Return the live rows with the given primary keys as one table, in the order of ``keys``; absent keys are left

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ...schemas.errors import ConflictError, InvalidArgumentError, StoreError, UnavailableError, WrongServerError
 from ...schemas.limits.budget import Budget
-from ...schemas.protocol.service import UNDECIDED, PendingResult, RowReader, RowWriter, ScanStream, Undecided
+from ...schemas.protocol.service import KeyReader, PendingResult, RowWriter, ScanStream
 from ...schemas.protocol.sorting import skipped, sorted_stream
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
@@ -53,7 +53,7 @@ _ATTEMPTS = 8
 """Of a scan, when tablets move during it."""
 
 
-class PlacedStore(Verbs):
+class PlacedStore(Verbs, KeyReader):
     """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
 
     def __init__(self, servers: Servers, public: FlightStore | None = None) -> None:
@@ -178,29 +178,25 @@ class PlacedStore(Verbs):
             self._cache.forget(command.table)
             return None
 
-    def write_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> WriteResult | Undecided:
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter. A numbered write is numbered by tablet, since answers move with it."""
         found = self._cache.of(command.table).routed.of_row(row)
         if found is None:
-            return UNDECIDED
+            return None
         server, tablet = found
         owner = self.servers.store(server)
         if command.writer is not None and seq is not None:
             command = _numbered(command, tablet)
         try:
-            return owner.write_row(command, row, seq) if isinstance(owner, RowWriter) else UNDECIDED
+            return owner.write_row(command, row, seq) if isinstance(owner, RowWriter) else None
         except WrongServerError:
             self._cache.forget(command.table)
-            return UNDECIDED
+            return None
 
-    def begin_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> PendingResult | Undecided:
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """See RowWriter. Waits for the answer."""
         result = self.write_row(command, row, seq)
-        return UNDECIDED if result is UNDECIDED else Answered(result)
+        return None if result is None else Answered(result)
 
     def begin_write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Answered:
         """See StoreService. Waits for the answer."""
@@ -357,11 +353,10 @@ class PlacedStore(Verbs):
         schema, batches = begun(point_reads.look_up(self.servers, self._cache, table, keys))
         return ScanStream(schema, None, batches)
 
-    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
-        """See RowReader."""
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See KeyReader."""
         server = self._cache.of(table.name).routed.of_key(key)
-        store = None if server is None else self.servers.store(server)
-        return store.get_row(table, key) if isinstance(store, RowReader) else UNDECIDED
+        return super().get_row(table, key) if server is None else self.servers.store(server).get_row(table, key)
 
     def metrics(self) -> Metrics:
         """See StoreService. Those of the reachable servers, each number with the label ``server``."""

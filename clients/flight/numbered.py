@@ -16,13 +16,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ...schemas.errors import StoreError, UnavailableError
-from ...schemas.protocol.service import UNDECIDED, Undecided
 from ...schemas.rows.write import WriteCommand, WriteResult
 from .put_stream import PutStream
 from .server_wait import ServerWait
 
 Answer = TypeVar("Answer")
-SmallWrite = Callable[[WriteCommand, str, pa.RecordBatch, int], WriteResult | Undecided]
+SmallWrite = Callable[[WriteCommand, str, pa.RecordBatch, int], WriteResult | None]
 
 
 class Writer:
@@ -68,8 +67,8 @@ class NumberedPut:
         wait: ServerWait,
         small: SmallWrite,
     ) -> None:
-        """``wait`` decides how long to wait for a server that is down; ``small`` sends a batch by a session, or is
-        UNDECIDED."""
+        """``wait`` decides how long to wait for a server that is down; ``small`` sends a batch by a session; None
+        if the batch cannot go by one."""
         self._open_stream = open_stream
         self._writer = writer
         self._wait = wait
@@ -94,9 +93,9 @@ class NumberedPut:
         number = self._writer.next_number()
         writer = self._writer.name
         if writer is not None:  # else it cannot be sent again when a session breaks
-            found = self._repeated(lambda: self._small(command, writer, batch, number))
-            if found is not UNDECIDED:
-                return found
+            result = self._repeated(lambda: self._small(command, writer, batch, number))
+            if result is not None:
+                return result
         return self._resending(command, batch.schema, lambda stream: stream.send_only(batch, number))
 
     def write_staged(self, command: WriteCommand, batches: list[pa.RecordBatch]) -> WriteResult:

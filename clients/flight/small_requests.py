@@ -13,7 +13,7 @@ from pydantic_core import to_json as json_of
 
 from ...schemas.cells.literal import to_json
 from ...schemas.errors import InvalidArgumentError, UnavailableError
-from ...schemas.protocol.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.protocol.service import ScanStream
 from ...schemas.protocol.session import RowCells, answer_of, cells_to_json, request
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.write import WriteCommand, WriteResult
@@ -31,7 +31,7 @@ _PLAIN = frozenset({int, str, bool})
 
 
 class SmallRequests:
-    """Asks one server. Thread safe. Each method returns UNDECIDED if another way has to be taken.
+    """Asks one server. Thread safe. Each method returns None if another way has to be taken.
 
     All of them may be repeated: a write is numbered.
     """
@@ -46,38 +46,40 @@ class SmallRequests:
         self._results = _Results()
         self._long_scans = _LongScans()
 
-    def row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
-        """Return the live row with a key as Python values; None if there is none."""
+    def row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the server's answer for a row, as ``told_row`` does, with the ``row`` as Python values."""
         try:
             plain = _PLAIN.issuperset(map(type, key))
             second = json_of({"key": list(key) if plain else [to_json(value) for value in key]})
         except (InvalidArgumentError, ValueError, TypeError):  # the batch lane raises the right error
-            return UNDECIDED
-        found = self._told_row(table, second)
-        if found is UNDECIDED:
-            return UNDECIDED
-        row = found["row"]
-        if row is None:
             return None
-        version = found["table_id"], found["schema_version"], len(row)
+        said = self._told_row(table, second)
+        row = None if said is None else said["row"]
+        if said is None or row is None:
+            return said
+        version = said["table_id"], said["schema_version"], len(row)
         cells = self._cells.get(version) or self._cells_of(table, version, row)
-        return UNDECIDED if cells is None else cells.to_python(row)
+        if cells is None:
+            return None
+        said["row"] = cells.to_python(row)
+        return said
 
-    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
-        """Return the server's answer for a row, whose key is as the answer is: in the form of sessions."""
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the server's answer for a row, whose key is as the answer is: in the form of sessions. Its ``row`` is
+        None if there is none."""
         return self._told_row(table, json_of({"key": list(key)}))
 
-    def _told_row(self, table: str, second: bytes) -> dict[str, Any] | Undecided:
+    def _told_row(self, table: str, second: bytes) -> dict[str, Any] | None:
         if len(second) > _BYTES_MAX:
-            return UNDECIDED
+            return None
         first = self._lines.gets.get(table) or self._lines.get(table)
         answer = self._sessions.ask(b"%b\n%b\n" % (first, second))
         if answer is None:
-            return UNDECIDED
-        found = from_json(answer)
-        if "error" in found:
-            raise told_error(found["error"])
-        return found
+            return None
+        said = from_json(answer)
+        if "error" in said:
+            raise told_error(said["error"])
+        return said
 
     def _cells_of(self, table: str, version: tuple[int, int, int], row: dict[str, Any]) -> RowCells | None:
         """Find out how to read rows of a version of a table, such as ``row``; return None if it has another one by
@@ -89,68 +91,66 @@ class SmallRequests:
             self._cells.clear()
         return self._cells.setdefault(version, RowCells(about.columns))
 
-    def rows(self, table: str, keys: pa.RecordBatch) -> pa.Table | Undecided:
+    def rows(self, table: str, keys: pa.RecordBatch) -> pa.Table | None:
         """Return the live rows of the keys."""
         first = self._lines.of_batch("get_many", (table,), lambda: json_of(table), keys)
         answer = self._sessions.ask(request(first, b"", keys.serialize().to_pybytes())) if first else None
         if answer is None:
-            return UNDECIDED
+            return None
         said, _, rest = _checked(answer)
         if "large" in said:
-            return UNDECIDED
+            return None
         schema, batches = self._results.read(rest, said["rows"])
         return pa.Table.from_batches(batches, schema=schema)
 
-    def scan(self, spec: ScanSpec) -> ScanStream | Undecided:
+    def scan(self, spec: ScanSpec) -> ScanStream | None:
         """Return the rows of a short scan."""
         text = spec.model_dump_json(exclude_none=True, exclude_defaults=True).encode()
         if len(text) > _BYTES_MAX or not self._long_scans.may_be_short(spec):
-            return UNDECIDED
+            return None
         answer = self._sessions.ask(request(b'{"scan":%b}' % text))
         if answer is None:
-            return UNDECIDED
+            return None
         said, _, rest = _checked(answer)
         is_long = "large" in said
         self._long_scans.learn(spec, is_long)
         if is_long:
-            return UNDECIDED
+            return None
         schema, batches = self._results.read(rest, said["rows"])
         return ScanStream(schema, said["snapshot"], iter(batches))
 
-    def write(self, command: WriteCommand, writer: str, batch: pa.RecordBatch, seq: int) -> WriteResult | Undecided:
+    def write(self, command: WriteCommand, writer: str, batch: pa.RecordBatch, seq: int) -> WriteResult | None:
         """Write a batch as one commit, under the number ``seq`` of ``writer``."""
         first = None
         if command.stage is None:
             first = self._lines.of_batch("write", _key(command, writer), lambda: _named(command, writer), batch)
         if first is None:
-            return UNDECIDED
+            return None
         answer = self._sessions.ask(request(first, b'{"seq":%d}' % seq, batch.serialize().to_pybytes()))
-        return UNDECIDED if answer is None else WriteResult.model_validate_json(_checked(answer)[1])
+        return None if answer is None else WriteResult.model_validate_json(_checked(answer)[1])
 
     @property
     def takes_rows(self) -> bool:
         """Whether the server is known to take single rows by sessions."""
         return self._sessions.have_answered
 
-    def write_row(
-        self, command: WriteCommand, writer: str, row: Mapping[str, Any], seq: int
-    ) -> WriteResult | Undecided:
+    def write_row(self, command: WriteCommand, writer: str, row: Mapping[str, Any], seq: int) -> WriteResult | None:
         """Write one row, as Python values by column, to a server that ``takes_rows``; else like ``write``."""
         cells = cells_to_json(row.values())
         first = self._lines.of_row(command, writer, tuple(row)) if cells is not None else None
         if first is None:
-            return UNDECIDED
+            return None
         try:
             second = json_of({"seq": seq, "row": cells})
         except ValueError:  # text that is not UTF-8
-            return UNDECIDED
+            return None
         if len(second) > _BYTES_MAX:
-            return UNDECIDED
+            return None
         answer = self._sessions.ask(request(first, second))
         if answer is None:  # another way would have another number, and an earlier attempt may have arrived
             raise UnavailableError("the server takes no sessions any more; whether it wrote the row is unknown")
         said, line, _ = _checked(answer)
-        return UNDECIDED if "as_batch" in said else WriteResult.model_validate_json(line)
+        return None if "as_batch" in said else WriteResult.model_validate_json(line)
 
 
 def _checked(answer: bytes) -> tuple[dict[str, Any], bytes, bytes]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.protocol.server_verbs import ServerVerbs
-from ...schemas.protocol.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.protocol.service import KeyReader, ScanStream
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.batches import begun, no_rows
@@ -71,7 +71,7 @@ class Answered:
         return self.answer
 
 
-class FlightStore(Verbs, ServerVerbs):
+class FlightStore(Verbs, ServerVerbs, KeyReader):
     """A client of one store: of its server, or of the one among several processes that has it. Thread safe.
 
     See ``schemas.service.StoreService``.
@@ -181,25 +181,21 @@ class FlightStore(Verbs, ServerVerbs):
         """See StoreService. Waits for the answer: order needs a single stream, as in ``write_all``."""
         return Answered(self.write(command, batch, seq))
 
-    def write_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> WriteResult | Undecided:
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
         if command.commit is not CommitMode.BATCH or not self._small.takes_rows:
-            return UNDECIDED  # the batch lane finds out, and repeats under one number whatever it finds
+            return None  # the batch lane finds out, and repeats under one number whatever it finds
         if command.writer is not None:
-            return UNDECIDED if seq is None else self._write_row(command, command.writer, row, seq)
+            return None if seq is None else self._write_row(command, command.writer, row, seq)
         if not self._retries or seq is not None:
-            return UNDECIDED
+            return None
         writer = self._writers.borrow()
         assert writer.name is not None, "borrowed writers have names"
         found = self._write_row(command, writer.name, row, writer.next_number())
         self._writers.give_back(writer)
         return found
 
-    def _write_row(
-        self, command: WriteCommand, writer: str, row: Mapping[str, Any], number: int
-    ) -> WriteResult | Undecided:
+    def _write_row(self, command: WriteCommand, writer: str, row: Mapping[str, Any], number: int) -> WriteResult | None:
         wait: ServerWait | None = None
         while True:
             try:
@@ -208,10 +204,10 @@ class FlightStore(Verbs, ServerVerbs):
                 wait = wait or self._write_wait()
                 wait.wait(error)
 
-    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | Undecided:
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Answered | None:
         """See RowWriter. Waits for the answer, as ``begin_write`` does."""
-        found = self.write_row(command, row, seq)
-        return UNDECIDED if found is UNDECIDED else Answered(found)
+        result = self.write_row(command, row, seq)
+        return None if result is None else Answered(result)
 
     def write_all(self, command: WriteCommand, batches: Iterable[pa.RecordBatch]) -> Iterator[WriteResult]:
         """See StoreService."""
@@ -324,8 +320,8 @@ class FlightStore(Verbs, ServerVerbs):
         be behind is read from a replica, if there is one."""
         is_part = spec.tablet is not None or spec.partition is not None or spec.here
         is_small = not is_part and spec.max_staleness is None
-        if is_small and (found := self._patiently(self._small.scan, spec)) is not UNDECIDED:
-            return found
+        if is_small and (stream := self._patiently(self._small.scan, spec)) is not None:
+            return stream
         if spec.aggregate is not None:
             return self._patiently(self._aggregated, spec)
         if is_part:
@@ -386,17 +382,19 @@ class FlightStore(Verbs, ServerVerbs):
 
     def _look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         found = self._small.rows(table, keys)
-        if found is not UNDECIDED:
+        if found is not None:
             return ScanStream(found.schema, None, iter(found.to_batches() or [no_rows(found.schema)]))
         schema, batches = begun(self._point_reads.look_up(table, keys))
         return ScanStream(schema, None, batches)
 
-    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
-        """See RowReader."""
-        return self._patiently(self._small.row, table.name, key)
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See KeyReader."""
+        answer = self._patiently(self._small.row, table.name, key)
+        return super().get_row(table, key) if answer is None else answer["row"]
 
-    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
-        """Return the server's answer to a get in a session, as JSON; ``key`` is as sessions write it."""
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the server's answer to a get in a session, as JSON; ``key`` is as sessions write it. None if no
+        session takes it."""
         return self._patiently(self._small.told_row, table, key)
 
     # The store

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...schemas.limits.limits import Limits
-from ...schemas.protocol.service import UNDECIDED, Undecided
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
 from ..partition.router import NOWHERE
@@ -73,37 +72,31 @@ class PointPlan:
             known = self._parts[ids] = RowColumns.of(tuple(wanted.values()), len(self._key_columns))
         return known
 
-    def get(
-        self, known: TableDescription, key: Sequence[Any], snapshot: int, limits: Limits
-    ) -> dict[str, Any] | Undecided | None:
+    def get(self, known: TableDescription, key: Sequence[Any], snapshot: int, limits: Limits) -> dict[str, Any] | None:
         """Return the row with a key, alive at ``snapshot``, as Python values by name; None if there is none.
 
-        UNDECIDED if only the batch lane can tell, or raises the right error.
+        Raises:
+            UndecidedError: only the batch lane can tell, or raises the right error.
         """
         if known is not self._known:
             if known.columns[: len(known.primary_key)] != list(self._key_columns):
-                return UNDECIDED
+                raise UndecidedError
             self._known = known
         cells = self.raw_cells(key, snapshot, limits, self.columns)
-        return cells if cells is None or cells is UNDECIDED else self._row(cells)
+        return None if cells is None else self._row(cells)
 
-    def raw_cells(
-        self, key: Sequence[Any], snapshot: int, limits: Limits, columns: RowColumns
-    ) -> list[RawCell] | Undecided | None:
+    def raw_cells(self, key: Sequence[Any], snapshot: int, limits: Limits, columns: RowColumns) -> list[RawCell] | None:
         """Return the cells of some columns, which come from ``columns_of``; else like ``get``."""
         raw = [convert(value) for convert, value in zip(self._raw_keys, key, strict=True)]
         if None in raw or any(len(raw[i]) > limits.cell_bytes for i in self._strings):
-            return UNDECIDED
+            raise UndecidedError
         tablet = self._tablet_of(raw)
         placed = self._placed(raw)
-        if tablet is UNDECIDED or placed is None:
-            return UNDECIDED
-        try:
-            cells = None if tablet is None else read_row(tablet, placed, raw, snapshot, columns)
-        except UndecidedError:
-            return UNDECIDED
-        if tablet is not None and snapshot < tablet.version.history_floor:
-            return UNDECIDED
+        if tablet is None:
+            return None
+        cells = read_row(tablet, placed, raw, snapshot, columns)
+        if snapshot < tablet.version.history_floor:
+            raise UndecidedError
         return cells
 
     def _row(self, cells: list[RawCell]) -> dict[str, Any]:
@@ -112,15 +105,17 @@ class PointPlan:
                 cells[i] = convert(cells[i])
         return dict(zip(self._names, cells, strict=True))
 
-    def _tablet_of(self, raw: list[RawCell]) -> Tablet | Undecided | None:
+    def _tablet_of(self, raw: list[RawCell]) -> Tablet | None:
         """Return the tablet of a key, None if no range covers it."""
         version = self._version
         number = version.router.number_of_cells(raw)
         if number == NOWHERE:
             return None
-        return version.tablets[number] if version.is_here(number) else UNDECIDED
+        if not version.is_here(number):
+            raise UndecidedError
+        return version.tablets[number]
 
-    def _placed(self, raw: list[Any]) -> tuple[int, int] | None:
+    def _placed(self, raw: list[Any]) -> tuple[int, int]:
         """Encode a key in this thread's memory; return its address and length (-1: a uint64)."""
         memory, encoder = _KEY, self._version.encoder
         if self._first_word:
@@ -132,6 +127,6 @@ class PointPlan:
         else:
             length = len(encoded)
         if len(encoded) > _KEY_BYTES_MAX:
-            return None
+            raise UndecidedError
         memory.cells[: len(encoded)] = encoded
         return memory.address, length

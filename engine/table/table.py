@@ -13,7 +13,6 @@ import pyarrow as pa
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import NotFoundError, UnavailableError
 from ...schemas.limits.limits import Limits
-from ...schemas.protocol.service import UNDECIDED, Undecided
 from ...schemas.rows.write import Durability, WriteCommand
 from ...schemas.store.description import TableDescription
 from ...schemas.table.operation import Operation
@@ -24,6 +23,7 @@ from ..commit.numbered_writes import Ticket
 from ..tablet import outcome
 from ..tablet.attach import StagedRowSet, attach
 from ..tablet.outcome import Outcome, all_stored
+from ..tablet.point_read import UndecidedError
 from ..tablet.tablet import Tablet
 from ..tablet.tablet_change import TabletChange
 from .auto_increment import AutoIncrement
@@ -138,11 +138,17 @@ class Table:
 
     def get_row(
         self, known: TableDescription, key: Sequence[Any], snapshot: Callable[[], int], limits: Limits
-    ) -> dict[str, Any] | Undecided | None:
-        """Return one live row, at a new ``snapshot``; see ``RowReader``."""
+    ) -> dict[str, Any] | None:
+        """Return one live row, at a new ``snapshot``, in the plan lane; see ``KeyReader``.
+
+        Raises:
+            UndecidedError: take the batch lane.
+        """
         version = self.version
-        found = version.plans[PointPlan].get(known, key, snapshot(), limits)
-        return found if self.version is version else UNDECIDED
+        row = version.plans[PointPlan].get(known, key, snapshot(), limits)
+        if self.version is not version:
+            raise UndecidedError
+        return row
 
 
 def _applied(

@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from pydantic_core import ValidationError, to_json
 
-from ...clients.convert.cells import python_cell
-from ...clients.convert.keys import key_of
 from ...schemas.cells.literal import from_json
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.protocol.command import read_json
+from ...schemas.protocol.keys import key_values
 from ...schemas.protocol.request import Request, serving
-from ...schemas.protocol.service import UNDECIDED, PendingResult, RowReader, RowRelay, StoreService, Undecided
+from ...schemas.protocol.service import PendingResult, RowRelay, StoreService
 from ...schemas.protocol.session import RowCells, SessionDetails, SessionRequest, is_plain, parts_of
 from ...schemas.protocol.verb import Kind
 from ...schemas.rows.scan import ScanSpec
@@ -140,7 +139,6 @@ class _Session:
 
     def __init__(self, store: StoreService, calls: Calls, call: Call, answers: SessionAnswers) -> None:
         self.store = store
-        self.rows = store if isinstance(store, RowReader) else None
         self.relay = store if isinstance(store, RowRelay) else None
         self.admission = calls.admission
         self.call = call
@@ -342,30 +340,20 @@ class _Get:
 
     def _row(self, key: list[Any]) -> bytes:
         session, words = self._session, self._known
-        if session.relay is not None and (told := session.relay.told_row(self._table, key)) is not UNDECIDED:
-            session.call.sent_rows += told["row"] is not None
-            return to_json(told)
+        if session.relay is not None and (answer := session.relay.told_row(self._table, key)) is not None:
+            session.call.sent_rows += answer["row"] is not None
+            return to_json(answer)
         about = session.store.describe_table(self._table)
         if words is None or words.about is not about:
             words = self._known = _RowWords(about)
-        row: dict[str, Any] | Undecided | None = UNDECIDED
-        if session.rows is not None and len(key) == len(about.primary_key):
-            row = session.rows.get_row(about, words.key(key) if words.has_literals else key)
-        if row is UNDECIDED or (row is not None and list(row) != words.names):
-            row = self._found(key, words)
+        row = session.store.get_row(about, words.key(key))
         if row is not None:
+            if list(row) != words.names:
+                raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
             session.call.sent_rows += 1
             row = words.cells.to_json(row)
-        said = {"table_id": about.table_id, "schema_version": about.schema_version, "row": row}
-        return to_json(said, inf_nan_mode="strings")
-
-    def _found(self, key: list[Any], words: _RowWords) -> dict[str, Any] | None:
-        """Return the row by the batch lane, with the columns of ``words``."""
-        about = words.about
-        found = self._session.store.get(self._table, key_of(tuple(key), about))
-        if found.schema != pa.schema([column.field for column in about.columns]):
-            raise UnavailableError(f"table {self._table!r} is being altered; try again", 0.1)
-        return {name: python_cell(found[name][0]) for name in words.names} if found.num_rows else None
+        answer = {"table_id": about.table_id, "schema_version": about.schema_version, "row": row}
+        return to_json(answer, inf_nan_mode="strings")
 
 
 class _RowWords:
@@ -377,12 +365,14 @@ class _RowWords:
         self.cells = RowCells(about.columns)
         key = enumerate(about.columns[: len(about.primary_key)])
         self._readers = [(place, column) for place, column in key if not is_plain(column)]
-        self.has_literals = bool(self._readers)
-        """Whether a key comes in another form than that of its values: see ``key``."""
 
     def key(self, key: list[Any]) -> list[Any]:
-        """Return the values of a key. What is wrong with plain ones, the batch lane tells."""
-        values = list(key)
+        """Return the values of a key. What is wrong with plain ones, the store tells.
+
+        Raises:
+            InvalidArgumentError: there is not a value for each key column, or one that is not plain is wrong.
+        """
+        values = key_values(tuple(key), self.about)
         for place, column in self._readers:
             values[place] = from_json(key[place], column.logical, f"key column {column.name!r}:")
         return values

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...clients.convert.few_rows import few_rows
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.protocol.service import UNDECIDED, PendingResult, RowWriter, StoreService
+from ...schemas.protocol.service import PendingResult, RowWriter, StoreService
 from ...schemas.protocol.session import SessionDetails, cells_from_json
 from ...schemas.rows.write import WriteCommand, WriteResult
 
@@ -26,10 +26,8 @@ class SessionRow:
     def write(self, details: SessionDetails) -> WriteResult | None:
         """Write the row of a second line. Return and raise as ``begin`` does, and as `PendingResult.result`."""
         row = self._row(details)
-        if self._rows is not None:
-            result = self._rows.write_row(self._command, row, details.seq)
-            if result is not UNDECIDED:
-                return result
+        if self._rows and (result := self._rows.write_row(self._command, row, details.seq)):
+            return result
         pending = self._begin_batch(row, details.seq)
         return None if pending is None else pending.result()
 
@@ -41,10 +39,8 @@ class SessionRow:
             StoreError: nothing was applied.
         """
         row = self._row(details)
-        if self._rows is not None:
-            pending = self._rows.begin_row(self._command, row, details.seq)
-            if pending is not UNDECIDED:
-                return pending
+        if self._rows and (pending := self._rows.begin_row(self._command, row, details.seq)):
+            return pending
         return self._begin_batch(row, details.seq)
 
     def _row(self, details: SessionDetails) -> dict[str, Any]:

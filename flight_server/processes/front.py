@@ -13,7 +13,7 @@ from ...clients.cluster.store import PlacedStore, worst
 from ...clients.flight.deadline import answered_within
 from ...clients.flight.store import FlightStore
 from ...schemas.errors import WrongServerError
-from ...schemas.protocol.service import UNDECIDED, ScanStream, Undecided
+from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import Health, ScanPlan
 from ...schemas.store.metrics import Metrics, each_of, gauge, joined, merged
@@ -47,26 +47,26 @@ class Front(PlacedStore):
         here = {"server": None, "locations": []}
         return plan.model_copy(update={"splits": [split.model_copy(update=here) for split in plan.splits]})
 
-    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
         """See RowRelay. The process that has the row is asked, and no other: its answer shows whether what is known
         here of the table is still true."""
         known = self._cache.known(table)
         if known is None or len(key) != len(known.description.primary_key):
-            return UNDECIDED
+            return None
         server = known.routed.of_key(key)
         store = None if server is None else self.servers.store(server)
         if not isinstance(store, FlightStore):
-            return UNDECIDED
+            return None
         about = known.description
         own_id = next((each.table_id for each in about.stores if each.server == server), None)
         with suppress(WrongServerError):
-            told = store.told_row(table, key)
-            if told is UNDECIDED:
-                return UNDECIDED
-            if (told["table_id"], told["schema_version"]) == (own_id, about.schema_version):
-                return {**told, "table_id": about.table_id}
+            answer = store.told_row(table, key)
+            if answer is None:
+                return None
+            if (answer["table_id"], answer["schema_version"]) == (own_id, about.schema_version):
+                return {**answer, "table_id": about.table_id}
         self._cache.forget(table)
-        return UNDECIDED
+        return None
 
     def health(self) -> Health:
         """See StoreService. Lists the processes; degraded while one of them is down. Does not wait for any

@@ -16,15 +16,12 @@ import pyarrow as pa
 from ...schemas import compute as pc
 from ...schemas.errors import PermissionDeniedError, StoreError
 from ...schemas.protocol.service import (
-    UNDECIDED,
     KeyReader,
     PendingResult,
-    RowReader,
     RowRelay,
     RowWriter,
     ScanStream,
     StoreService,
-    Undecided,
 )
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
@@ -59,7 +56,6 @@ class GuardedStore(Verbs, KeyReader):
         self._audit = audit
         self._known: tuple[object, Rights] | None = None
         self._last_command: tuple[WriteCommand, WriteCommand] | None = None
-        self._rows = store if isinstance(store, RowReader) else None
         self._relay = store if isinstance(store, RowRelay) else None
         self._row_writer = store if isinstance(store, RowWriter) else None
 
@@ -264,25 +260,23 @@ class GuardedStore(Verbs, KeyReader):
         self._check_get(table)  # a column may have come meanwhile
         return self._watched(ScanSpec(table=table), found, version, rights)
 
-    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
-        """See RowReader."""
-        if self._rows is None:
-            return UNDECIDED
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See StoreService."""
         version, _ = self._rights_now()
         self._check_get(table.name)
-        found = self._rows.get_row(table, key)
+        row = self._store.get_row(table, key)
         if self._rights_now()[0] != version:
             self._check_get(table.name)  # as in ``get``
-        return found
+        return row
 
-    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
         """See RowRelay."""
         if self._relay is None:
-            return UNDECIDED
+            return None
         self._check_get(table)
-        told = self._relay.told_row(table, key)
+        answer = self._relay.told_row(table, key)
         self._check_get(table)  # as in ``get``
-        return told
+        return answer
 
     def _check_get(self, name: str) -> None:
         self.check(self.seen(name, "get"), Privilege.READ, "get", _all_columns)
@@ -310,19 +304,15 @@ class GuardedStore(Verbs, KeyReader):
         self._check_write(command.table, command.op, batch.schema.names)
         return self._store.begin_write(self._owned(command), batch, seq)
 
-    def write_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> WriteResult | Undecided:
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return UNDECIDED if self._row_writer is None else self._row_writer.write_row(self._owned(command), row, seq)
+        return None if self._row_writer is None else self._row_writer.write_row(self._owned(command), row, seq)
 
-    def begin_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> PendingResult | Undecided:
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return UNDECIDED if self._row_writer is None else self._row_writer.begin_row(self._owned(command), row, seq)
+        return None if self._row_writer is None else self._row_writer.begin_row(self._owned(command), row, seq)
 
     def _owned(self, command: WriteCommand) -> WriteCommand:
         """Return a command whose numbers are the caller's own: nobody else can take the next one."""

@@ -7,7 +7,7 @@ tablet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any, Protocol
@@ -28,7 +28,8 @@ from ...schemas.errors import (
     UnavailableError,
     WrongServerError,
 )
-from ...schemas.protocol.service import GrantKeeper, KeyReader, RowReader, RowWriter, ScanStream, StoreService
+from ...schemas.protocol.keys import key_of, only_row
+from ...schemas.protocol.service import GrantKeeper, KeyReader, RowWriter, ScanStream, StoreService
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.scan import ScanSpec
@@ -52,7 +53,7 @@ from ...schemas.table.alter import Alteration
 _WHERE_SECONDS = 2.0
 
 
-class _LocalStore(StoreService, RowReader, RowWriter, GrantKeeper, Protocol):
+class _LocalStore(StoreService, RowWriter, GrantKeeper, Protocol):
     """The local store behind a gateway, which takes the files that the gateway fetches."""
 
     def move_copy(self, move: str, file: MoveFile) -> bool:
@@ -76,7 +77,7 @@ class Gateway(Verbs, KeyReader):
         self._servers = Servers(here.placement, retries=False, known={here.server: local}, credentials=credentials)
         self._all = PlacedStore(self._servers)
         # Writes are for the tablets here: a refusal names the server that has the tablet.
-        self.get_row, self.write_row, self.begin_row = local.get_row, local.write_row, local.begin_row
+        self.write_row, self.begin_row = local.write_row, local.begin_row
         self.write, self.begin_write = local.write, local.begin_write
         self.write_all, self.stage = local.write_all, local.stage
         self.grants_version = local.grants_version
@@ -136,6 +137,13 @@ class Gateway(Verbs, KeyReader):
             return self._local.look_up(table, keys)
         except WrongServerError:
             return self._all.look_up(table, keys)
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See KeyReader."""
+        try:
+            return self._local.get_row(table, key)
+        except WrongServerError:
+            return only_row(self._all.look_up(table.name, key_of(key, table)).to_table())
 
     # Moves of tablets: questions to other servers are asked here
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from ..rows.write import WriteCommand, WriteResult
 from ..store.description import TableDescription
 from ..store.moving import MoveProgress
 from ..table.table import TableSchema
+from .keys import key_of, only_row
 from .verbs import Verbs
 
 
@@ -82,38 +83,15 @@ class ScanStream:
         return pa.Table.from_batches(list(self.batches), self.schema)
 
 
-class Undecided(Enum):
-    """The type of ``UNDECIDED``."""
-
-    UNDECIDED = auto()
-
-
-UNDECIDED = Undecided.UNDECIDED
-"""The answer of a method for one row where the general method of ``StoreService`` has to be asked."""
-
-
-@runtime_checkable
-class RowReader(Protocol):
-    """A store in this process, which reads single rows without Arrow."""
-
-    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
-        """Return the live row with a key as Python values by column, None if there is none: as ``get`` finds it.
-
-        ``key`` has a value for each key column of ``table``, which may be out of date. UNDECIDED: ask ``get``, which
-        also raises what there is to raise.
-        """
-        ...
-
-
 @runtime_checkable
 class RowRelay(Protocol):
     """A store whose rows are on other servers, and whose answers a server passes on."""
 
-    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | Undecided:
+    def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
         """Return what the server that has a row answers to a get in a session, with the ``table_id`` of this store's
         description. ``key`` is as sessions write it.
 
-        UNDECIDED: it is not known where the row is, or of which version of the table. Ask the methods of the store.
+        None: it is not known where the row is, or of which version of the table. Ask the methods of the store.
         """
         ...
 
@@ -122,18 +100,14 @@ class RowRelay(Protocol):
 class RowWriter(Protocol):
     """A store that writes single rows without Arrow."""
 
-    def write_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> WriteResult | Undecided:
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """Apply one row, as Python values by column, as ``write`` does a batch of it.
 
-        UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
+        None: nothing was done, and the row has to come as a batch. ``write`` also raises what there is to raise.
         """
         ...
 
-    def begin_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> PendingResult | Undecided:
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """Like ``write_row``, but return as ``begin_write`` does."""
         ...
 
@@ -142,10 +116,10 @@ class RowWriter(Protocol):
 class RowsWriter(Protocol):
     """A store in this process, which writes a few rows without Arrow."""
 
-    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | Undecided:
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
         """Apply two or more rows, as Python values by column, as ``write`` does a batch of them.
 
-        UNDECIDED: nothing was done; ask ``write``, which also raises what there is to raise.
+        None: nothing was done, and the rows have to come as a batch, as for ``write_row``.
         """
         ...
 
@@ -182,6 +156,14 @@ class KeyReader(Protocol):
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """Do as ``look_up``, and return all rows, in memory."""
         return self.look_up(table, keys).to_table()
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the live row with a key as Python values by column, None if there is none.
+
+        ``key`` has a value for each key column of ``table``, which may be out of date: the row has the columns of
+        today. Stores that read a row in a shorter way than ``get`` do so.
+        """
+        return only_row(self.get(table.name, key_of(key, table)))
 
 
 class StoreService(Verbs, KeyReader, Protocol):

@@ -18,7 +18,6 @@ from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.store import Store
 from nyala.flight_server.server import FlightServer
-from nyala.schemas.protocol.service import UNDECIDED
 from tests.doubles.clock import ManualClock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int32()), ("s", pa.string())])
@@ -117,7 +116,7 @@ class Aged:
         self.url = f"grpc://127.0.0.1:{self.server.port}"
         self.db = nyala.connect(self.url)
         client: Any = self.db._store
-        client._small.scan = lambda _: UNDECIDED  # a table as small as this one needs no plan
+        client._small.scan = lambda _: None  # a table as small as this one needs no plan
         split = [nyala.hash("id", buckets=4)]
         self.table = self.db.create_table("t", SCHEMA, ["id"], split, history_max_age_seconds=1)
         self.table.insert({"id": range(1000), "v": range(1000), "s": ["x"] * 1000})

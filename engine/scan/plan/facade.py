@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from ....schemas.limits.budget import Budget, BudgetShare
+from ....schemas.protocol.keys import key_of, only_row
 from ....schemas.protocol.request import owner
-from ....schemas.protocol.service import Marked, ScanStream, Undecided
+from ....schemas.protocol.service import Marked, ScanStream
 from ....schemas.protocol.sorting import BUDGET_WAIT_SECONDS, sorted_stream, unsorted
 from ....schemas.rows.batches import begun
 from ....schemas.rows.scan import ScanSpec
@@ -22,6 +23,7 @@ from ...options import StoreOptions
 from ...table.key_reads import KeyReads
 from ...table.table import Table
 from ...table.table_version import TableVersion
+from ...tablet.point_read import UndecidedError
 from ...tablet.tablet import Tablet
 from ...tablet.version import Version
 from ..read.chunk import ChangeRange, ScanRequest
@@ -198,9 +200,12 @@ class Reads:
         with self._snapshots.holding(table, self._mvcc.snapshot()), self._damage.noticing():
             yield from reads.pieces()
 
-    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | Undecided | None:
-        """See RowReader."""
-        return self._table(table.name).get_row(table, key, self._mvcc.snapshot, self._options.limits)
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See KeyReader."""
+        try:
+            return self._table(table.name).get_row(table, key, self._mvcc.snapshot, self._options.limits)
+        except UndecidedError:
+            return only_row(self.look_up(table.name, key_of(key, table)).to_table())
 
     def _key(self, spec: ScanSpec) -> list[str]:
         """Return the key columns of a scan's table, after checking that its sort columns exist."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.limits.limits import Limits
-from ....schemas.protocol.service import UNDECIDED, ScanStream
+from ....schemas.protocol.service import ScanStream
 from ....schemas.rows.scan import ScanSpec
 from ...filter.compiled import FilterCache
 from ...rowset.native.row_columns import RowColumns
@@ -34,6 +34,8 @@ from ...vectors.raw_cell import RawCell, raw_key
 _PLAIN = frozenset({"table", "columns", "where", "ordered"})
 _TEXT_MAX = 1024
 _PLANS_MAX = 256
+_NEW: Any = object()
+"""In place of the plan of a form that has not been seen."""
 _LITERAL = r"(-?[0-9]{1,19}|'[^'\\\x00-\x1f]*')"
 _EQUALS = rf"([A-Za-z_][A-Za-z_0-9]*) *= *{_LITERAL}"
 _WHERE = re.compile(rf"{_EQUALS}(?: +(?:AND|and) +{_EQUALS})*", re.ASCII)
@@ -88,12 +90,12 @@ class PointScans:
         if plan is None:
             return None
         snapshot, key = self._snapshot(), [values[i] for i in plan.order]
-        cells = version.plans[PointPlan].raw_cells(key, snapshot, self._limits, plan.read)
-        if cells is UNDECIDED or found.version is not version:
-            return None
         try:
+            cells = version.plans[PointPlan].raw_cells(key, snapshot, self._limits, plan.read)
             batches = [] if cells is None else [plan.batch(cells)]
         except UndecidedError:
+            return None
+        if found.version is not version:
             return None
         return ScanStream(plan.schema, snapshot, iter(batches), source=(found.table_id, version.schema))
 
@@ -103,8 +105,8 @@ class PointScans:
         columns = None if spec.columns is None else tuple(spec.columns)
         form = type(spec.where), names, tuple(map(type, values)), columns
         known = version.plans[_Plans]
-        if (found := known.get(form, UNDECIDED)) is not UNDECIDED:  # one look: another thread may clear it
-            return found
+        if (plan := known.get(form, _NEW)) is not _NEW:  # one look: another thread may clear it
+            return plan
         plan = self._new_plan(spec, version, names, values)
         if plan is not None or set(names) != {column.name for column in version.schema.key}:
             if len(known) >= _PLANS_MAX:

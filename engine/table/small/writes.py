@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ....schemas.errors import StoreError
-from ....schemas.protocol.service import UNDECIDED, Undecided
 from ....schemas.rows.write import CommitMode, WriteCommand, WriteResult
 from ...commit.commit_log import CommitLog
 from ...commit.memory_gate import MemoryGate, patiently
@@ -63,28 +62,23 @@ class Writes:
         """See StoreService."""
         return self._begin_patiently(command, batch, seq).result()
 
-    def write_row(
-        self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None
-    ) -> WriteResult | Undecided:
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
         table = self._table(command.table)
         done = self._once(table, command, 1, seq, lambda ticket: self._rows.write(table, command, row, ticket))
-        if isinstance(done, RepeatedWrite):
-            return done.result()
-        return UNDECIDED if done is None else done
+        return done.result() if isinstance(done, RepeatedWrite) else done
 
-    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | Undecided:
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
         """See RowsWriter."""
         if not 1 < len(rows) <= ROWS_MAX:
-            return UNDECIDED
+            return None
         pending = self._rows.begin_rows(self._table(command.table), command, rows)
-        return UNDECIDED if pending is None else pending.result()
+        return None if pending is None else pending.result()
 
-    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | Undecided:
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> Pending | None:
         """See RowWriter."""
         table = self._table(command.table)
-        begun = self._once(table, command, 1, seq, lambda ticket: self._rows.begin(table, command, row, ticket))
-        return UNDECIDED if begun is None else begun
+        return self._once(table, command, 1, seq, lambda ticket: self._rows.begin(table, command, row, ticket))
 
     def begin(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> Pending:
         """See StoreService."""

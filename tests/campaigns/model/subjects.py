@@ -24,7 +24,6 @@ from nyala.engine.tablet import lookup
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.cells.timestamp import last_of
 from nyala.schemas.errors import RowErrors, UnavailableError
-from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.changes import ChangeSpec
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit, TransactionResult
@@ -87,7 +86,7 @@ class EmbeddedSubject:
             rows = list(python_rows(batch))
             one, some = self._store.write_row, self._store.write_rows
             result = one(command, rows[0]) if len(rows) == 1 else some(command, rows)
-            if result is not UNDECIDED:
+            if result is not None:
                 return result
         return self._store.write(command, batch)
 

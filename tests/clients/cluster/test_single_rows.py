@@ -12,10 +12,9 @@ import pytest
 import nyala
 from nyala.clients.api.table import Table
 from nyala.clients.cluster.writing import PlacedWrite
-from nyala.clients.convert.keys import key_of
 from nyala.engine.table.small.row_writes import RowWrites
+from nyala.engine.tablet.point_read import UndecidedError
 from nyala.schemas.errors import RowErrors, WrongServerError
-from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.write import WriteCommand
 from tests.clients.cluster.cluster import Cluster
 from tests.clients.cluster.pair import Pair
@@ -30,6 +29,7 @@ def shared(pair: Pair) -> Table:
 
 def test_each_server_reads_and_writes_rows_of_its_own_natively(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     table = shared(pair)
+    about = table._description
     written: list[object] = []
     write = RowWrites.write
 
@@ -44,13 +44,15 @@ def test_each_server_reads_and_writes_rows_of_its_own_natively(pair: Pair, monke
         table.upsert([row])
         key = [row["id"], row["name"]]
         for name, gateway in pair.gateways.items():
-            found = gateway.get_row(table._description, key)
-            if found is UNDECIDED:
-                with pytest.raises(WrongServerError):
-                    pair.stores[name].get("t", key_of(tuple(key), table._description))
-            else:
-                assert found == row
+            assert gateway.get_row(about, key) == row
+            store = pair.stores[name]
+            try:
+                in_plan_lane = store._catalog.table("t").get_row(about, key, store._mvcc.snapshot, store.options.limits)
+                assert in_plan_lane == row
                 homes.add(name)
+            except UndecidedError:
+                with pytest.raises(WrongServerError):
+                    store.get_row(about, key)
     assert homes == {"a", "b"}
     assert len(written) == 40 and None not in written[20:]  # the first rows of a tablet take the batch lane
 
@@ -89,7 +91,7 @@ def outcome(table: Table, verb: str, row: dict[str, Any], lanes: type[PlacedWrit
         with pytest.MonkeyPatch.context() as patch:
             if lanes:
                 patch.setattr(type(table._store), "_write_one", lambda *_: None)
-                patch.setattr(type(table._store), "write_row", lambda *_: UNDECIDED)
+                patch.setattr(type(table._store), "write_row", lambda *_: None)
             done = getattr(table, verb)([row])
         return done.rows, done.applied, done.ignored
     except RowErrors as error:

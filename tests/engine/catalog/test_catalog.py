@@ -14,7 +14,6 @@ from nyala.engine.table.direct_load import DirectLoad
 from nyala.engine.table.small.row_plan import RowPlan
 from nyala.engine.table.small.rows_plan import RowsPlan
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
-from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.transaction import StagedBatch
 from nyala.schemas.rows.write import Stage, WriteCommand
@@ -168,7 +167,7 @@ def test_a_store_takes_so_many_tables_and_tablets() -> None:
 def test_a_batch_has_so_many_rows(way: str) -> None:
     subject = Subject(limits={"batch_rows": 3})
     rows = batch([(key, 1, "") for key in range(4)])
-    assert subject.store.write_rows(WriteCommand(table="t"), rows.to_pylist()) is UNDECIDED
+    assert subject.store.write_rows(WriteCommand(table="t"), rows.to_pylist()) is None
     with pytest.raises(InvalidArgumentError, match=r"a batch of 4 rows is too large: .*at most 3 "):
         if way == "a write":
             subject.store.write(WriteCommand(table="t"), rows)

@@ -26,7 +26,6 @@ from nyala.engine.table.small.row_queue import RowQueue
 from nyala.engine.wal import writer
 from nyala.engine.wal.turn import Turn
 from nyala.schemas.errors import InternalError, UnavailableError
-from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import Durability, WriteCommand, WriteResult
 from nyala.schemas.table.operation import Operation
@@ -52,7 +51,7 @@ class OneRow(Asked):
         command = WriteCommand(table=self.table, op=Operation(self.op), writer=writer)
         cells = dict(zip(SCHEMA.names, self.row, strict=False))
         result = store.write_row(command, cells, self.number)
-        if result is not UNDECIDED:
+        if result is not None:
             return result
         schema = pa.schema([SCHEMA.field(name) for name in cells])
         return store.write(command, pa.RecordBatch.from_pylist([cells], schema), self.number)

@@ -21,7 +21,6 @@ from nyala.engine.store import Store
 from nyala.engine.table.small.row_commit import RowWrite
 from nyala.engine.table.small.row_writes import RowWrites
 from nyala.schemas.errors import StoreError
-from nyala.schemas.protocol.service import UNDECIDED
 from nyala.schemas.rows.scan import ScanSpec
 from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation
@@ -113,7 +112,7 @@ class Way:
             command = WriteCommand(table=TABLE, op=Operation(op), durability=durability, writer=writer)  # pyright: ignore
             if form == "numbered" and batch.num_rows == 1:
                 result = self.store.write_row(command, next(iter(python_rows(batch))), number)
-                if result is not UNDECIDED:
+                if result is not None:
                     return result
             return self.store.write(command, batch, number if writer else None)
         except StoreError as error:
