@@ -329,16 +329,16 @@ class Store:
         found = self._catalog.table(table)
         return commits.commits(found, since, self._snapshots, self.scan, *self._memories, self._authors.authored)
 
-    scan = _of(lambda store: store._reads.scan)
+    scan = _of(lambda store: store._reads.ways.scan)
     plan = _of(lambda store: store._reads.plan)
     release_scan = _of(lambda store: store._reads.release)
-    look_up = _of(lambda store: store._reads.look_up)
+    look_up = _of(lambda store: store._reads.ways.look_up)
 
     def get(self, table: str, keys: pa.RecordBatch) -> pa.Table:
         """See StoreService."""
         return self.look_up(table, keys).to_table()
 
-    get_row = _of(lambda store: store._reads.get_row)
+    get_row = _of(lambda store: store._reads.ways.get_row)
 
     # Work that other processes do, and moves of tablets
 

@@ -160,7 +160,7 @@ class Replica:
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService. Raises UnavailableError unless the snapshot is one here."""
-        return self._reads_at(spec).scan(spec)
+        return self._reads_at(spec).ways.scan(spec)
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""

@@ -27,8 +27,9 @@ from ...fs.subdirectory import DirectoryFileSystem
 from ...manifest.environment import LooseFiles
 from ...manifest.manifest import TabletEntry
 from ...options import StoreOptions
-from ...scan.plan import resolve as scanning
-from ...scan.read.chunk import ScanRequest
+from ...scan.plan.by_chunks import run, unmarked
+from ...scan.plan.estimate import estimate
+from ...scan.plan.resolve import ResolvedScan, resolve
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.open import open_tablet
@@ -81,23 +82,17 @@ class PinnedReader:
             InvalidArgumentError: the scan asks for changes or another snapshot.
             InvalidArgumentError, NotFoundError: a column or filter is invalid.
         """
-        request = self._resolved(spec)
-        version, limits = self._table.version, self._pinned.limits
-        wanted = scanning.wanted_tablets(spec, self._table, version, request)
-        versions = scanning.pinned(spec, wanted.tablets, self._table, request)
+        scan = self._resolved(spec)
         memory = BudgetShare(Budget("groups and scans", _DEFAULTS.reads_bytes))
-        marked = scanning.run(spec, version, request, wanted.tablets, versions, pool, ahead, limits, memory)
-        return ScanStream(request.schema, request.snapshot, self._read(scanning.unmarked(marked)))
+        marked = run(scan, pool, ahead, self._pinned.limits, memory)
+        return ScanStream(scan.request.schema, scan.request.snapshot, self._read(unmarked(marked)))
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """Return how a scan would run, in parts of about ``split_bytes`` that can be read alone. Raises as ``scan``."""
-        request = self._resolved(spec)
-        version = self._table.version
-        wanted = scanning.wanted_tablets(spec, self._table, version, request)
-        versions = scanning.pinned(spec, wanted.tablets, self._table, request)
-        splits, explain = scanning.estimate(spec, wanted, versions, version, request)
+        scan = self._resolved(spec)
+        splits, explain = estimate(scan)
         return ScanPlan(
-            snapshot=request.snapshot, schema_version=version.schema.version, splits=splits, explain=explain
+            snapshot=scan.request.snapshot, schema_version=scan.version.schema.version, splits=splits, explain=explain
         )
 
     def close(self) -> None:
@@ -105,7 +100,7 @@ class PinnedReader:
         for tablet in self._tablets:
             tablet.close()
 
-    def _resolved(self, spec: ScanSpec) -> ScanRequest:
+    def _resolved(self, spec: ScanSpec) -> ResolvedScan:
         pinned = self._pinned
         if spec.changes is not None or spec.as_of not in (None, pinned.snapshot):
             raise InvalidArgumentError(
@@ -113,7 +108,8 @@ class PinnedReader:
             )
         version = self._table.version
         chunk_bytes = _DEFAULTS.scan_batch_bytes
-        return scanning.resolve(spec, version, pinned.snapshot, None, self._filters, chunk_bytes, self._is_far)
+        request = resolve(spec, version, pinned.snapshot, None, self._filters, chunk_bytes, self._is_far)
+        return ResolvedScan.of(spec, self._table, version, request)
 
     def _files(self) -> FileSystem:
         pinned = self._pinned

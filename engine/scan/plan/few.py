@@ -4,44 +4,49 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ....schemas.rows.scan import ScanSpec
+from ....schemas.protocol.service import Marked, ScanStream
 from ...rowset.native.cell_table import TooManyBytesError
 from ...table.point_plan import PointPlan
-from ...table.table import Table
-from ...table.table_version import TableVersion
 from ...tablet.lookup import Asked, look_up_natively
-from ...tablet.tablet import Tablet
 from ...vectors.keys.keys import hash_keys
-from ..read.chunk import ScanRequest
+from .resolve import ResolvedScan
 
 _LOOK_UPS_MAX = 1024
 _BYTES_MAX = 8 << 20
 """Rows with more are read chunk by chunk."""
 
 
-def rows_of_few_keys(
-    spec: ScanSpec, table: Table, version: TableVersion, request: ScanRequest, tablets: list[Tablet]
-) -> pa.RecordBatch | None:
-    """Return all rows of a scan whose filter selects a few keys, in key order; None if only a scan can tell.
+def rows_of_few_keys(scan: ResolvedScan) -> pa.RecordBatch | None:
+    """Return all rows of a scan whose filter selects a few keys, in key order; None if only chunks can tell.
 
     The snapshot must be in the history of the tablets now.
 
     Raises:
         StoreError: a file is damaged.
     """
+    spec, request, tablets = scan.spec, scan.request, scan.wanted.tablets
     keys = request.few
     if keys is None or request.changes or request.aggregate or request.is_split or not request.columns:
         return None
     if len(tablets) * len(keys) > _LOOK_UPS_MAX:
         return None
     hashes = hash_keys(keys)
-    asked = [Asked(tablet, keys, hashes) for tablet in tablets]
-    columns = version.plans[PointPlan].columns_of(request.columns)
+    columns = scan.version.plans[PointPlan].columns_of(request.columns)
     try:
-        found = look_up_natively(asked, request.snapshot, columns, _BYTES_MAX)
+        rows = look_up_natively(
+            [Asked(tablet, keys, hashes) for tablet in tablets], request.snapshot, columns, _BYTES_MAX
+        )
     except TooManyBytesError:
         return None
     is_kept = all(request.snapshot >= tablet.version.history_floor for tablet in tablets)
-    if found is None or not is_kept or table.version is not version:
+    if rows is None or not is_kept or scan.table.version is not scan.version:
         return None
-    return found.slice(spec.offset, spec.limit).select([column.name for column in request.columns])
+    return rows.slice(spec.offset, spec.limit).select([column.name for column in request.columns])
+
+
+def stream_of_rows(scan: ResolvedScan, rows: pa.RecordBatch) -> ScanStream:
+    """Return a stream of the rows of a scan, which have been read."""
+    request = scan.request
+    batches = [rows] if rows.num_rows else []
+    marked = (Marked(batch, None) for batch in batches) if scan.spec.marks else None
+    return ScanStream(request.schema, request.snapshot, (batch for batch in batches), marked, source=scan.source)

@@ -75,9 +75,10 @@ class PointScans:
         self._limits = limits
 
     def scan(self, spec: ScanSpec, table: Callable[[str], Table]) -> ScanStream | None:
-        """Return the row of a scan; None if the batch lane has to be taken, which also raises what there is to raise.
+        """Return the row of a scan; None if the scan is none of one row, as far as its filter shows.
 
         Raises:
+            UndecidedError: only the batch lane can tell.
             StoreError: a file is damaged, or there is no such table.
         """
         asked = _asked(spec.where) if spec.model_fields_set <= _PLAIN else None
@@ -90,13 +91,10 @@ class PointScans:
         if plan is None:
             return None
         snapshot, key = self._snapshot(), [values[i] for i in plan.order]
-        try:
-            cells = version.plans[PointPlan].raw_cells(key, snapshot, self._limits, plan.read)
-            batches = [] if cells is None else [plan.batch(cells)]
-        except UndecidedError:
-            return None
+        cells = version.plans[PointPlan].raw_cells(key, snapshot, self._limits, plan.read)
         if found.version is not version:
-            return None
+            raise UndecidedError
+        batches = [] if cells is None else [plan.batch(cells)]
         return ScanStream(plan.schema, snapshot, iter(batches), source=(found.table_id, version.schema))
 
     def _plan(

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2s
-from typing import Any
-
-import pyarrow as pa
 
 from ....schemas.cells.timestamp import microseconds_of
 from ....schemas.errors import (
@@ -18,34 +14,23 @@ from ....schemas.errors import (
     SnapshotTooOldError,
     WrongServerError,
 )
-from ....schemas.limits.budget import BudgetShare
-from ....schemas.limits.limits import Limits
-from ....schemas.protocol.service import Marked
-from ....schemas.rows.prune_count import PruneCount
 from ....schemas.rows.scan import ScanSpec
-from ....schemas.store.description import ScanSplit
 from ....schemas.table.column import ColumnSchema
 from ....schemas.table.partition_schema import TabletPartition, sum_of
 from ....schemas.table.table import TableSchema
-from ...aggregate.merge import Merger
 from ...aggregate.plan import AggregatePlan
-from ...filter.compiled import FilterCache, described
-from ...filter.prune import ALL_KEYS, KeyRange
+from ...filter.compiled import FilterCache
+from ...filter.prune import KeyRange
 from ...partition.prune import LevelCount
 from ...partition.prune import prune as prune_tablets
-from ...rowset.rowset import RowSet
 from ...table.point_plan import PointPlan
 from ...table.table import Table
 from ...table.table_version import TableVersion, check_here
 from ...tablet.tablet import Tablet
 from ...tablet.version import Version
 from ..read.chunk import ChangeRange, ScanRequest
-from ..read.marked import scan_marked
-from ..read.ordered import scan_ordered
-from ..read.over_tablets import aggregate, scan_unordered
-from ..read.split import Split, split
-
-_SHORT_ROWS = 65_536
+from .planned_scans import PlannedScan
+from .snapshots import Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +47,110 @@ class Wanted:
         """Checksums of the tablets, and of all that the scan reads, as in ``ScanPlan``."""
         here = sum_of(tablet.partition for tablet in self.tablets)
         return here, self.everywhere or here
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedScan:
+    """A scan, and what it reads."""
+
+    spec: ScanSpec
+    table: Table
+    version: TableVersion
+    """The names and columns of the table."""
+    request: ScanRequest
+    wanted: Wanted
+    versions: list[Version]
+    """Those of the wanted tablets. They keep what the scan reads, whatever happens to the table's history."""
+
+    @classmethod
+    def of(cls, spec: ScanSpec, table: Table, version: TableVersion, request: ScanRequest) -> ResolvedScan:
+        """Return a scan of tablets as they are now.
+
+        Raises:
+            StoreError: a tablet is gone, elsewhere or damaged, or history does not reach back to the snapshot.
+        """
+        wanted = wanted_tablets(spec, table, version, request)
+        return cls(spec, table, version, request, wanted, pinned(spec, wanted.tablets, table, request))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row can match."""
+        return _is_empty(self.spec, self.request)
+
+    @property
+    def source(self) -> tuple[int, TableSchema]:
+        """See ``ScanStream.source``."""
+        return self.table.table_id, self.version.schema
+
+    def to_plan(self) -> PlannedScan:
+        """Return the same as a planned scan, whose parts are read later."""
+        by_tablet = {
+            tablet.tablet_id: version for tablet, version in zip(self.wanted.tablets, self.versions, strict=True)
+        }
+        snapshot, changes = self.request.snapshot, self.request.changes
+        return PlannedScan(self.spec.pinned(snapshot), self.table, self.version, snapshot, changes, by_tablet)
+
+
+class Resolver:
+    """Resolves the scans of one store. Thread safe."""
+
+    def __init__(
+        self,
+        table: Callable[[str], Table],
+        snapshots: Snapshots,
+        filters: FilterCache,
+        chunk_bytes: int,
+        is_far: bool,
+    ) -> None:
+        """``table`` finds a table by name; ``is_far`` says whether its files are far away (`FarFileSystem`)."""
+        self._table = table
+        self._snapshots = snapshots
+        self._filters = filters
+        self._chunk_bytes = chunk_bytes
+        self._is_far = is_far
+
+    def key(self, spec: ScanSpec) -> list[str]:
+        """Return the key columns of a scan's table, after checking that its sort columns exist."""
+        schema = self._table(spec.table).schema
+        for term in spec.order_by or ():
+            schema.column(term.column)
+        return [column.name for column in schema.key]
+
+    def resolved(self, spec: ScanSpec) -> ResolvedScan:
+        """Return a scan of the table as it is now.
+
+        Raises:
+            StoreError: the scan is invalid, or history does not reach back to its snapshot.
+        """
+        while True:
+            table = self._table(spec.checked().table)
+            version = table.version
+            request = self._request(spec, table, version, *self._snapshots.range(spec, table, version))
+            scan = ResolvedScan.of(spec, table, version, request)
+            if table.version is version:  # else a pinned rowset may lack a dropped column, or a new tablet its rows
+                return scan
+
+    def planned(self, spec: ScanSpec, planned: PlannedScan) -> ResolvedScan | None:
+        """Return a part of a planned scan, with the versions that were kept for it; None if the plan lacks them.
+
+        Tickets are not signed, and who may read what was decided by the names of today. So the table and the columns
+        that are read must still be those of the plan.
+        """
+        table, version = self._table(spec.table), planned.version
+        if table is not planned.table:
+            return None
+        request = self._request(spec, table, version, planned.snapshot, planned.changes)
+        now = table.version.schema.by_name
+        if any(column.name not in now or now[column.name].id != column.id for column in request.columns_read):
+            return None
+        wanted = wanted_tablets(spec, table, version, request)
+        versions = planned.versions_of(wanted.tablets)
+        return None if versions is None else ResolvedScan(spec, table, version, request, wanted, versions)
+
+    def _request(
+        self, spec: ScanSpec, table: Table, version: TableVersion, snapshot: int, changes: ChangeRange | None
+    ) -> ScanRequest:
+        return resolve_ticket(spec, table, version, snapshot, changes, self._filters, self._chunk_bytes, self._is_far)
 
 
 def resolve(
@@ -226,82 +315,6 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
     )
 
 
-def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
-    """Yield only the batches."""
-    for batch, _ in marked:
-        if batch is not None:
-            yield batch
-
-
-def run(
-    spec: ScanSpec,
-    version: TableVersion,
-    request: ScanRequest,
-    tablets: list[Tablet],
-    versions: list[Version],
-    pool: Executor,
-    ahead: int,
-    limits: Limits,
-    memory: BudgetShare,
-) -> Iterator[Marked]:
-    """Return the batches of a scan of tablets in these versions, which come from ``pinned``; with ``marks`` if the scan
-    asks for them and does not aggregate. It takes of ``memory``, and gives nothing back."""
-    if request.aggregate:
-        read = [] if _is_empty(spec, request) else versions
-        merger = Merger(request.aggregate, limits.aggregate_bytes, memory, may_repeat=spec.partial)
-        return _aggregated(read, request, request.aggregate, pool, ahead, merger)
-    if _is_empty(spec, request):
-        return iter(())
-    reach = 0 if spec.limit is not None else ahead
-    while reach and not memory.take_spare(reach * request.chunk_bytes):  # they are kept for who does not take them
-        reach //= 2
-    if spec.ordered:
-        marked = (
-            item
-            for group in _in_key_order(tablets, versions, version)
-            for item in scan_ordered(group, request, version.schema.key, version.encoder, pool, reach)
-        )
-    elif spec.marks and not _is_short(spec):
-        rowsets = [rowset for tablet_version in versions for rowset in tablet_version.rowsets()]
-        marked = scan_marked(rowsets, request, pool, reach)
-    else:
-        marked = (Marked(batch, None) for batch in scan_unordered(versions, request, pool, reach))
-    marked = _skipped(marked, spec.offset) if spec.offset else marked
-    return marked if spec.limit is None else _limited(marked, spec.limit)
-
-
-def _is_empty(spec: ScanSpec, request: ScanRequest) -> bool:
-    return spec.limit == 0 or (request.where is not None and request.where.is_trivially_false)
-
-
-def _is_short(spec: ScanSpec) -> bool:
-    """Whether the rows are few enough for a reader to wait until all have arrived."""
-    return spec.limit is not None and spec.limit <= _SHORT_ROWS
-
-
-def _aggregated(
-    versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, merger: Merger
-) -> Iterator[Marked]:
-    for version in versions:
-        for partial in aggregate(version, request, plan, pool, ahead):
-            if (batch := merger.add(partial)) is not None:
-                yield Marked(batch, None)
-    yield Marked(merger.finish(), None)
-
-
-def _in_key_order(tablets: list[Tablet], versions: list[Version], version: TableVersion) -> list[list[RowSet]]:
-    """Return the rowsets in groups, each with keys above those of the one before: one group per range if the key begins
-    with the range columns, else a single group."""
-    ranges = version.partitions.range_columns
-    leads = bool(ranges) and ranges == tuple(column.id for column in version.schema.key[: len(ranges)])
-    places = {each.lower: place for place, each in enumerate(version.partitions.ranges)}
-    groups: dict[int, list[RowSet]] = {}
-    for tablet, tablet_version in zip(tablets, versions, strict=True):
-        place = places[tablet.partition.lower] if leads else 0
-        groups.setdefault(place, []).extend(tablet_version.rowsets())
-    return [groups[place] for place in sorted(groups)]
-
-
 def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanRequest) -> list[Version]:
     """Return the tablets' versions. Only pinned versions are sure to keep what the snapshot needs.
 
@@ -315,96 +328,5 @@ def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanReq
     return versions
 
 
-def _skipped(marked: Iterator[Marked], count: int) -> Iterator[Marked]:
-    left = count
-    for batch, below in marked:
-        rows = batch.num_rows if batch else 0
-        yield Marked(batch.slice(left) if batch and left < rows else None, below)
-        left = max(left - rows, 0)
-
-
-def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
-    left = limit
-    for batch, below in marked:
-        if batch is None or batch.num_rows < left:
-            left -= batch.num_rows if batch else 0
-            yield Marked(batch, below)
-        else:
-            yield Marked(batch.slice(0, left), None)
-            return
-
-
-def estimate(
-    spec: ScanSpec, wanted: Wanted, versions: list[Version], version: TableVersion, request: ScanRequest
-) -> tuple[list[ScanSplit], dict[str, Any]]:
-    """Return the splits of the tablets with upper bounds of their rows and bytes, and what was pruned and why."""
-    split_bytes = None if spec.is_whole else spec.split_bytes
-    splits: list[ScanSplit] = []
-    counts: list[PruneCount] = []
-    for tablet, tablet_version in zip(wanted.tablets, versions, strict=True):
-        parts, count = split(tablet_version, request, split_bytes)
-        counts.append(count)
-        splits += _described(tablet, parts, request)
-    if spec.all_parts:
-        splits += _left_out(wanted, version)
-    else:
-        # At a snapshot, a part without rows stays empty. One part is kept, for readers that need one.
-        splits = [part for part in splits if part.rows] or splits[:1]
-    tablets = {
-        "tablets": len(version.tablets),
-        "tablets_to_read": len(wanted.tablets),
-        "partition_levels": [level.explained() for level in wanted.levels],
-    }
-    return splits, tablets | _explain(counts, request, version.schema)
-
-
-def _described(tablet: Tablet, parts: list[Split], request: ScanRequest) -> list[ScanSplit]:
-    """Describe the splits of a tablet. They cover all of its keys; reading applies the filter's bounds again."""
-    ends = request.keys if request.is_split else ALL_KEYS
-    lowers = [ends.lower, *(part.keys.lower for part in parts[1:])]
-    uppers = [*(part.keys.upper for part in parts[:-1]), ends.upper]
-    return [
-        ScanSplit(
-            tablet=tablet.tablet_id,
-            partition=tablet.partition,
-            rows=part.rows,
-            bytes=part.bytes,
-            key_lower=None if lower is None else lower.hex(),
-            key_upper=None if upper is None else upper.hex(),
-        )
-        for part, lower, upper in zip(parts, lowers, uppers, strict=True)
-    ]
-
-
-def _left_out(wanted: Wanted, version: TableVersion) -> list[ScanSplit]:
-    """Return the tablets here without a match, each as a part without rows."""
-    read = {tablet.tablet_id for tablet in wanted.tablets}
-    return [
-        ScanSplit(tablet=tablet.tablet_id, partition=tablet.partition, rows=0, bytes=0)
-        for tablet in version.tablets
-        if tablet.tablet_id not in read and tablet.elsewhere is None
-    ]
-
-
-def _explain(counts: list[PruneCount], request: ScanRequest, schema: TableSchema) -> dict[str, Any]:
-    pushed, evaluated = described(request.filter_tree, schema, request.now)
-    unchanged = {"rowsets_unchanged": sum(count.rowsets_unchanged for count in counts)}
-    return {
-        **({"since": request.changes.since, **unchanged} if request.changes else {}),
-        "snapshot": request.snapshot,
-        "columns_read": [column.name for column in request.columns_read],
-        "filter_pushed": pushed,
-        "filter_evaluated": evaluated,
-        "key_range": {
-            "lower": request.keys.lower.hex() if request.keys.lower is not None else None,
-            "upper": request.keys.upper.hex() if request.keys.upper is not None else None,
-        },
-        "rowsets": sum(count.rowsets for count in counts),
-        "rowsets_pruned_by_key_range": sum(count.rowsets_by_key for count in counts),
-        "rowsets_looked_up_by_key": sum(count.rowsets_by_look_up for count in counts),
-        "chunks": sum(count.chunks for count in counts),
-        "chunks_pruned_by_zone_map": sum(count.chunks_by_zone_map for count in counts),
-        "chunks_read_where_updated": sum(count.chunks_touched_only for count in counts),
-        "rows": sum(count.rows_total for count in counts),
-        "rows_to_read": sum(count.rows_in_chunks for count in counts),
-    }
+def _is_empty(spec: ScanSpec, request: ScanRequest) -> bool:
+    return spec.limit == 0 or (request.where is not None and request.where.is_trivially_false)

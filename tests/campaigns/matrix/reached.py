@@ -25,7 +25,7 @@ from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.rowset.memrowset import MemRowSet
 from nyala.engine.rowset.native.morsel_column import MorselColumn
 from nyala.engine.rowset.rowset import RowSet
-from nyala.engine.scan.plan.facade import Reads
+from nyala.engine.scan.plan.choose import Ways
 from nyala.engine.vectors.physical import PhysicalType
 from nyala.engine.vectors.vector import Vector
 from nyala.schemas.rows.scan import ScanSpec
@@ -130,7 +130,7 @@ def recorded() -> Iterator[Reached]:
         for owner in (RowSet, MemRowSet, DiskRowSet):
             for name in methods() & set(vars(owner)):
                 patch.setattr(owner, name, _calling(vars(owner)[name], name, reached))
-        patch.setattr(Reads, "scan", _scanning(Reads.scan, reached))
+        patch.setattr(Ways, "scan", _scanning(Ways.scan, reached))
         yield reached
 
 
@@ -155,7 +155,7 @@ def _calling(function: Callable[..., Any], name: str, reached: Reached) -> Calla
 
 def _scanning(function: Callable[..., Any], reached: Reached) -> Callable[..., Any]:
     @wraps(function)
-    def call(self: Reads, spec: ScanSpec, *args: Any, **words: Any) -> Any:
+    def call(self: Ways, spec: ScanSpec, *args: Any, **words: Any) -> Any:
         default = ScanSpec(table="")
         reached.spec_fields |= {name for name in ScanSpec.model_fields if getattr(spec, name) != getattr(default, name)}
         return function(self, spec, *args, **words)

@@ -12,7 +12,7 @@ import pytest
 
 from nyala.engine.fs.memory import MemoryFileSystem
 from nyala.engine.options import MIB, StoreOptions
-from nyala.engine.scan.plan import facade as reads
+from nyala.engine.scan.plan import by_chunks
 from nyala.engine.store import Store
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from nyala.schemas.protocol import sorting
@@ -47,7 +47,7 @@ def fs() -> MemoryFileSystem:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "BUDGET_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(reads, "BUDGET_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(by_chunks, "BUDGET_WAIT_SECONDS", 0.0)
 
 
 def opened(fs: MemoryFileSystem, reads_bytes: int, **options: Any) -> Store:
@@ -69,7 +69,7 @@ def read(store: Store, spec: ScanSpec, user: str = "") -> int:
 
 def taken(store: Store) -> int:
     gc.collect()
-    return store._reads._memory._taken.total()
+    return store._reads.memory._taken.total()
 
 
 @pytest.mark.parametrize("spec", [SORT, TOP, GROUPS], ids=["sort", "top", "groups"])

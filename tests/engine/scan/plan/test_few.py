@@ -13,7 +13,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
-from nyala.engine.scan.plan import facade as reads
+from nyala.engine.scan.plan import choose
 from nyala.engine.store import Store
 from nyala.partition import hash as by_hash
 from nyala.partition import range as by_range
@@ -58,15 +58,15 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
 def both(table: Table, where: str, **how: Any) -> tuple[bool, list[Any], list[Any]]:
     """Return whether a scan was read like gets, its rows, and those that it has when it is not."""
     found: list[object] = []
-    read = reads.rows_of_few_keys
+    read = choose.rows_of_few_keys
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reads, "rows_of_few_keys", lambda *args: found.append(read(*args)) or found[-1])
+        patch.setattr(choose, "rows_of_few_keys", lambda *args: found.append(read(*args)) or found[-1])
         rows = table.scan(where=where, **how).to_arrow()
-        patch.setattr(reads, "rows_of_few_keys", lambda *_: None)
+        patch.setattr(choose, "rows_of_few_keys", lambda *_: None)
         expected = table.scan(where=where, **how).to_arrow()
     rows.validate(full=True)
     assert rows.schema == expected.schema
-    return found[0] is not None, rows.to_pylist(), expected.to_pylist()
+    return bool(found) and found[0] is not None, rows.to_pylist(), expected.to_pylist()
 
 
 def test_the_rows_are_those_of_a_scan(table: Table) -> None:

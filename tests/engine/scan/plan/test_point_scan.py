@@ -65,8 +65,7 @@ def by_points(store: Store, spec: ScanSpec) -> Any:
     """Return the rows of a scan that needed no filter, None if one was needed; compare with the batch lane."""
     with patch.object(PointScans, "scan", lambda *_: None):
         expected = rows_or_error(store, spec)
-    scan = store._reads._points
-    stream = scan.scan(spec, store._reads._table)
+    stream = store._reads.ways._one_row(spec)
     found = None if stream is None else stream.to_reader().read_all()
     assert found is None or found.combine_chunks().equals(expected, check_metadata=True), (found, expected)
     again = rows_or_error(store, spec)

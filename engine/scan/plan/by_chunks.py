@@ -1,0 +1,164 @@
+"""Scans chunk by chunk: measures, rows in key order, with marks for a reader that resumes, or in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+
+import pyarrow as pa
+
+from ....schemas.limits.budget import Budget, BudgetShare
+from ....schemas.limits.limits import Limits
+from ....schemas.protocol.request import owner
+from ....schemas.protocol.service import Marked, ScanStream
+from ....schemas.protocol.sorting import BUDGET_WAIT_SECONDS
+from ....schemas.rows.scan import ScanSpec
+from ...aggregate.merge import Merger
+from ...aggregate.plan import AggregatePlan
+from ...manifest.damage import DamageRegistry
+from ...rowset.rowset import RowSet
+from ...tablet.tablet import Tablet
+from ...tablet.version import Version
+from ..read.chunk import ScanRequest
+from ..read.marked import scan_marked
+from ..read.ordered import scan_ordered
+from ..read.over_tablets import aggregate, scan_unordered
+from ..read.pool import ScanPool
+from .planned_scans import PlannedScans
+from .resolve import ResolvedScan
+from .running_counts import RunningCounts
+
+_SHORT_ROWS = 65_536
+
+
+class ChunkStreams:
+    """The streams of one store's scans that read chunk by chunk. Thread safe."""
+
+    def __init__(
+        self,
+        planned: PlannedScans,
+        damage: DamageRegistry,
+        pool: ScanPool,
+        limits: Limits,
+        memory: Budget,
+        counts: RunningCounts,
+    ) -> None:
+        """``pool`` reads chunks; ``counts`` adds up what the scans read and skip."""
+        self._planned = planned
+        self._damage = damage
+        self._pool = pool
+        self._limits = limits
+        self._memory = memory
+        self._counts = counts
+
+    def stream(self, scan: ResolvedScan) -> ScanStream:
+        """Return the stream of a scan, which reads once it is asked for batches."""
+        request = scan.request
+        marked = self._noticed(scan, BudgetShare(self._memory, BUDGET_WAIT_SECONDS, owner().user))
+        shown = marked if scan.spec.marks and not request.aggregate else None
+        batches = unmarked(marked)
+        return ScanStream(request.schema, request.snapshot, batches, shown, counts=request.counts, source=scan.source)
+
+    def _noticed(self, scan: ResolvedScan, memory: BudgetShare) -> Iterator[Marked]:
+        count = scan.request.counts
+        try:
+            with memory, self._damage.noticing(), self._counts.counting(count):
+                items = run(scan, self._pool, self._pool.ahead, self._limits, memory)
+                yield from self._planned.reading(scan.spec, items)
+        finally:
+            _count_rows(count.rows_in_chunks, scan.wanted.tablets, scan.versions)
+
+
+def _count_rows(rows: int, tablets: list[Tablet], versions: list[Version]) -> None:
+    """Divide the rows that a scan has read among its tablets by their sizes, which cost a call for each rowset."""
+    if not rows:
+        return
+    if len(tablets) == 1:
+        tablets[0].rows_read += rows
+        return
+    sizes = [sum(map(len, version.rowsets())) for version in versions]
+    total = max(sum(sizes), 1)
+    for tablet, size in zip(tablets, sizes, strict=True):
+        tablet.rows_read += rows * size // total
+
+
+def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
+    """Yield only the batches."""
+    for batch, _ in marked:
+        if batch is not None:
+            yield batch
+
+
+def run(scan: ResolvedScan, pool: Executor, ahead: int, limits: Limits, memory: BudgetShare) -> Iterator[Marked]:
+    """Return the batches of a scan; with ``marks`` if it asks for them and does not aggregate. It takes of ``memory``,
+    and gives nothing back."""
+    spec, request, versions = scan.spec, scan.request, scan.versions
+    if request.aggregate:
+        read = [] if scan.is_empty else versions
+        merger = Merger(request.aggregate, limits.aggregate_bytes, memory, may_repeat=spec.partial)
+        return _aggregated(read, request, request.aggregate, pool, ahead, merger)
+    if scan.is_empty:
+        return iter(())
+    reach = 0 if spec.limit is not None else ahead
+    while reach and not memory.take_spare(reach * request.chunk_bytes):  # they are kept for who does not take them
+        reach //= 2
+    if spec.ordered:
+        key, encoder = scan.version.schema.key, scan.version.encoder
+        marked = (
+            item for group in _in_key_order(scan) for item in scan_ordered(group, request, key, encoder, pool, reach)
+        )
+    elif spec.marks and not _is_short(spec):
+        rowsets = [rowset for version in versions for rowset in version.rowsets()]
+        marked = scan_marked(rowsets, request, pool, reach)
+    else:
+        marked = (Marked(batch, None) for batch in scan_unordered(versions, request, pool, reach))
+    marked = _skipped(marked, spec.offset) if spec.offset else marked
+    return marked if spec.limit is None else _limited(marked, spec.limit)
+
+
+def _is_short(spec: ScanSpec) -> bool:
+    """Whether the rows are few enough for a reader to wait until all have arrived."""
+    return spec.limit is not None and spec.limit <= _SHORT_ROWS
+
+
+def _aggregated(
+    versions: list[Version], request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int, merger: Merger
+) -> Iterator[Marked]:
+    for version in versions:
+        for partial in aggregate(version, request, plan, pool, ahead):
+            if (batch := merger.add(partial)) is not None:
+                yield Marked(batch, None)
+    yield Marked(merger.finish(), None)
+
+
+def _in_key_order(scan: ResolvedScan) -> list[list[RowSet]]:
+    """Return the rowsets in groups, each with keys above those of the one before: one group per range if the key begins
+    with the range columns, else a single group."""
+    partitions, key = scan.version.partitions, scan.version.schema.key
+    ranges = partitions.range_columns
+    leads = bool(ranges) and ranges == tuple(column.id for column in key[: len(ranges)])
+    places = {each.lower: place for place, each in enumerate(partitions.ranges)}
+    groups: dict[int, list[RowSet]] = {}
+    for tablet, version in zip(scan.wanted.tablets, scan.versions, strict=True):
+        place = places[tablet.partition.lower] if leads else 0
+        groups.setdefault(place, []).extend(version.rowsets())
+    return [groups[place] for place in sorted(groups)]
+
+
+def _skipped(marked: Iterator[Marked], count: int) -> Iterator[Marked]:
+    left = count
+    for batch, below in marked:
+        rows = batch.num_rows if batch else 0
+        yield Marked(batch.slice(left) if batch and left < rows else None, below)
+        left = max(left - rows, 0)
+
+
+def _limited(marked: Iterator[Marked], limit: int) -> Iterator[Marked]:
+    left = limit
+    for batch, below in marked:
+        if batch is None or batch.num_rows < left:
+            left -= batch.num_rows if batch else 0
+            yield Marked(batch, below)
+        else:
+            yield Marked(batch.slice(0, left), None)
+            return

@@ -1,0 +1,128 @@
+"""The way of a read: the first one below that holds.
+
+A scan (`Ways.scan`):
+
+1. *One row.* There are no options, and the filter has the form ``id = 7`` for the whole key. The plan lane reads the
+   row; neither the filter nor a snapshot of the past is resolved (`point_scan`).
+2. *Sorted.* There is ``order_by``. The rows come by one of the other ways, and are sorted (`schemas/protocol/sorting`).
+3. *Planned part.* It is a ticket whose plan is still kept. The versions of the plan are read by chunks
+   (`planned_scans`).
+4. *Few rows.* The filter, once compiled, selects a few keys and nothing else. They are looked up (`few`).
+5. *Chunks.* All else: measures, rows in key order, with marks, or in any order (`by_chunks`).
+
+A row by its key (`Ways.get_row`):
+
+1. *Plan lane.* The key is plain, its tablet is here, its rowsets are indexed, and nothing changes meanwhile
+   (`table/point_plan`).
+2. *Batch lane.* A look-up of one key, which is always right.
+
+Rows by many keys (`Ways.look_up`): the batch lane, whole or in pieces (`table/key_reads`).
+
+Nobody else in the engine tries a way before another one. A way finds out by its conditions that it does not hold, and
+returns None; or while it reads, and raises `UndecidedError`. Both end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ....schemas.limits.budget import Budget
+from ....schemas.limits.limits import Limits
+from ....schemas.protocol.keys import key_of, only_row
+from ....schemas.protocol.service import ScanStream
+from ....schemas.protocol.sorting import sorted_stream
+from ....schemas.rows.batches import begun
+from ....schemas.rows.scan import ScanSpec
+from ....schemas.store.description import TableDescription
+from ...manifest.damage import DamageRegistry
+from ...table.key_reads import KeyReads
+from ...table.table import Table
+from ...tablet.point_read import UndecidedError
+from .by_chunks import ChunkStreams
+from .few import rows_of_few_keys, stream_of_rows
+from .planned_scans import PlannedScans
+from .point_scan import PointScans
+from .resolve import ResolvedScan, Resolver
+from .snapshots import Snapshots
+
+
+class Ways:
+    """The ways of one store's reads. For what the methods do, see ``StoreService``. Thread safe."""
+
+    def __init__(
+        self,
+        table: Callable[[str], Table],
+        now: Callable[[], int],
+        snapshots: Snapshots,
+        points: PointScans,
+        planned: PlannedScans,
+        resolver: Resolver,
+        chunks: ChunkStreams,
+        damage: DamageRegistry,
+        sorting: Budget,
+        limits: Limits,
+    ) -> None:
+        """``table`` finds a table by name, ``now`` returns the newest snapshot; rows are sorted in ``sorting``."""
+        self._table = table
+        self._now = now
+        self._snapshots = snapshots
+        self._points = points
+        self._planned = planned
+        self._resolver = resolver
+        self._chunks = chunks
+        self._damage = damage
+        self._sorting = sorting
+        self._limits = limits
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """See StoreService."""
+        if (row := self._one_row(spec)) is not None:
+            return row
+        if spec.checked().order_by:
+            return sorted_stream(spec, self._resolver.key(spec), self.scan, self._sorting)
+        if (part := self._planned_part(spec)) is not None:
+            return self._chunks.stream(part)
+        scan = self._resolver.resolved(spec)
+        if (few := self._few_rows(scan)) is not None:
+            return few
+        return self._chunks.stream(scan)
+
+    def _one_row(self, spec: ScanSpec) -> ScanStream | None:
+        try:
+            return self._points.scan(spec, self._table)
+        except UndecidedError:
+            return None
+
+    def _planned_part(self, spec: ScanSpec) -> ResolvedScan | None:
+        planned = self._planned.of(spec)
+        return None if planned is None else self._resolver.planned(spec, planned)
+
+    def _few_rows(self, scan: ResolvedScan) -> ScanStream | None:
+        if scan.request.few is None:
+            return None
+        with self._damage.noticing():
+            rows = rows_of_few_keys(scan)
+        return None if rows is None else stream_of_rows(scan, rows)
+
+    def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
+        """See KeyReader."""
+        try:
+            return self._table(table.name).get_row(table, key, self._now, self._limits)
+        except UndecidedError:
+            return only_row(self.look_up(table.name, key_of(key, table)).to_table())
+
+    def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
+        """See StoreService."""
+        subject = self._table(table)
+        reads = KeyReads(subject, keys, self._now, self._limits)
+        if (rows := reads.whole()) is not None:
+            return ScanStream(rows.schema, None, iter((rows,)), source=(subject.table_id, reads.schema))
+        schema, batches = begun(self._pieces(subject, reads))
+        return ScanStream(schema, None, batches, source=(subject.table_id, reads.schema))
+
+    def _pieces(self, table: Table, reads: KeyReads) -> Iterator[pa.RecordBatch]:
+        with self._snapshots.holding(table, self._now()), self._damage.noticing():
+            yield from reads.pieces()
