@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas.protocol.service import RowsWriter, RowWriter, StoreService
+from ...schemas.protocol.service import StoreService
 from ...schemas.rows.write import WriteCommand, WriteResult
 from ...schemas.table.column import ColumnSchema
 from ..convert.few_rows import few_as_they_are, few_rows
@@ -16,26 +16,16 @@ _LISTS = frozenset({list, tuple})
 _DICTS = {dict}
 
 
-class FewRowsWriter:
-    """Writes to one store. Thread safe."""
-
-    def __init__(self, store: StoreService) -> None:
-        self._store = store
-        self._one = store if isinstance(store, RowWriter) else None
-        self._some = store if isinstance(store, RowsWriter) else None
-
-    def write(self, command: WriteCommand, data: Any, columns: Sequence[ColumnSchema]) -> WriteResult | None:
-        """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``, or few rows of
-        Arrow with exactly their types; else return None."""
-        if type(data) not in _LISTS or set(map(type, data)) != _DICTS:
-            batch = few_as_they_are(data, columns) if isinstance(data, pa.Table | pa.RecordBatch) else None
-            return None if batch is None else self._store.write(command, batch)
-        result = None
-        if len(data) == 1:
-            result = None if self._one is None else self._one.write_row(command, data[0])
-        elif self._some is not None:
-            result = self._some.write_rows(command, data)
+def write_few(
+    store: StoreService, command: WriteCommand, data: Any, columns: Sequence[ColumnSchema]
+) -> WriteResult | None:
+    """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``, or few rows of Arrow
+    with exactly their types; else return None."""
+    if type(data) not in _LISTS or set(map(type, data)) != _DICTS:
+        batch = few_as_they_are(data, columns) if isinstance(data, pa.Table | pa.RecordBatch) else None
+    else:
+        result = store.write_row(command, data[0]) if len(data) == 1 else store.write_rows(command, data)
         if result is not None:
             return result
-        few = few_rows(data, columns)
-        return None if few is None else self._store.write(command, few)
+        batch = few_rows(data, columns)
+    return None if batch is None else store.write(command, batch)

@@ -27,7 +27,7 @@ from ..convert.where import Where, where_json
 from ..flight.sent_again import kept, numbered
 from . import key_reads
 from .alter import TableAlteration
-from .few_rows import FewRowsWriter
+from .few_rows import write_few
 from .progress import LoadProgress
 from .scan import Scan, check_ordered, column_names
 from .statements import execute, expression_text
@@ -43,7 +43,6 @@ class Table:
 
     def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store
-        self._few = FewRowsWriter(store)
         self._description = description
         self.notes = list(notes)
         """What the table's maker should know, a sentence each: ``create_table`` says here which columns have another
@@ -210,7 +209,7 @@ class Table:
         return WriteData(data, self._description.columns, whole, key)
 
     def _write_all(self, command: WriteCommand, data: Any) -> WriteResult:
-        if few := self._few.write(command, data, self._description.columns):
+        if few := write_few(self._store, command, data, self._description.columns):
             return few
         batches = self._prepared(data, command, whole=command.atomic)
         results: list[WriteResult] = []

@@ -53,7 +53,7 @@ _ATTEMPTS = 8
 """Of a scan, when tablets move during it."""
 
 
-class PlacedStore(Verbs, KeyReader):
+class PlacedStore(Verbs, KeyReader, RowWriter):
     """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
 
     def __init__(self, servers: Servers, public: FlightStore | None = None) -> None:
@@ -184,11 +184,10 @@ class PlacedStore(Verbs, KeyReader):
         if found is None:
             return None
         server, tablet = found
-        owner = self.servers.store(server)
         if command.writer is not None and seq is not None:
             command = _numbered(command, tablet)
         try:
-            return owner.write_row(command, row, seq) if isinstance(owner, RowWriter) else None
+            return self.servers.store(server).write_row(command, row, seq)
         except WrongServerError:
             self._cache.forget(command.table)
             return None

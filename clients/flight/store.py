@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import ConflictError, InvalidArgumentError, NotFoundError, StoreError, UnavailableError
 from ...schemas.protocol.server_verbs import ServerVerbs
-from ...schemas.protocol.service import KeyReader, ScanStream
+from ...schemas.protocol.service import KeyReader, RowWriter, ScanStream
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.batches import begun, no_rows
@@ -71,7 +71,7 @@ class Answered:
         return self.answer
 
 
-class FlightStore(Verbs, ServerVerbs, KeyReader):
+class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
     """A client of one store: of its server, or of the one among several processes that has it. Thread safe.
 
     See ``schemas.service.StoreService``.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...clients.convert.few_rows import few_rows
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.protocol.service import PendingResult, RowWriter, StoreService
+from ...schemas.protocol.service import PendingResult, StoreService
 from ...schemas.protocol.session import SessionDetails, cells_from_json
 from ...schemas.rows.write import WriteCommand, WriteResult
 
@@ -19,14 +19,14 @@ class SessionRow:
         if len(set(columns)) < len(columns):
             raise InvalidArgumentError("`columns` names a column twice")
         self._store = store
-        self._rows = store if isinstance(store, RowWriter) else None
         self._command = command
         self._columns = columns
 
     def write(self, details: SessionDetails) -> WriteResult | None:
         """Write the row of a second line. Return and raise as ``begin`` does, and as `PendingResult.result`."""
         row = self._row(details)
-        if self._rows and (result := self._rows.write_row(self._command, row, details.seq)):
+        result = self._store.write_row(self._command, row, details.seq)
+        if result is not None:
             return result
         pending = self._begin_batch(row, details.seq)
         return None if pending is None else pending.result()
@@ -39,9 +39,8 @@ class SessionRow:
             StoreError: nothing was applied.
         """
         row = self._row(details)
-        if self._rows and (pending := self._rows.begin_row(self._command, row, details.seq)):
-            return pending
-        return self._begin_batch(row, details.seq)
+        pending = self._store.begin_row(self._command, row, details.seq)
+        return self._begin_batch(row, details.seq) if pending is None else pending
 
     def _row(self, details: SessionDetails) -> dict[str, Any]:
         cells = details.row

@@ -61,8 +61,7 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
                     raise LongScanError
                 batches.append(batch)
         finally:
-            if close := getattr(stream.batches, "close", None):
-                close()
+            stream.close()
     return stream.snapshot, pa.Table.from_batches(batches, schema=stream.schema)
 
 

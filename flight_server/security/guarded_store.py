@@ -46,7 +46,7 @@ Item = TypeVar("Item")
 _SHOWN = 5
 
 
-class GuardedStore(Verbs, KeyReader):
+class GuardedStore(Verbs, KeyReader, RowWriter):
     """A ``StoreService`` for one caller, without ``close``. Thread safe."""
 
     def __init__(self, store: StoreService, caller: Caller, book: GrantBook, audit: AuditLog | None) -> None:
@@ -57,7 +57,6 @@ class GuardedStore(Verbs, KeyReader):
         self._known: tuple[object, Rights] | None = None
         self._last_command: tuple[WriteCommand, WriteCommand] | None = None
         self._relay = store if isinstance(store, RowRelay) else None
-        self._row_writer = store if isinstance(store, RowWriter) else None
 
     @property
     def rights(self) -> Rights:
@@ -307,12 +306,12 @@ class GuardedStore(Verbs, KeyReader):
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return None if self._row_writer is None else self._row_writer.write_row(self._owned(command), row, seq)
+        return self._store.write_row(self._owned(command), row, seq)
 
     def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
         """See RowWriter."""
         self._check_write(command.table, command.op, row)
-        return None if self._row_writer is None else self._row_writer.begin_row(self._owned(command), row, seq)
+        return self._store.begin_row(self._owned(command), row, seq)
 
     def _owned(self, command: WriteCommand) -> WriteCommand:
         """Return a command whose numbers are the caller's own: nobody else can take the next one."""

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from ...schemas.errors import PermissionDeniedError, UnavailableError
-from ...schemas.protocol.service import KeyReader, PendingResult, ScanStream, StoreService
+from ...schemas.protocol.service import KeyReader, PendingResult, RowWriter, ScanStream, StoreService
 from ...schemas.protocol.verb import Verb
 from ...schemas.protocol.verbs import Verbs
 from ...schemas.rows.scan import ScanSpec
@@ -25,7 +25,7 @@ _RETRY_SECONDS = 0.2
 """When a client should ask again while nobody is known to have the store."""
 
 
-class AbsentStore(Verbs, KeyReader):
+class AbsentStore(Verbs, KeyReader, RowWriter):
     """A ``StoreService`` that answers UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
 
     operates = True

@@ -53,7 +53,7 @@ from ...schemas.table.alter import Alteration
 _WHERE_SECONDS = 2.0
 
 
-class _LocalStore(StoreService, RowWriter, GrantKeeper, Protocol):
+class _LocalStore(StoreService, GrantKeeper, Protocol):
     """The local store behind a gateway, which takes the files that the gateway fetches."""
 
     def move_copy(self, move: str, file: MoveFile) -> bool:
@@ -65,7 +65,7 @@ class _LocalStore(StoreService, RowWriter, GrantKeeper, Protocol):
         ...
 
 
-class Gateway(Verbs, KeyReader):
+class Gateway(Verbs, KeyReader, RowWriter):
     """A ``StoreService``: passes verbs that it does not define to the local store."""
 
     def __init__(self, local: _LocalStore, here: ServerIdentity, credentials: Credentials | None = None) -> None:

@@ -97,34 +97,6 @@ class RowRelay(Protocol):
 
 
 @runtime_checkable
-class RowWriter(Protocol):
-    """A store that writes single rows without Arrow."""
-
-    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
-        """Apply one row, as Python values by column, as ``write`` does a batch of it.
-
-        None: nothing was done, and the row has to come as a batch. ``write`` also raises what there is to raise.
-        """
-        ...
-
-    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
-        """Like ``write_row``, but return as ``begin_write`` does."""
-        ...
-
-
-@runtime_checkable
-class RowsWriter(Protocol):
-    """A store in this process, which writes a few rows without Arrow."""
-
-    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
-        """Apply two or more rows, as Python values by column, as ``write`` does a batch of them.
-
-        None: nothing was done, and the rows have to come as a batch, as for ``write_row``.
-        """
-        ...
-
-
-@runtime_checkable
 class GrantKeeper(Protocol):
     """A store in this process, which tells at once whether grants have changed."""
 
@@ -166,7 +138,24 @@ class KeyReader(Protocol):
         return only_row(self.get(table.name, key_of(key, table)))
 
 
-class StoreService(Verbs, KeyReader, Protocol):
+class RowWriter(Protocol):
+    """A store that may write a few rows without Arrow. Each method returns None if nothing was done, and the rows have
+    to come as a batch: to ``write``, which also raises what there is to raise."""
+
+    def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
+        """Apply one row, as Python values by column, as ``write`` does a batch of it."""
+        return None
+
+    def begin_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> PendingResult | None:
+        """Like ``write_row``, but return as ``begin_write`` does."""
+        return None
+
+    def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
+        """Apply two or more rows, as Python values by column, as ``write`` does a batch of them."""
+        return None
+
+
+class StoreService(Verbs, KeyReader, RowWriter, Protocol):
     """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:

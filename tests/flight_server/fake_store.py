@@ -19,7 +19,7 @@ from nyala.schemas.cells.literal import from_json
 from nyala.schemas.cells.timestamp import parse_moment
 from nyala.schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, UnavailableError
 from nyala.schemas.limits.limits import Limits
-from nyala.schemas.protocol.service import KeyReader, PendingResult, ScanStream
+from nyala.schemas.protocol.service import KeyReader, PendingResult, RowWriter, ScanStream
 from nyala.schemas.protocol.verb import Verb
 from nyala.schemas.protocol.verbs import Verbs
 from nyala.schemas.rows.scan import ScanSpec
@@ -86,7 +86,7 @@ class Done:
         return self.answer
 
 
-class FakeStore(Verbs, KeyReader):
+class FakeStore(Verbs, KeyReader, RowWriter):
     """See StoreService. ``batch_rows`` is how many rows a scan's batches have."""
 
     def __init__(self, batch_rows: int = 1000) -> None:

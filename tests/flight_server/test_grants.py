@@ -21,7 +21,6 @@ from nyala.engine.store import Store
 from nyala.flight_server.security.guarded_store import GuardedStore
 from nyala.schemas.errors import PermissionDeniedError
 from nyala.schemas.protocol.server_verbs import ACTIONS as SERVED
-from nyala.schemas.protocol.service import RowWriter
 from nyala.schemas.protocol.session import SessionRequest
 from nyala.schemas.rows.changes import ChangeSpec
 from nyala.schemas.rows.scan import ScanSpec
@@ -230,7 +229,7 @@ def test_a_ticket_ends_with_the_grant(guarded: Guarded) -> None:
 
 
 def test_single_rows_take_the_short_way_under_grants_too() -> None:
-    assert issubclass(GuardedStore, RowWriter)
+    assert {"get_row", "write_row", "begin_row"} <= vars(GuardedStore).keys()
 
 
 def test_a_session_ends_its_answers_with_the_grant(guarded: Guarded) -> None:

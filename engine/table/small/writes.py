@@ -69,7 +69,7 @@ class Writes:
         return done.result() if isinstance(done, RepeatedWrite) else done
 
     def write_rows(self, command: WriteCommand, rows: Sequence[Mapping[str, Any]]) -> WriteResult | None:
-        """See RowsWriter."""
+        """See RowWriter."""
         if not 1 < len(rows) <= ROWS_MAX:
             return None
         pending = self._rows.begin_rows(self._table(command.table), command, rows)
