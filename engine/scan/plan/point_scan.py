@@ -32,6 +32,7 @@ from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import RawCell, raw_key
 
 _PLAIN = frozenset({"table", "columns", "where", "ordered"})
+_DEFAULTS = ScanSpec(table="")
 _TEXT_MAX = 1024
 _PLANS_MAX = 256
 _NEW: Any = object()
@@ -81,8 +82,7 @@ class PointScans:
             UndecidedError: only the batch lane can tell.
             StoreError: a file is damaged, or there is no such table.
         """
-        asked = _asked(spec.where) if spec.model_fields_set <= _PLAIN else None
-        if asked is None:
+        if (asked := _asked(spec.where)) is None or not _is_plain(spec):
             return None
         names, values = asked
         found = table(spec.table)
@@ -175,6 +175,12 @@ def _array(cell: RawCell, kind: pa.DataType, pack: Callable[[Any], bytes] | None
     return pa.Array.from_buffers(
         kind, 1, [None, pa.py_buffer(_OFFSETS(0, len(cell))), pa.py_buffer(cell)], null_count=0
     )
+
+
+def _is_plain(spec: ScanSpec) -> bool:
+    """Whether a scan has no options: none are given, or they are what they are when they are not given."""
+    options = spec.model_fields_set - _PLAIN
+    return all(getattr(spec, name) == getattr(_DEFAULTS, name) for name in options)
 
 
 def _asked(where: str | dict[str, Any] | None) -> tuple[tuple[str, ...], tuple[Any, ...]] | None:

@@ -85,6 +85,16 @@ def test_a_scan_takes_the_first_way_that_holds(
     assert taken == ways
 
 
+def test_a_scan_of_a_user_that_names_a_key_is_of_one_row(table: Table, taken: list[str]) -> None:
+    """It went another way: the options that a table passes on count even if they are not given."""
+    assert table.scan(where="id = 7").to_arrow().to_pylist() == V7
+    assert table.scan(["v"], where="id = 8", ordered=True).to_arrow().to_pylist() == [{"v": 8}]
+    assert taken == ["one row", "one row"]
+    taken.clear()
+    assert table.scan(where="id = 7", limit=3).to_arrow().to_pylist() == V7
+    assert taken == ["few rows"]
+
+
 def test_a_ticket_is_read_by_its_plan_while_that_is_kept(table: Table, taken: list[str]) -> None:
     store: Any = table._store
     spec = ScanSpec(table="t", where="id IN (7, 8)", columns=["v"], pin=True)
