@@ -26,6 +26,7 @@ _SERIES = "4.3"
 """The Spark version whose internal classes the shim uses."""
 _FOLDER = Path(__file__).parents[2] / "java"  # in a checkout and in an installed package
 _SOURCES = _FOLDER / "src/main/java"
+_RESOURCES = _FOLDER / "src/main/resources"
 _MANIFEST = "META-INF/MANIFEST.MF"
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _VERSION = "Implementation-Version"
@@ -50,7 +51,7 @@ def build_shim(folder: Path | None = None) -> Path:
         raise InvalidArgumentError(f"the Java shim needs Spark {_SERIES}; this is {version}")
     with tempfile.TemporaryDirectory() as scratch:
         _compile(Path(scratch))
-        files = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in Path(scratch).rglob("*.class")}
+        files = _files(Path(scratch), "*.class") | _files(_RESOURCES, "*.json")
     try:
         jar.parent.mkdir(parents=True, exist_ok=True)
         _write_jar(jar, files, version)
@@ -91,7 +92,8 @@ def _spark_jars() -> Path:
 def _compile(target: Path) -> None:
     javac = _javac()
     arguments = ["--release", "17", "-proc:none", "-nowarn", "-classpath", f"{_spark_jars()}/*", "-d", str(target)]
-    done = subprocess.run([javac, *arguments, *map(str, _source_files())], capture_output=True, text=True)
+    sources = sorted(map(str, _SOURCES.rglob("*.java")))
+    done = subprocess.run([javac, *arguments, *sources], capture_output=True, text=True)
     if done.returncode:
         raise InvalidArgumentError(f"javac failed:\n{done.stderr.strip()}")
 
@@ -107,14 +109,15 @@ def _javac() -> str:
     return found
 
 
-def _source_files() -> list[Path]:
-    return sorted(_SOURCES.rglob("*.java"))
+def _files(folder: Path, pattern: str) -> dict[str, bytes]:
+    """Return the files below a folder, by their path in it."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob(pattern))}
 
 
 def _digest() -> str:
     told = hashlib.sha256()
-    for path in _source_files():
-        told.update(path.relative_to(_SOURCES).as_posix().encode() + b"\0" + path.read_bytes())
+    for name, content in (_files(_SOURCES, "*.java") | _files(_RESOURCES, "*.json")).items():
+        told.update(name.encode() + b"\0" + content)
     return told.hexdigest()[:40]  # a manifest line has at most 72 bytes
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 
 from ...schemas.cells.timestamp import parse_moment
 from ...schemas.errors import InvalidArgumentError
@@ -22,9 +23,13 @@ from .server import ServerKeywords, ServerOptions
 SPLIT_BYTES = 64 << 20
 """Default bytes for one task: a few tasks per core for a large table, one task for a small one."""
 
-_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
-"""Options that Spark uses itself and passes to the sink of a stream."""
+NAMES: dict[str, list[str]] = json.loads(
+    (Path(__file__).parents[2] / "java/src/main/resources/io/nyala/spark/options/options.json").read_text("utf-8")
+)
+"""The names of options in groups, as the Java shim reads them, too."""
 
+_OF_SPARK = frozenset(name.lower() for name in NAMES["spark"])
+"""Options that Spark uses itself, or passes to the sink of a stream."""
 
 _OF_SHIM = frozenset({"statement", "leftOut"})
 """Internal options of the Java shim."""
@@ -94,7 +99,7 @@ class _Selection(Place, frozen=True):
 class BatchReadOptions(_Selection, frozen=True):
     """The options of ``spark.read``."""
 
-    _SNAPSHOTS: ClassVar = ("snapshot_timestamp", "timestamp_as_of", "version_as_of")
+    _SNAPSHOTS: ClassVar = tuple(map(to_snake, NAMES["snapshot"]))
     _MOMENTS: ClassVar = (*_SNAPSHOTS, "start_timestamp", "end_timestamp")
 
     snapshot_timestamp: Moment | None = None
@@ -132,8 +137,7 @@ class BatchReadOptions(_Selection, frozen=True):
     @property
     def is_writable(self) -> bool:
         """Whether a view with these options may be written to: only the whole, current table may."""
-        own = {"table", "split_size_bytes", "operation", "ignore_null"}
-        return self.model_fields_set <= own | ServerOptions.model_fields.keys()
+        return self.model_fields_set.isdisjoint(map(to_snake, NAMES["part"] + NAMES["snapshot"]))
 
     @property
     def snapshot(self) -> int | str | None:
@@ -255,10 +259,8 @@ def parse(
 def is_of_stream(given: Mapping[str, str]) -> bool:
     """Guess from the options of a read whether it is a stream."""
     names = {name.lower() for name in given}
-    only = {
-        name.lower() for name in map(to_camel, StreamReadOptions.model_fields.keys() - BatchReadOptions.model_fields)
-    }
-    return bool(names & only) or ("readchangefeed" in names and "starttimestamp" not in names)
+    is_of_feed = "readchangefeed" in names and "starttimestamp" not in names
+    return is_of_feed or any(name.lower() in names for name in NAMES["stream"])
 
 
 def _placed(given: Mapping[str, str]) -> dict[str, str]:

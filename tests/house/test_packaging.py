@@ -75,7 +75,7 @@ def test_wheel_holds_the_code_and_nothing_else(wheel: Path) -> None:
     code = {name for name in names if ".dist-info/" not in name}
     modules = {installed_path(file).as_posix() for file in python_files()}
     typed = {installed_path(Path(part) / "py.typed").as_posix() for part in PARTS}
-    sources = {f"nyala/{file.relative_to(ROOT).as_posix()}" for file in (ROOT / SHIM).rglob("*.java")}
+    sources = {f"nyala/{file.relative_to(ROOT).as_posix()}" for file in (ROOT / SHIM).glob("src/**/*.j*")}
     assert sources and code == modules | typed | sources
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

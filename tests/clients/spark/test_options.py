@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from nyala.clients.spark.api import read_table
 from nyala.clients.spark.options import (
+    NAMES,
     BatchReadOptions,
     ReadKeywords,
     StreamReadOptions,
@@ -19,8 +23,13 @@ from nyala.clients.spark.options import (
     WriteOptions,
     parse,
 )
+from nyala.clients.spark.server import ServerOptions
 from nyala.schemas.cells.timestamp import parse_moment, read_moment
 from nyala.schemas.errors import InvalidArgumentError
+from nyala.schemas.table.column import ColumnDefinition
+from nyala.schemas.table.table import TableOptions
+
+ROOT = Path(__file__).parents[3]
 
 PLACE = {"uri": "grpc://127.0.0.1:8815", "table": "homes"}
 MODELS = {
@@ -33,6 +42,35 @@ MODELS = {
 
 def parsed(what: str, **options: str):
     return parse(MODELS[what], PLACE | {name.lower(): value for name, value in options.items()}, what)  # type: ignore[arg-type]
+
+
+def listed(*groups: str) -> set[str]:
+    """Return the names in groups of the file that the shim in Java reads, too."""
+    return {name for group in groups for name in NAMES[group]}
+
+
+def test_the_list_of_names_is_that_of_the_models() -> None:
+    def names(model: type[BaseModel]) -> set[str]:
+        return set(map(to_camel, model.model_fields))
+
+    read = listed("server", "whole", "part", "snapshot", "operation")
+    assert names(BatchReadOptions) == read
+    assert names(StreamReadOptions) - read == listed("stream")
+    assert names(ServerOptions) == listed("server")
+    in_sql = {"name", "nullable", "write_default", "comment"}  # SQL has words of its own for these
+    assert set(TableOptions.model_fields) - in_sql == listed("table property")
+    assert set(ColumnDefinition.model_fields) - in_sql == listed("column property")
+
+
+def test_java_has_the_names_from_the_list() -> None:
+    """It asks for no other option, and has no list of its own."""
+    sources = [file.read_text() for file in (ROOT / "java/src/main/java/io/nyala/spark").rglob("*.java")]
+    asked = re.compile(r'\boptions\.(?:get|getBoolean|getOrDefault|containsKey)\("(\w+)"')
+    names = {name for text in sources for name in asked.findall(text)}
+    assert "filter" in names and names <= listed(*NAMES)
+    low = {name.lower() for name in listed(*NAMES)}
+    for given in (found for text in sources for found in re.findall(r"List\.of\(([^()]*)\)", text)):
+        assert sum(name.lower() in low for name in re.findall(r'"(\w+)"', given)) < 4, given
 
 
 def test_read_options_are_what_was_given() -> None:

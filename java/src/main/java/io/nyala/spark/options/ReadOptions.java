@@ -16,18 +16,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class ReadOptions {
   private static final String SPLIT_BYTES = "67108864"; // a few tasks for each core for a large table
-  private static final List<String> SNAPSHOTS = List.of("snapshotTimestamp", "timestampAsOf", "versionAsOf");
-  private static final List<String> KNOWN = List.of(
-      "uri", "token", "tokenFile", "tlsRoots", "clientCert", "clientKey", "table", "columns", "filter",
-      "readChangeFeed", "beforeValues", "splitSizeBytes", "snapshotTimestamp", "timestampAsOf", "versionAsOf",
-      "startTimestamp", "endTimestamp", "aggregate", "operation", "ignoreNull");
-  private static final List<String> OF_SPARK = List.of("path", "paths", "checkpointlocation", "queryname");
-  private static final List<String> OF_STREAMS =
-      List.of("startingTimestamp", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss");
+  private static final List<String> SNAPSHOTS = OptionNames.of("snapshot");
+  private static final List<String> KNOWN = OptionNames.of("server", "whole", "part", "snapshot", "operation");
+  private static final List<String> OF_SPARK = OptionNames.lower("spark");
+  private static final List<String> OF_STREAMS = OptionNames.of("stream");
   /** What selects some rows or columns, or another moment: a view with these cannot be written to. */
-  private static final List<String> OF_PARTS = List.of(
-      "columns", "filter", "readChangeFeed", "beforeValues", "snapshotTimestamp", "timestampAsOf", "versionAsOf",
-      "startTimestamp", "endTimestamp", "aggregate");
+  private static final List<String> OF_PARTS = OptionNames.of("part", "snapshot");
 
   private ReadOptions() {}
 

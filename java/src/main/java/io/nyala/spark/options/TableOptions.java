@@ -10,13 +10,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The options of a table: those it was created with, and those of a query. */
 public final class TableOptions {
-  private static final List<String> MOMENTS = List.of("snapshottimestamp", "timestampasof", "versionasof");
+  private static final List<String> MOMENTS = OptionNames.lower("snapshot");
 
-  private static final List<String> OF_WRITES = List.of("operation", "ignorenull");
+  private static final List<String> OF_WRITES = OptionNames.lower("operation");
 
   /** The server, and what shows it who asks: see clients/spark/server.py. */
-  private static final List<String> OF_SERVER =
-      List.of("uri", "token", "tokenfile", "tlsroots", "clientcert", "clientkey");
+  private static final List<String> OF_SERVER = OptionNames.lower("server");
 
   private TableOptions() {}
 

@@ -25,11 +25,9 @@ public final class TableProperties {
   public static final String TOO_LONG = "too_long";
 
   /** Options of a table, which may change. */
-  private static final List<String> OPTIONS =
-      List.of("history_max_age_seconds", "maintenance", "max_rows", "max_bytes");
+  private static final List<String> OPTIONS = OptionNames.of("table property");
   private static final List<String> OF_KEY = List.of(PRIMARY_KEY, UNIQUE_KEY, BOUNDS, SPLITS);
-  private static final List<String> OF_COLUMNS =
-      List.of("encoding", "compression", BLOCK_ROWS, TOO_LONG, IMMUTABLE, READ_DEFAULT, TYPE);
+  private static final List<String> OF_COLUMNS = OptionNames.of("column property");
 
   private TableProperties() {}
 
