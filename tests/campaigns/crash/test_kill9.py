@@ -1,5 +1,8 @@
 """A few cycles of the kill -9 campaign; ``make kill9`` runs as many as you like."""
 
+import pytest
+
+from nyala.clients.flight import server_wait
 from tests.campaigns.crash.embedded import EmbeddedCampaign
 from tests.campaigns.crash.kill9 import Campaign
 from tests.campaigns.crash.openings import OpeningCampaign
@@ -7,6 +10,13 @@ from tests.campaigns.crash.retries import RetryCampaign
 from tests.campaigns.crash.scans import ScanCampaign
 from tests.campaigns.crash.sessions import SessionCampaign
 from tests.dose import dose
+from tests.doubles.waiting import PATIENT
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients wait for a server as long as it takes to start."""
+    monkeypatch.setattr(server_wait, "_PAUSES", PATIENT)
 
 
 def test_a_killed_server_has_all_that_it_acknowledged() -> None:
@@ -18,7 +28,7 @@ def test_a_killed_server_has_all_that_it_acknowledged() -> None:
     assert campaign.rows_checked > dose(40, 100)
 
 
-def test_clients_find_their_way_back_to_a_killed_server_and_write_everything_once() -> None:
+def test_clients_find_their_way_back_to_a_killed_server_and_write_everything_once(patience: None) -> None:
     campaign = RetryCampaign(seed=0)
     campaign.run(2)
     assert campaign.cycles == 2
@@ -26,7 +36,7 @@ def test_clients_find_their_way_back_to_a_killed_server_and_write_everything_onc
     assert campaign.changes_checked > 100
 
 
-def test_scans_go_on_through_kills_and_show_each_row_once() -> None:
+def test_scans_go_on_through_kills_and_show_each_row_once(patience: None) -> None:
     campaign = ScanCampaign(seed=0)
     cycles = dose(1, 3)
     campaign.run(cycles)
@@ -34,7 +44,7 @@ def test_scans_go_on_through_kills_and_show_each_row_once() -> None:
     assert campaign.reads > dose(2, 5), "too little was read to mean anything"
 
 
-def test_writes_in_flight_on_sessions_are_applied_once() -> None:
+def test_writes_in_flight_on_sessions_are_applied_once(patience: None) -> None:
     campaign = SessionCampaign(seed=0)
     campaign.run(2)
     assert campaign.cycles == 2

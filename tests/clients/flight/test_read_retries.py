@@ -23,9 +23,7 @@ from nyala.schemas.protocol.command import ScanMark
 from nyala.schemas.rows.scan import ScanSpec
 from tests.clients.flight.test_retries import SCHEMA, serve
 from tests.doubles.ports import free_port
-
-PATIENT = (0.2,) * 600
-"""However slow the machine is, the server is back by then."""
+from tests.doubles.waiting import PATIENT
 
 
 class Restarting:

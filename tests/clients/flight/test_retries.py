@@ -15,6 +15,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.clients.flight import server_wait
 from nyala.clients.flight.numbered import NumberedPut, Writer
 from nyala.clients.flight.server_wait import ServerWait
 from nyala.engine.store import Store
@@ -23,6 +24,7 @@ from nyala.schemas.rows.write import WriteCommand
 from nyala.schemas.table.operation import Operation
 from tests.doubles.ports import free_port
 from tests.doubles.proxy import Proxy
+from tests.doubles.waiting import PATIENT
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 INSERT = WriteCommand(table="rows", op=Operation.INSERT)
@@ -130,7 +132,8 @@ def serve(directory: Path, port: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_load_goes_on_through_a_killed_and_restarted_server(tmp_path: Path) -> None:
+def test_a_load_goes_on_through_a_killed_and_restarted_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_wait, "_PAUSES", PATIENT)
     port = free_port()
     server = serve(tmp_path, port)
     assert server.stdout and server.stdout.readline()

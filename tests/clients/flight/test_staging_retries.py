@@ -16,9 +16,10 @@ from nyala.clients.flight import server_wait, staging_put
 from nyala.schemas.errors import RowErrors, UnavailableError
 from nyala.schemas.rows.transaction import StagedBatch, TransactionCommit
 from nyala.schemas.rows.write import Stage, WriteCommand
-from tests.clients.flight.test_read_retries import PATIENT, Restarting
+from tests.clients.flight.test_read_retries import Restarting
 from tests.clients.flight.test_retries import SCHEMA, batch, proxy, rows
 from tests.doubles.proxy import Proxy
+from tests.doubles.waiting import PATIENT
 
 __all__ = ["proxy", "rows"]
 COUNT = 60
