@@ -48,14 +48,14 @@ from pathlib import Path
 
 from nyala.engine.kernels.ahead.levels import LEVELS
 from nyala.engine.kernels.ahead.library import library_name
-from nyala.engine.kernels.compile.making import make_library
+from nyala.engine.kernels.compile.making import compile_library
 from nyala.engine.kernels.ahead.private import source_digest
 
 level = next(level for level in LEVELS if level.machine == "aarch64")
 directory = Path(sys.argv[1]) / "nyala" / "libraries"
 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 if not (directory / library_name(level, source_digest())).exists():
-    make_library(directory, level)
+    compile_library(directory, level)
 END
 
 export NYALA_CACHE_DIR=$place/libraries PYTHONPATH=$place/site:$PWD/.typing PYTHONPYCACHEPREFIX=$place/bytecode

@@ -23,8 +23,10 @@ CACHED = "libraries"
 """The directory in the cache."""
 
 
-def make_library(directory: Path, level: Level, progress: Progress | None = None, modules: Sequence[str] = ()) -> Path:
-    """Compile all kernels, or those of some modules, for a level into a file in ``directory``, and return it.
+def compile_library(
+    directory: Path, level: Level, progress: Progress | None = None, modules: Sequence[str] = ()
+) -> Path:
+    """Compile all kernels, or those of some modules, to a library for a level, a file in ``directory``, and return it.
 
     Raises RuntimeError, with the compiler's words, if that fails.
     """
@@ -50,7 +52,8 @@ def make_library(directory: Path, level: Level, progress: Progress | None = None
 
 
 def ensure_library(progress: Progress | None = None) -> None:
-    """Make the best library for this machine in the cache if there is none, unless kernels are to be compiled on use.
+    """Compile the best library of kernels for this machine into the cache if there is none, unless kernels are to be
+    compiled on use.
 
     To be called before the first kernel is imported. If the library cannot be made, kernels are compiled on first use.
     """
@@ -65,19 +68,19 @@ def ensure_library(progress: Progress | None = None) -> None:
             fcntl.flock(guard, fcntl.LOCK_EX)  # of several processes that start at once, one makes it for all
             library.cache_clear()
             if not library():
-                make_library(directory, levels[0], progress)
+                compile_library(directory, levels[0], progress)
     except (OSError, RuntimeError) as error:
         logging.getLogger("nyala.engine").warning("%s", error)
     library.cache_clear()
 
 
 def main() -> None:
-    """Make the libraries of all levels in the sources, for a wheel to carry."""
+    """Compile the libraries of kernels of all levels into the sources, for a wheel to carry."""
     INSTALLED.mkdir(exist_ok=True)
     for old in INSTALLED.glob("*.kernels"):
         old.unlink()
     for level in LEVELS:
-        path = make_library(INSTALLED, level)
+        path = compile_library(INSTALLED, level)
         sys.stdout.write(f"{path.relative_to(KERNELS_DIRECTORY)}: {path.stat().st_size:,} bytes\n")
 
 

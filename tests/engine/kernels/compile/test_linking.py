@@ -12,7 +12,7 @@ from nyala.engine.kernels.ahead.library import c_functions
 from nyala.engine.kernels.ahead.private import KERNELS_DIRECTORY
 from nyala.engine.kernels.compile.aarch64 import ArmReferences
 from nyala.engine.kernels.compile.linking import link
-from nyala.engine.kernels.compile.making import make_library
+from nyala.engine.kernels.compile.making import compile_library
 from nyala.engine.kernels.compile.object_file import Reference, Symbol
 from nyala.engine.kernels.compile.references import Image
 
@@ -181,7 +181,7 @@ def test_what_no_instruction_reaches_is_refused(place: int, reference: Reference
 def test_any_machine_makes_a_library_of_any_level(name: str, tmp_path: Path) -> None:
     """Of a few kernels, those of the trial. `make aarch64` tries all on an emulated Arm."""
     level = next(level for level in LEVELS if level.name == name)
-    header, image = read_library(make_library(tmp_path, level, modules=["blocks"]))
+    header, image = read_library(compile_library(tmp_path, level, modules=["blocks"]))
     assert header.level == name and {entry.partition(".")[0] for entry in header.entries} == {"blocks"}
     assert {"memcpy", "nyala_LZ4_compress_fast"} <= {*header.imports.values()}
     if level in usable_levels():
