@@ -19,7 +19,7 @@ from .private import private_directory, source_digest
 
 
 def compiler_versions() -> str:
-    """Return the versions of the interpreter and the compiler."""
+    """Return the versions of the interpreter and the compiler, on which cached kernels depend."""
     return f"{numba.__version__} {llvmlite.__version__} {sys.version}"
 
 
@@ -29,12 +29,12 @@ def cache_directory() -> Path:
 
 
 def configure() -> None:
-    """Point numba's cache at our directory; called once, before the first kernel is decorated."""
+    """Point numba's cache of kernels at our directory; called once, before the first kernel is decorated."""
     config.CACHE_DIR = str(cache_directory())  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def wipe() -> None:
-    """Delete all compiled kernels of this version; they are compiled again when next needed."""
+    """Delete the cached kernels of this version; they are compiled again when next needed."""
     directory = Path(config.CACHE_DIR)  # pyright: ignore[reportAttributeAccessIssue]
     for entry in directory.iterdir():
         if entry.is_dir():
@@ -44,7 +44,7 @@ def wipe() -> None:
 
 
 def survive_damage(dispatcher: Any) -> None:
-    """Let a compiled function do without its cache: what cannot be read or written is compiled.
+    """Let a kernel do without its cache: what cannot be read or written is compiled.
 
     numba lets the error of the unpickler, or of a full disk, escape from the kernel's first call,
     in every process, until somebody deletes the file or makes room.

@@ -35,7 +35,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kernel: where it begins in the image, and the names of the types of its result and arguments."""
+    """One kernel of a library: where it begins in the image, and the names of the types of its result and arguments."""
 
     offset: int
     result: str
@@ -44,8 +44,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a library contains. ``imports`` maps places in the image to names of C functions, ``own`` to places in it:
-    their addresses go there (8 bytes each)."""
+    """What a library of kernels contains. ``imports`` maps places in the image to names of C functions, ``own`` to
+    places in it: their addresses go there (8 bytes each)."""
 
     sources: str
     level: str
@@ -55,11 +55,11 @@ class Header:
 
 
 class DamagedLibraryError(Exception):
-    """The file is not what was written."""
+    """The file of a library of kernels is not what was written."""
 
 
 def write_library(path: Path, header: Header, image: bytes) -> None:
-    """Write a library; a reader finds all of it or nothing."""
+    """Write the file of a library of kernels; a reader finds all of it or nothing."""
     words = json.dumps(asdict(header)).encode()
     rest = struct.pack("<I", len(words)) + words + image
     made = path.with_name(f"{path.name}.{os.getpid()}")
@@ -68,7 +68,8 @@ def write_library(path: Path, header: Header, image: bytes) -> None:
 
 
 def read_library(path: Path) -> tuple[Header, bytes]:
-    """Return the header and the image of a library. Raises DamagedLibraryError, or OSError as ``open`` does."""
+    """Return the header and the image of a finished library of kernels. Raises DamagedLibraryError, or OSError as
+    ``open`` does."""
     content = path.read_bytes()
     if len(content) < _PREFIX.size:
         raise DamagedLibraryError(path)
@@ -87,7 +88,7 @@ def read_library(path: Path) -> tuple[Header, bytes]:
 
 
 def load_image(header: Header, image: bytes, functions: Mapping[str, int]) -> dict[str, Callable[..., Any]]:
-    """Place an image into memory and return its kernels; they stay as long as the process does.
+    """Load a library: place its image into memory and return its kernels; they stay as long as the process does.
 
     ``functions`` has the addresses of the C functions by name. A call holds no GIL. Raises OSError if the system
     refuses memory that can be run.

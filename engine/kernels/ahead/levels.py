@@ -17,8 +17,9 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: the machine it is of, the compiler's name of the processor, and of each instruction set by its name in
-    ``/proc/cpuinfo``. ``always`` are the instruction sets that each such machine has."""
+    """A level of processors that a library of kernels is for: the machine it is of, the compiler's name of the
+    processor, and of each instruction set by its name in ``/proc/cpuinfo``. ``always`` are the instruction sets that
+    each such machine has."""
 
     name: str
     machine: str
@@ -85,7 +86,7 @@ LEVELS = (
 
 
 def usable_levels() -> list[Level]:
-    """Return the levels that this machine can run, the best first."""
+    """Return the levels whose libraries of kernels this machine can run, the best first."""
     machine = platform.machine()
     flags = _flags()
     return [level for level in LEVELS if level.machine == machine and level.runs_on(flags)]

@@ -46,7 +46,7 @@ def kernel_name(function: Callable[..., Any]) -> str:
 
 
 def c_functions() -> dict[str, int]:
-    """Return the addresses of the C functions that kernels call."""
+    """Return the addresses of the C functions that the kernels of a library call."""
     import lz4.block
 
     libc = ctypes.CDLL(None)
@@ -57,18 +57,19 @@ def c_functions() -> dict[str, int]:
 
 
 def library_name(level: Level, digest: str) -> str:
-    """Return the name of the file of a library."""
+    """Return the name of the file of a library of kernels."""
     return f"{level.name}-{digest}.kernels"
 
 
 def is_wanted() -> bool:
-    """Whether this process may use a library: not with ``NYALA_KERNELS=jit``, nor with numba's own switches."""
+    """Whether this process may use a library of kernels: not with ``NYALA_KERNELS=jit``, nor with numba's own
+    switches."""
     return os.environ.get("NYALA_KERNELS") != "jit" and all(os.environ.get(name) is None for name in _SWITCHES)
 
 
 @cache
 def library() -> Library | None:
-    """Return the library of this process; None if kernels are compiled when they are needed."""
+    """Return the library of kernels that this process uses; None if they are compiled when they are needed."""
     if not is_wanted():
         return None
     digest = source_digest()

@@ -20,7 +20,7 @@ KERNELS_DIRECTORY = Path(__file__).parents[1]
 
 
 def source_digest(directory: Path = KERNELS_DIRECTORY, versions: str = "") -> str:
-    """Return a digest of all sources in ``directory``, and of the ``versions`` of what compiled them."""
+    """Return a digest of the sources of kernels in ``directory``, and of the ``versions`` of what compiled them."""
     digest = hashlib.sha256(versions.encode())
     for source in sorted(directory.rglob("*.py")):
         content = source.read_bytes()
@@ -29,8 +29,8 @@ def source_digest(directory: Path = KERNELS_DIRECTORY, versions: str = "") -> st
 
 
 def cache_base() -> Path:
-    """Return where caches go: ``NYALA_CACHE_DIR``, else ``XDG_CACHE_HOME``, else ``~/.cache``, and there ``nyala``.
-    Links are followed.
+    """Return where caches of kernels go: ``NYALA_CACHE_DIR``, else ``XDG_CACHE_HOME``, else ``~/.cache``, and there
+    ``nyala``. Links are followed.
 
     Raises RuntimeError if there is no home.
     """
@@ -39,7 +39,8 @@ def cache_base() -> Path:
 
 
 def private_directory(name: str) -> Path:
-    """Return the directory ``name`` in the cache, made if needed, or a temporary one if the cache is not ours alone."""
+    """Return the directory ``name`` in the cache of kernels, made if needed, or a temporary one if the cache is not
+    ours alone."""
     try:
         directory = cache_base() / name
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,7 +58,8 @@ def private_directory(name: str) -> Path:
 
 
 def is_private(directory: Path) -> bool:
-    """Whether only this user and root can write to the directory, or replace it. ``directory`` has no links in it."""
+    """Whether only this user and root can write to a directory of kernels, or replace it. ``directory`` has no links in
+    it."""
     status = directory.stat()
     is_mine = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return is_mine and all(map(_keeps_names, directory.parents))

@@ -12,7 +12,7 @@ _PATTERN = bytes(range(251))
 
 
 def works(kernels: Mapping[str, Callable[..., Any]]) -> bool:
-    """Return whether the kernels give back what they were given.
+    """Try a loaded library out: return whether its kernels give back what they were given.
 
     It takes less than a millisecond, and uses vectors of all lengths and a C function: what may differ by processor.
     """

@@ -22,7 +22,8 @@ not wait for one another. They are added up at the end."""
 
 @kernel
 def keep_known(cells: int, valid: int, row_count: int, width: int, target: int) -> None:
-    """Copy cells of 4 or 8 bytes, zero where they are NULL: to add that is faster than to pass them over."""
+    """Copy cells of a column to sum, of 4 or 8 bytes, zero where they are NULL: to add that is faster than to pass them
+    over."""
     known = view_u8(valid, row_count)
     if width == 8:
         cell, kept = view_i64(cells, row_count), view_i64(target, row_count)
@@ -57,7 +58,7 @@ def count_rows(groups, valid, row_count, group_count, counts, tables):
 
 @kernel
 def sum_integers(cells, valid, row_count, lows, highs):
-    """Do what `add_integers` does for a single group."""
+    """Sum int64 cells as `add_integers` does, for a single group."""
     cell = view_i64(cells, row_count)
     low = high = np.int64(0)
     if valid == 0:
@@ -75,8 +76,8 @@ def sum_integers(cells, valid, row_count, lows, highs):
 
 @kernel
 def sum_floats(cells: int, valid: int, row_count: int, total: int, scratch: int) -> None:
-    """Do what `add_floats` does for a single group, in SUM_LANES sums that are added up at the end: so they depend on
-    one another less, and err less. ``scratch`` has room for SUM_LANES float64."""
+    """Sum float64 cells as `add_floats` does, for a single group, in SUM_LANES sums that are added up at the end: so
+    they depend on one another less, and err less. ``scratch`` has room for SUM_LANES float64."""
     lane = view_f64(scratch, SUM_LANES)
     lane[:] = 0.0
     for first in range(0, row_count, SUM_LANES):
@@ -97,8 +98,8 @@ def sum_floats(cells: int, valid: int, row_count: int, total: int, scratch: int)
 
 @kernel
 def add_integers(groups, cells, row_count, group_count, lows, highs):
-    """Add int64 cells, zero where they are NULL; their low 32 bits (unsigned) and high 32 bits (signed) apart: neither
-    sum of 2**31 rows can overflow, and low + high * 2**32 is exact."""
+    """Sum int64 cells by group, zero where they are NULL; their low 32 bits (unsigned) and high 32 bits (signed) apart:
+    neither sum of 2**31 rows can overflow, and low + high * 2**32 is exact."""
     group = view_i32(groups, row_count)
     cell = view_i64(cells, row_count)
     low = view_i64(lows, group_count)
@@ -111,8 +112,8 @@ def add_integers(groups, cells, row_count, group_count, lows, highs):
 
 @kernel
 def add_words(groups, cells, row_count, group_count, totals, tables):
-    """Add int32 cells, zero where they are NULL, to int64 ``totals``, which no 2**31 rows overflow; ``tables`` as in
-    `count_rows`."""
+    """Sum int32 cells by group, zero where they are NULL, in int64 ``totals``, which no 2**31 rows overflow; ``tables``
+    as in `count_rows`."""
     group = view_i32(groups, row_count)
     cell = view_i32(cells, row_count)
     total = view_i64(totals, group_count * tables)
@@ -128,7 +129,7 @@ def add_words(groups, cells, row_count, group_count, totals, tables):
 
 @kernel
 def add_floats(groups, cells, row_count, group_count, totals, tables):
-    """Add float64 cells, zero where they are NULL; ``tables`` as in `count_rows`."""
+    """Sum float64 cells by group, zero where they are NULL; ``tables`` as in `count_rows`."""
     group = view_i32(groups, row_count)
     cell = view_f64(cells, row_count)
     total = view_f64(totals, group_count * tables)
@@ -146,7 +147,7 @@ def add_floats(groups, cells, row_count, group_count, totals, tables):
 def count_and_add(
     groups: int, cells: int, row_count: int, group_count: int, counts: int, totals: int, tables: int
 ) -> None:
-    """Do what `count_rows`, without NULL, and `add_floats` do, for less than both take."""
+    """Count rows and sum cells by group as `count_rows`, without NULL, and `add_floats` do, for less than both take."""
     group = view_i32(groups, row_count)
     cell = view_f64(cells, row_count)
     count = view_i64(counts, group_count * tables)
@@ -173,7 +174,7 @@ def count_and_add(
 
 @kernel
 def bound_integers(groups, cells, valid, row_count, group_count, lows, highs):
-    """Lower ``lows`` and raise ``highs`` to the least and greatest int64 cells."""
+    """Find bounds by group: lower ``lows`` and raise ``highs`` to the least and greatest int64 cells."""
     group = view_i32(groups, row_count)
     cell = view_i64(cells, row_count)
     low = view_i64(lows, group_count)
@@ -186,7 +187,8 @@ def bound_integers(groups, cells, valid, row_count, group_count, lows, highs):
 
 @kernel
 def bound_floats(groups, cells, valid, row_count, group_count, lows, highs, numbers):
-    """As `bound_integers`, of float64; a NaN is passed over. ``numbers`` counts the cells that are none."""
+    """Find bounds by group as `bound_integers` does, of float64; a NaN is passed over. ``numbers`` counts the cells
+    that are none."""
     group = view_i32(groups, row_count)
     cell = view_f64(cells, row_count)
     low = view_f64(lows, group_count)
@@ -202,7 +204,7 @@ def bound_floats(groups, cells, valid, row_count, group_count, lows, highs, numb
 
 @kernel
 def bound_integers_of_one(cells: int, valid: int, row_count: int, least: int, greatest: int) -> None:
-    """Do what `bound_integers` does for a single group."""
+    """Find the least and greatest int64 cells as `bound_integers` does, for a single group."""
     cell = view_i64(cells, row_count)
     low, high = view_i64(least, 1)[0], view_i64(greatest, 1)[0]
     if valid == 0:
@@ -219,7 +221,7 @@ def bound_integers_of_one(cells: int, valid: int, row_count: int, least: int, gr
 
 @kernel
 def bound_floats_of_one(cells: int, valid: int, row_count: int, least: int, greatest: int, numbers: int) -> None:
-    """Do what `bound_floats` does for a single group."""
+    """Find the least and greatest float64 cells as `bound_floats` does, for a single group."""
     cell = view_f64(cells, row_count)
     low, high, number = view_f64(least, 1)[0], view_f64(greatest, 1)[0], np.int64(0)
     for i in range(row_count):

@@ -29,7 +29,8 @@ _DIGITS = 1 << _DIGIT_BITS
 
 @kernel
 def sort_rows(rowids, count, rows, places, spare_rows, spare_places):
-    """Sort ``rowids`` (int32, not negative) stably by radix: write the rows and the place that each came from.
+    """Sort deltas by row: sort ``rowids`` (int32, not negative) stably by radix, and write the rows and the place that
+    each came from.
 
     The result is in ``rows`` and ``places`` when 0 is returned, in the spare arrays when 1 is.
     """
@@ -124,7 +125,7 @@ def last_of_rows(rowids, places, count, result_rows, result_places):
 
 @kernel
 def match_rows(rowids, places, count, wanted, wanted_count, result_positions, result_places):
-    """Find which of the rows ``wanted`` (int64, ascending) have a delta; there is at most one a row.
+    """Find which of the rows ``wanted`` (int64, ascending) of a column have a delta; there is at most one a row.
 
     Write the position of each in ``wanted`` and its delta's place; return how many there are.
     """
@@ -196,8 +197,8 @@ def overwrite_u128(result, first, last, rowids, places, count, cells):
 
 @kernel
 def string_growth(offsets, first, last, rowids, places, count, new_offsets):
-    """Return by how many bytes the strings of the window lengthen a vector whose string 0 is row ``first``, times two;
-    plus one when the length of any of them changes."""
+    """Return by how many bytes the deltas of the window, strings, lengthen a vector whose string 0 is row ``first``,
+    times two; plus one when the length of any of them changes."""
     rows, at = view_i32(rowids, count), view_i32(places, count)
     growth, differs = np.int64(0), np.int64(0)
     for i in range(_lower_bound(rows, 0, count, first), count):
@@ -213,7 +214,7 @@ def string_growth(offsets, first, last, rowids, places, count, new_offsets):
 
 @kernel
 def overwrite_strings(offsets, data, first, last, rowids, places, count, new_offsets, new_data):
-    """Put the strings of the window, each as long as the one that it replaces, into ``data``."""
+    """Apply deltas: put the strings of the window, each as long as the one that it replaces, into ``data``."""
     rows, at = view_i32(rowids, count), view_i32(places, count)
     for i in range(_lower_bound(rows, 0, count, first), count):
         if rows[i] >= last:

@@ -33,7 +33,8 @@ _LOOK_AHEAD = 16
 
 @kernel
 def largest_u64(cells, count):
-    """Return the largest of ``count`` uint64; an int64 below zero counts as very large."""
+    """Return the largest of ``count`` uint64, which are row numbers of cells; an int64 below zero counts as very
+    large."""
     values = view_u64(cells, count)
     largest = np.uint64(0)
     for i in range(count):
@@ -83,13 +84,13 @@ def gather_u128(cells, indices, count, result):
 
 @inline
 def load_offset(offsets, row):
-    """Return the int32 offset of string ``row``, which is not negative, as an int64."""
+    """Return the int32 offset of string ``row`` of a vector, which is not negative, as an int64."""
     return np.int64(load_u32(offsets + row * 4))
 
 
 @kernel
 def gather_offsets(offsets, indices, count, valid, result):
-    """Write the int32 offsets of the strings at ``indices``, end to end from 0; return the last.
+    """Gather strings of a vector: write the int32 offsets of those at ``indices``, end to end from 0; return the last.
 
     ``valid`` is the address of one bool a result, or 0; where it is False the string is empty. The
     return value is right even when it does not fit in the int32 written.
@@ -109,7 +110,7 @@ def gather_offsets(offsets, indices, count, valid, result):
 
 @inline
 def copy_string(target, source, length, source_end):
-    """Copy ``length`` bytes; write up to 15 more, read none at or past ``source_end``."""
+    """Copy the ``length`` bytes of a cell; write up to 15 more, read none at or past ``source_end``."""
     if source + ((length + 15) & -16) <= source_end:
         position = 0
         while position < length:
@@ -121,7 +122,8 @@ def copy_string(target, source, length, source_end):
 
 @kernel
 def gather_strings(offsets, data, data_end, indices, count, result_offsets, result):
-    """Write the strings at ``indices`` end to end, as ``result_offsets`` (of `gather_offsets`) says.
+    """Gather strings of a vector: write those at ``indices`` end to end, as ``result_offsets`` (of `gather_offsets`)
+    says.
 
     ``result`` needs 16 bytes of slack; ``data_end`` is the address past the readable source.
     """
@@ -170,7 +172,7 @@ def patch_strings(
 
 @kernel
 def copy_exactly(target, source, length):
-    """Copy ``length`` bytes between places that do not overlap; short ones without a loop."""
+    """Copy the ``length`` bytes of a cell between places that do not overlap; short ones without a loop."""
     if length > 32:
         copy_bytes(target, source, length)
     elif length >= 16:

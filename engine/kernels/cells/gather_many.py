@@ -154,7 +154,8 @@ def gather_values(offset_bases, data_bases, data_ends, values, count, result_off
 def copy_strings_at_places(
     offset_bases, data_bases, data_ends, places, count, row_bits, place_bits, valid, result_offsets, result
 ):
-    """Write strings and their offsets in one pass; ``result`` has room for whatever they turn out to take.
+    """Gather strings from many vectors: write them and their offsets in one pass; ``result`` has room for whatever they
+    turn out to take.
 
     ``valid`` is the address of one bool a result, or 0; where it is False the string is empty. The bases and ends are
     tables, and ``result`` has slack, as `gather_values` wants them.
@@ -187,8 +188,9 @@ def copy_strings_at_places(
 def copy_coded_at_places(
     code_bases, offset_bases, data, longest, places, count, row_bits, place_bits, valid, result_offsets, result
 ):
-    """Write short strings, and their offsets, by code: a place names a code (int32), and that one of the strings whose
-    offsets begin where the entry of its vector in ``offset_bases`` says.
+    """Gather short strings from the dictionaries of many vectors: write them, and their offsets, by code: a place names
+    a code (int32), and that one of the strings whose offsets begin where the entry of its vector in ``offset_bases``
+    says.
 
     All strings, of at most ``longest`` <= 32 bytes, are at ``data``, which has slack, as ``result`` has beside room for
     all; ``valid`` is as in `copy_strings_at_places`.

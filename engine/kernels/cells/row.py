@@ -104,7 +104,8 @@ def _measure_row(columns, column_count, row):
 
 @kernel
 def measure_rows(columns, column_count, row_count, offsets):
-    """Write where each row will start, and the last end, to ``offsets`` (i4); return it, or -1 at 2 GiB and above."""
+    """Measure whole rows for row encoding: write where each will start, and the last end, to ``offsets`` (i4); return
+    it, or -1 at 2 GiB and above."""
     starts = view_i32(offsets, row_count + 1)
     starts[0] = 0
     position = np.int64(0)
@@ -122,7 +123,7 @@ def measure_rows(columns, column_count, row_count, offsets):
 
 @kernel
 def write_rows(columns, column_count, row_count, offsets, target):
-    """Write the rows to ``target``, each at its offset (i4) as measured."""
+    """Write whole rows in row encoding to ``target``, each at its offset (i4) as measured."""
     starts = view_i32(offsets, row_count + 1)
     for row in range(row_count):
         codes, datums, _ = _measure_row(columns, column_count, row)
@@ -196,7 +197,8 @@ def _check_row(row, size):
 
 @kernel
 def check_rows(offsets, data, row_count):
-    """Return 0, or -1 - n when row n contradicts itself. The offsets (i4) have been checked."""
+    """Check rows in row encoding: return 0, or -1 - n when row n contradicts itself. The offsets (i4) have been
+    checked."""
     starts = view_i32(offsets, row_count + 1)
     for row in range(row_count):
         start = np.int64(starts[row])
@@ -207,7 +209,8 @@ def check_rows(offsets, data, row_count):
 
 @kernel
 def find_datums(offsets, data, row_count, wanted, wanted_count, starts, sizes):
-    """Find the columns with the ids at ``wanted`` (i8, rising) in checked rows, by binary search in each.
+    """Find the columns with the ids at ``wanted`` (i8, rising) in checked rows in row encoding, by binary search in
+    each.
 
     Of wanted column w and row r, write where its datum is to ``starts`` (i8) and how long to ``sizes`` (i4), both at
     w * row_count + r; the size is -1 where the row does not have the column.
@@ -253,7 +256,8 @@ def find_datums(offsets, data, row_count, wanted, wanted_count, starts, sizes):
 
 @kernel
 def read_integers(starts, sizes, row_count, width, target, valid):
-    """Write the integers of a column, narrower ones sign-extended to ``width`` bytes, and whether there is one.
+    """Decode a column of rows in row encoding: write its integers, narrower ones sign-extended to ``width`` bytes, and
+    whether there is one.
 
     Return 0, or -1 - n when the datum of row n is none of 1, 2, 4, 8, 16 bytes, or wider than ``width``.
     """
@@ -297,7 +301,8 @@ def read_integers(starts, sizes, row_count, width, target, valid):
 
 @kernel
 def read_floats(starts, sizes, row_count, width, target, valid):
-    """Write the floats of a column, narrower ones widened to ``width`` bytes, and whether there is one.
+    """Decode a column of rows in row encoding: write its floats, narrower ones widened to ``width`` bytes, and whether
+    there is one.
 
     Return 0, or -1 - n when the datum of row n is neither 4 nor 8 bytes, or wider than ``width``.
     """
@@ -326,7 +331,8 @@ def read_floats(starts, sizes, row_count, width, target, valid):
 
 @kernel
 def measure_strings(starts, sizes, row_count, offsets, valid):
-    """Write where each string of a column will start, and the last end, to ``offsets`` (i4), and whether there is one.
+    """Measure the strings of a column of rows in row encoding: write where each will start, and the last end, to
+    ``offsets`` (i4), and whether there is one.
 
     Return the last end; -1 - n when the length that the datum of row n begins with is not its own.
     """
@@ -349,7 +355,7 @@ def measure_strings(starts, sizes, row_count, offsets, valid):
 
 @kernel
 def read_strings(starts, row_count, offsets, target):
-    """Write the strings of a column, as measured, end to end."""
+    """Decode a column of rows in row encoding: write its strings, as measured, end to end."""
     places = view_i64(starts, row_count)
     ends = view_i32(offsets, row_count + 1)
     for row in range(row_count):

@@ -32,7 +32,8 @@ _ENTRY = "nyala_kernel_"
 
 
 def main() -> None:
-    """Compile a library and write it to a file. Writes a line of JSON before each kernel: done, in all, its name."""
+    """Compile a library of kernels and write it to a file. Writes a line of JSON before each kernel: done, in all, its
+    name."""
     name, path, *wanted = sys.argv[1:]
     level = next(level for level in LEVELS if level.name == name)
     digest = source_digest()

@@ -11,14 +11,14 @@ from ..ahead.kernel import KERNELS
 
 
 def import_all() -> None:
-    """Import every module of the kernels, so that KERNELS is complete."""
+    """Import every module of the kernels, so that KERNELS is complete and all can be compiled."""
     package = __name__.rpartition(".compile.")[0]
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
         importlib.import_module(module.name)
 
 
 def kernels_for_python() -> list[tuple[Any, tuple[Any, ...]]]:
-    """Return the kernels imported so far that Python calls, each with the types of its arguments."""
+    """Return the kernels to compile: those imported so far that Python calls, each with the types of its arguments."""
     return [(kernel, signature) for kernel in KERNELS if (signature := _signature_of(kernel))]
 
 

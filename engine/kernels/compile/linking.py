@@ -23,7 +23,7 @@ _MARK = "$"
 
 
 def link(obj: bytes, functions: Collection[str]) -> Image:
-    """Return the image of an object file that may call ``functions``.
+    """Link an object file that may call ``functions``: return it as the image of a library of kernels.
 
     Raises ValueError if the file has variables, which kernels must not have, or refers to something in an unknown way.
     """

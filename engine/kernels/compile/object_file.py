@@ -48,7 +48,8 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place in a section that depends on where a symbol is; ``kind`` says how, by the ABI of the processor."""
+    """A place in a section of compiled code that depends on where a symbol is; ``kind`` says how, by the ABI of the
+    processor."""
 
     at: int
     kind: int
@@ -57,7 +58,7 @@ class Reference:
 
 
 class ObjectFile:
-    """An object file in memory. ``machine`` is the kind of processor."""
+    """An object file that the compiler made of kernels, in memory. ``machine`` is the kind of processor."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

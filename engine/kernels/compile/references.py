@@ -12,7 +12,8 @@ from .object_file import Reference, Symbol
 
 @dataclass(slots=True)
 class Image:
-    """The bytes of a library, the places of its symbols, and what a process has to fill in (`image.Header`)."""
+    """The image of a library that is being linked: its bytes, the places of its symbols, and what a process has to fill
+    in (`image.Header`)."""
 
     content: bytearray = field(default_factory=bytearray)
     symbols: dict[str, int] = field(default_factory=dict)
@@ -31,7 +32,7 @@ _OF_EXCEPTIONS = frozenset({"log10"})
 
 
 class References(ABC):
-    """Writes references of one kind of processor into an image.
+    """Links code: writes references of one kind of processor into the image of a library.
 
     ``places`` says where sections are. ``functions`` are the names from outside that code may call. Names that only
     code for the words of an exception has are allowed, too; kernels raise none, so reaching it ends the process.

@@ -9,7 +9,7 @@ _ROWS = 1_100  # one whole mini-block, and one that ends in the middle of a tile
 
 
 def self_test() -> bool:
-    """Return whether every codec's kernels give back what they were given."""
+    """Test the compiled kernels: return whether those of every codec give back what they were given."""
     return (
         all(_blocks_round_trip(width) for width in (1, 2, 4, 8, 16))
         and all(_runs_round_trip(width) for width in (1, 2, 4, 8))

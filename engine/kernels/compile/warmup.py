@@ -18,7 +18,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def warm_up(progress: Progress | None = None) -> int:
-    """Make all kernels ready, and try them out; return how many.
+    """Make all kernels ready, by their library or by compiling them, and try them out; return how many.
 
     If machine code from the cache gives wrong results, the cache is emptied and everything compiled anew. Raises
     RuntimeError if it is wrong even then, or comes from a library.

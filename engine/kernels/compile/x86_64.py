@@ -13,7 +13,7 @@ _JUMP = b"\xff\x25"  # jmp [rip + distance]
 
 
 class X86References(References):
-    """Distances are whole words of 4 or 8 bytes behind an instruction."""
+    """Links code for x86-64. Distances are whole words of 4 or 8 bytes behind an instruction."""
 
     trap = b"\x0f\x0b"  # ud2
     jump_bytes = 8

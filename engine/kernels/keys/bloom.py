@@ -31,7 +31,7 @@ def _bit(low, salt):
 
 @kernel
 def add_to_filter(blocks, block_count, hashes, count):
-    """Set the bits of each hash (uint64) in a filter of ``block_count`` blocks."""
+    """Set the bits of each key's hash (uint64) in a Bloom filter of ``block_count`` blocks."""
     hashed = view_u64(hashes, count)
     for first in range(0, count, _GROUP):
         last = min(first + _GROUP, count)
@@ -67,7 +67,7 @@ def _missing(words, low):
 
 @kernel
 def probe_filter(pages, page_shift, block_count, hashes, count, result):
-    """Write for each hash whether all its bits are set (one byte, 0 or 1).
+    """Write for each key's hash whether all its bits are set in a Bloom filter (one byte, 0 or 1).
 
     The filter lies in pages of ``1 << page_shift`` blocks, whose addresses are the int64 at ``pages``.
     """

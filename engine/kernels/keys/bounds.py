@@ -10,7 +10,7 @@ from .keys import string_less
 
 @kernel
 def count_bounds(bound_offsets, bound_data, bound_count, offsets, data, count, result):
-    """Write for each of ``count`` strings how many of the sorted bounds are at or before it, int32."""
+    """Write for each of ``count`` encoded keys how many of the sorted bounds are at or before it, int32."""
     found = view_i32(result, count)
     for i in range(count):
         start = load_offset(offsets, i)

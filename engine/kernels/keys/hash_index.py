@@ -39,7 +39,7 @@ def _home(hash_bits, capacity):
 
 @inline
 def tag_of(hashed):
-    """Return the tag in its place in a slot; never 0, so that a slot in use is never 0."""
+    """Return the tag of a key's hash in its place in a slot; never 0, so that a slot in use is never 0."""
     tag = hashed << _TAG_SHIFT
     return tag if tag != 0 else np.uint64(1) << _TAG_SHIFT
 
@@ -51,7 +51,7 @@ def _next(slot, capacity):
 
 @inline
 def matching(table, slot, capacity, tag):
-    """Return the first slot from ``slot`` on with this tag, or -1 if an empty one comes first."""
+    """Return the first slot of a key index from ``slot`` on with this tag, or -1 if an empty one comes first."""
     while table[slot] != _EMPTY:
         if table[slot] & ~_LOCATION_MASK == tag:
             return slot
@@ -71,7 +71,7 @@ def _holding(table, slot, capacity, entry):
 
 @kernel
 def find_candidates(slots, capacity, hashes, count, locations, positions, cursors):
-    """Look up each key as far as its tag goes; return the number of candidates.
+    """Look up each key in a hash index as far as its tag goes; return the number of candidates.
 
     Writes to ``locations`` (int64) the location of the first entry with the key's tag, or -1. For
     each key that has one, its number goes to ``positions`` and the entry's slot to ``cursors``.
@@ -100,7 +100,7 @@ def find_candidates(slots, capacity, hashes, count, locations, positions, cursor
 
 @kernel
 def next_candidates(slots, capacity, hashes, count, locations, positions, cursors, position_count):
-    """Go on with keys whose candidates were other keys; return how many have one more.
+    """Go on with keys whose candidates in a hash index were other keys; return how many have one more.
 
     ``positions`` and ``cursors`` are read and written, as `find_candidates` writes them.
     """
@@ -125,7 +125,7 @@ def next_candidates(slots, capacity, hashes, count, locations, positions, cursor
 
 @kernel
 def insert(slots, hash_bits, capacity, hashes, locations, count):
-    """Add an entry for each key, none of which is there."""
+    """Add an entry to a hash index for each key, none of which is there."""
     table = view_u64(slots, capacity)
     halves = view_u32(hash_bits, capacity)
     hashed = view_u64(hashes, count)
@@ -147,7 +147,8 @@ def insert(slots, hash_bits, capacity, hashes, locations, count):
 
 @short_kernel
 def add(slots: int, hash_bits: int, capacity: int, key: int, length: int, location: int) -> None:
-    """Add an entry for one absent key: ``length`` bytes at ``key``; with a negative ``length``, one uint64."""
+    """Add an entry to a hash index for one absent key: ``length`` bytes at ``key``; with a negative ``length``, one
+    uint64."""
     hashed = hash_word(load_u64(key)) if length < 0 else hash_string(key, length)
     table = view_u64(slots, capacity)
     half = np.uint32(hashed >> _HALF)
@@ -160,7 +161,7 @@ def add(slots: int, hash_bits: int, capacity: int, key: int, length: int, locati
 
 @kernel
 def rehash(slots, hash_bits, capacity, new_slots, new_hash_bits, new_capacity):
-    """Copy all entries into an empty table."""
+    """Copy all entries of a hash index of keys into an empty table."""
     table = view_u64(slots, capacity)
     halves = view_u32(hash_bits, capacity)
     new_table = view_u64(new_slots, new_capacity)
@@ -176,7 +177,7 @@ def rehash(slots, hash_bits, capacity, new_slots, new_hash_bits, new_capacity):
 
 @kernel
 def relocate(slots, capacity, hashes, old_locations, new_locations, count):
-    """Change the location of entries in place; return how many were not found."""
+    """Change the location of keys in a hash index, in place; return how many were not found."""
     table = view_u64(slots, capacity)
     hashed = view_u64(hashes, count)
     old = view_u64(old_locations, count)
@@ -214,7 +215,7 @@ def _shift_back(table, halves, capacity, hole):
 
 @kernel
 def remove(slots, hash_bits, capacity, hashes, locations, count):
-    """Take entries out; return how many were not found."""
+    """Take keys out of a hash index; return how many were not found."""
     table = view_u64(slots, capacity)
     halves = view_u32(hash_bits, capacity)
     hashed = view_u64(hashes, count)

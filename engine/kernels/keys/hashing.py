@@ -24,7 +24,7 @@ def _mix(left, right):
 
 @inline
 def hash_word(word):
-    """Return the hash of one uint64: every bit of it depends on every bit of the word."""
+    """Return the hash of a key that is one uint64: every bit of it depends on every bit of the word."""
     return _mix(_mix(word ^ _K1, _K2), _K3)
 
 
@@ -42,7 +42,7 @@ def _load_1_to_7(address, length):
 
 @kernel
 def hash_string(address, length):
-    """Return the hash of ``length`` bytes; none outside them is read."""
+    """Return the hash of a key of ``length`` bytes; none outside them is read."""
     state = _K3
     position = np.int64(0)
     while length - position > 16:
@@ -61,7 +61,7 @@ def hash_string(address, length):
 
 @kernel
 def hash_u64(values, count, result):
-    """Write the hash of each of ``count`` uint64."""
+    """Write the hash of each of ``count`` keys that are uint64."""
     words = view_u64(values, count)
     hashes = view_u64(result, count)
     for i in range(count):
@@ -70,7 +70,7 @@ def hash_u64(values, count, result):
 
 @kernel
 def hash_strings(offsets, data, count, result):
-    """Write the hash of each of ``count`` byte strings."""
+    """Write the hash of each of ``count`` keys that are byte strings."""
     hashes = view_u64(result, count)
     for i in range(count):
         start = load_offset(offsets, i)

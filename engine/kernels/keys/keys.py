@@ -147,7 +147,7 @@ def write_escaped(offsets, data, count, places, result):
 
 @inline
 def strings_equal(left, right, length):
-    """Return whether two runs of ``length`` bytes are equal."""
+    """Return whether two keys of ``length`` bytes are equal."""
     position = np.int64(0)
     while position + 8 <= length:
         if load_u64(left + position) != load_u64(right + position):
@@ -162,7 +162,7 @@ def strings_equal(left, right, length):
 
 @kernel
 def string_less(left, left_length, right, right_length):
-    """Return whether the left bytes sort before the right ones: memcmp, a prefix first."""
+    """Return whether the key on the left sorts before the right one: memcmp, a prefix first."""
     shorter = min(left_length, right_length)
     position = np.int64(0)
     while position + 8 <= shorter:
@@ -180,7 +180,7 @@ def string_less(left, left_length, right, right_length):
 
 @kernel
 def outermost_strings(offsets, data, count, result):
-    """Write which of the strings, at least one, is the least and which the greatest (int64)."""
+    """Write which of the keys, at least one byte string, is the least and which the greatest (int64)."""
     found = view_i64(result, 2)
     least = greatest = np.int64(0)
     for i in range(1, count):
@@ -195,7 +195,7 @@ def outermost_strings(offsets, data, count, result):
 
 @kernel
 def equal_strings_at(offsets, data, indices, other_offsets, other_data, other_indices, count, result):
-    """Write for each pair of rows, one of each batch, whether their strings are equal."""
+    """Write for each pair of rows, one of each batch, whether their keys, byte strings, are equal."""
     rows = view_i64(indices, count)
     other_rows = view_i64(other_indices, count)
     equal = view_u8(result, count)
@@ -211,7 +211,7 @@ def equal_strings_at(offsets, data, indices, other_offsets, other_data, other_in
 
 @kernel
 def strings_less_equal(offsets, data, count, bound, bound_length, result):
-    """Write for each string whether it sorts at or before the bound."""
+    """Write for each key, a byte string, whether it sorts at or before the bound."""
     at_or_before = view_u8(result, count)
     for i in range(count):
         start = load_offset(offsets, i)
@@ -221,7 +221,7 @@ def strings_less_equal(offsets, data, count, bound, bound_length, result):
 
 @kernel
 def string_lower_bound(offsets, data, count, bound, bound_length):
-    """Return the number of sorted strings that sort before the bound."""
+    """Return the number of sorted keys, byte strings, that sort before the bound."""
     first, size = np.int64(0), np.int64(count)
     while size > 0:
         half = size >> 1
@@ -237,7 +237,7 @@ def string_lower_bound(offsets, data, count, bound, bound_length):
 
 @kernel
 def strings_ascend(offsets, data, count):
-    """Return whether each string sorts before the next."""
+    """Return whether each key, a byte string, sorts before the next."""
     for i in range(count - 1):
         start = load_offset(offsets, i)
         end = load_offset(offsets, i + 1)
@@ -254,7 +254,7 @@ def _slot_of(hashed, mask):
 
 @kernel
 def first_of_u64(values, hashes, count, slots, slot_count, result):
-    """Write for each row the first row with the same value.
+    """Write for each row the first row with the same key (uint64).
 
     ``slots`` are ``slot_count`` zeroed uint64, a power of two above ``count``: the upper half of a
     slot is the upper half of the hash, the lower half the row + 1; 0 is empty.
@@ -281,7 +281,7 @@ def first_of_u64(values, hashes, count, slots, slot_count, result):
 
 @kernel
 def first_of_strings(offsets, data, hashes, count, slots, slot_count, result):
-    """Write for each row the first row with the same string; ``slots`` as in `first_of_u64`."""
+    """Write for each row the first row with the same key, a byte string; ``slots`` as in `first_of_u64`."""
     starts = view_i32(offsets, count + 1)
     hashed = view_u64(hashes, count)
     table = view_u64(slots, slot_count)

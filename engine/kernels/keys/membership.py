@@ -19,7 +19,7 @@ def _first_slot(number, shift):
 
 @kernel
 def put_members(numbers, count, slots, slot_count, shift, empty):
-    """Put int64 ``numbers`` into the table; ``shift`` is 64 less the bits of a slot's number."""
+    """Put int64 ``numbers`` into a hash set; ``shift`` is 64 less the bits of a slot's number."""
     number = view_i64(numbers, count)
     slot = view_i64(slots, slot_count)
     for i in range(count):
@@ -31,7 +31,7 @@ def put_members(numbers, count, slots, slot_count, shift, empty):
 
 @kernel
 def find_members(numbers, count, slots, slot_count, shift, empty, found):
-    """Write one bool for each of int64 ``numbers``: whether it is in the table."""
+    """Write one bool for each of int64 ``numbers``: whether it is in a hash set."""
     number = view_i64(numbers, count)
     slot = view_i64(slots, slot_count)
     mark = view_u8(found, count)

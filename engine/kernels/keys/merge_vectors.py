@@ -118,7 +118,7 @@ def _begin(merge):
 
 @kernel
 def merge_overlapping(left, left_end, right, right_end, place):
-    """Merge the runs at [left, left_end) and [right, right_end)."""
+    """Merge two sorted runs of keys' words, at [left, left_end) and [right, right_end)."""
     if (left_end - left) + (right_end - right) < 8 * _FEWEST_WORDS:
         merge_from_both_ends(left, left_end, right, right_end, place, place + (left_end - left) + (right_end - right))
         return

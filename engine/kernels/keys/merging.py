@@ -40,7 +40,7 @@ def _second_mask(offsets, data, first_word, second_word, first_row, second_row):
 
 @kernel
 def merge_words(offsets, data, words, rows, first, middle, last, result_words, result_rows):
-    """Merge the sorted runs [first, middle) and [middle, last) of words, each with its row.
+    """Merge the sorted runs [first, middle) and [middle, last) of keys' words, each with its row.
 
     Equal words are settled by the whole strings of their rows, unless ``offsets`` is 0: then the words are the keys.
     Both ends are merged at once, towards each other: two chains of loads that do not wait for one another, without a
@@ -162,8 +162,8 @@ def _settle_ties(offsets, data, words, place_bits, row_bits):
 
 @kernel
 def squeeze_words(words, count):
-    """Leave out of each byte of words its upper bits that are the same in all, and move the lower ones together: words
-    compare as before, and digits, say, fill half of the bits, so that a place has room beside them."""
+    """Leave out of each byte of keys' words its upper bits that are the same in all, and move the lower ones together:
+    words compare as before, and digits, say, fill half of the bits, so that a place has room beside them."""
     cells = view_u64(words, count)
     varying = np.uint64(0)
     for i in range(count):
@@ -233,8 +233,8 @@ def _merge_all(ends, runs, words, spare):
 
 @kernel
 def merge_packed(offsets, data, sources, cuts, numbers, runs, row_bits, place_bits, result, spare):
-    """Merge sorted runs of words, packed with the places of their rows: the number of a run's vector << ``row_bits`` |
-    its row, in the low ``place_bits``.
+    """Merge sorted runs of keys' words, packed with the places of their rows: the number of a run's vector <<
+    ``row_bits`` | its row, in the low ``place_bits``.
 
     Run n, not empty, lies at ``sources[n]``, has cuts[n + 1] - cuts[n] words, where cuts[0] is 0, and is vector
     ``numbers[n]``; numbers ascend. Bits that have no room above the places are dropped, and whole keys decide then: the
@@ -265,7 +265,7 @@ def merge_packed(offsets, data, sources, cuts, numbers, runs, row_bits, place_bi
 
 @kernel
 def rows_at_places(places, count, row_bits, place_bits, firsts, result):
-    """Write for each place (see `merge_packed`) its row + the entry of its vector in ``firsts``."""
+    """Write for each place of merged keys (see `merge_packed`) its row + the entry of its vector in ``firsts``."""
     words, rows = view_u64(places, count), view_i64(result, count)
     place_mask, row_mask = (np.int64(1) << place_bits) - 1, (np.int64(1) << row_bits) - 1
     for i in range(count):

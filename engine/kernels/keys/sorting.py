@@ -19,7 +19,7 @@ _LOOK_AHEAD = 16
 
 @kernel
 def common_prefix_length(offsets, data, count):
-    """Return how many leading bytes all strings (at least one) share."""
+    """Return how many leading bytes all keys (at least one byte string) share."""
     start = load_offset(offsets, 0)
     shared = load_offset(offsets, 1) - start
     for i in range(1, count):
@@ -51,7 +51,7 @@ def _word_at(address, length):
 
 @kernel
 def prefix_words(offsets, data, count, depth, result):
-    """Write the word of each string at ``depth``."""
+    """Write the word of each key to sort at ``depth``."""
     words = view_u64(result, count)
     for i in range(count):
         start = load_offset(offsets, i) + depth
@@ -60,7 +60,7 @@ def prefix_words(offsets, data, count, depth, result):
 
 @kernel
 def tied_groups(words, order, count, groups):
-    """Write (first, last) of each run of rows in ``order`` with equal words; return their number."""
+    """Write (first, last) of each run of rows in ``order`` whose keys have equal words; return their number."""
     words_of_row = view_u64(words, count)
     rows = view_i64(order, count)
     ties = view_i64(groups, count)
@@ -158,7 +158,7 @@ def _sort_by_ending(offsets, depth, words, rows, spare_words, spare_rows):
 
 @kernel
 def split_groups(offsets, data, order, groups, group_count, depth, scratch, count, next_groups):
-    """Sort each group of rows by the word at ``depth``; write and count the groups still tied.
+    """Sort each group of rows by the word of their keys at ``depth``; write and count the groups still tied.
 
     The strings of a group agree up to ``depth``. A small group is sorted for good. ``scratch`` is
     room for 3 x ``count`` int64, ``count`` being the rows of all; ``next_groups`` like ``groups``.

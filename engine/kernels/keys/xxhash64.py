@@ -89,7 +89,7 @@ def _hash_bytes(address, length, seed):
 
 @kernel
 def mix_int32(values, count, states):
-    """Pass ``count`` int32 through the uint64 ``states``, one each."""
+    """Hash int32 as Spark's ``xxhash64`` does: pass ``count`` of them through the uint64 ``states``, one each."""
     hashes = view_u64(states, count)
     for i in range(count):
         word = np.uint64(load_u32(values + 4 * i))
@@ -98,7 +98,7 @@ def mix_int32(values, count, states):
 
 @kernel
 def mix_int64(values, count, states):
-    """Pass ``count`` int64 through the uint64 ``states``, one each."""
+    """Hash int64 as Spark's ``xxhash64`` does: pass ``count`` of them through the uint64 ``states``, one each."""
     words = view_u64(values, count)
     hashes = view_u64(states, count)
     for i in range(count):
@@ -107,7 +107,8 @@ def mix_int64(values, count, states):
 
 @kernel
 def mix_strings(offsets, data, count, states):
-    """Pass ``count`` byte strings through the uint64 ``states``, one each."""
+    """Hash byte strings as Spark's ``xxhash64`` does: pass ``count`` of them through the uint64 ``states``, one
+    each."""
     hashes = view_u64(states, count)
     for i in range(count):
         start = load_offset(offsets, i)

@@ -35,8 +35,8 @@ def _aligned(size):
 
 @kernel
 def read_records(payload, size, count, timestamps, addresses, lengths):
-    """Write what a checked payload of ``count`` records holds; return 0, -1 - i if record i passes its end, -1 - count
-    if bytes follow the last one."""
+    """Write what the checked payload of a log's group, of ``count`` records, holds; return 0, -1 - i if record i passes
+    its end, -1 - count if bytes follow the last one."""
     stamps = view_i64(timestamps, count)
     starts = view_i64(addresses, count)
     sizes = view_i64(lengths, count)
@@ -59,7 +59,7 @@ def read_records(payload, size, count, timestamps, addresses, lengths):
 
 @kernel
 def read_groups(state, groups, group_count, timestamps, addresses, lengths, record_count, scratch):
-    """Read groups as long as they are sound, follow each other, and fit; return how many.
+    """Read groups of a log's segment as long as they are sound, follow each other, and fit; return how many.
 
     ``groups`` (int64, ``group_count`` places) gets where each starts; the other arrays are those of records, with
     ``record_count`` places. ``scratch`` are SCRATCH_BYTES of

@@ -28,8 +28,8 @@ _DIGITS_MAX = 18
 
 @kernel
 def count_parts(addresses, lengths, record_count):
-    """Return how many parts records have; -1 - 2 * i if record i ends in the middle of a header, -2 - 2 * i if a part
-    passes the end of its record."""
+    """Return how many parts log records have; -1 - 2 * i if record i ends in the middle of a header, -2 - 2 * i if a
+    part passes the end of its record."""
     starts = view_i64(addresses, record_count)
     sizes = view_i64(lengths, record_count)
     parts = np.int64(0)
@@ -49,7 +49,7 @@ def count_parts(addresses, lengths, record_count):
 
 @kernel
 def find_parts(addresses, lengths, record_count, table):
-    """Write a line for each part of records that were counted."""
+    """Write a line for each part of log records that were counted."""
     starts = view_i64(addresses, record_count)
     sizes = view_i64(lengths, record_count)
     line = table
@@ -70,7 +70,8 @@ def find_parts(addresses, lengths, record_count, table):
 
 @kernel
 def measure_changes(bodies, sizes, count, cells_max, head_bytes, rows, row_bytes):
-    """Write of each change in row encoding how many bytes name its columns, how many rows it has and their bytes.
+    """Write of each logged change in row encoding how many bytes name its columns, how many rows it has and their
+    bytes.
 
     Return 0, or -1 - (i * REASONS + reason) when body i contradicts itself.
     """
@@ -111,8 +112,8 @@ def _slot_of(hashed, mask):
 
 @kernel
 def number_strings(starts, sizes, owners, count, slots, slot_count, numbers, firsts):
-    """Number byte strings with owners (int64): equal ones of one owner alike, by first appearance. Return how many
-    differ; ``firsts`` gets where each number is first seen.
+    """Number byte strings of log records with owners (int64): equal ones of one owner alike, by first appearance.
+    Return how many differ; ``firsts`` gets where each number is first seen.
 
     ``slots`` are ``slot_count`` zeroed uint64, a power of two above ``count``: the upper half of a slot is that of the
     hash, the lower half the number + 1; 0 is empty.
@@ -148,8 +149,8 @@ def number_strings(starts, sizes, owners, count, slots, slot_count, numbers, fir
 
 @kernel
 def gather_rows(bodies, head_bytes, rows, change_count, changes, count, offsets, data):
-    """Put the rows of measured changes end to end: ``changes`` (int64) says which, ``offsets`` (i4) gets where each row
-    starts, and the last end."""
+    """Put the rows of measured changes in log records end to end: ``changes`` (int64) says which, ``offsets`` (i4) gets
+    where each row starts, and the last end."""
     places = view_i64(bodies, change_count)
     heads = view_i64(head_bytes, change_count)
     row_counts = view_i64(rows, change_count)
@@ -180,7 +181,8 @@ def _is_plain(byte):
 
 @kernel
 def read_answers(bodies, sizes, count, words, names, name_bytes, numbers, answers, answer_bytes):
-    """Find writer, number and answer in notes that are written in the plain way; those of others get length -1.
+    """Find writer, number and answer in notes of log records that are written in the plain way; those of others get
+    length -1.
 
     ``words`` are the texts before the three: ``{"writer":"``, ``","seq":`` and ``,"answer":``, end to end.
     """

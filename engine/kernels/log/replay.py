@@ -9,7 +9,7 @@ SKIPPED, INSERTED, CHANGED = range(3)
 
 @kernel
 def place_changes(stores, lsns, firsts, locations, count, row_bits, durable, inserts_durable, next_location, outcomes):
-    """Decide what becomes of each row of a change, in the order of the log.
+    """Decide for a replay what becomes of each row of logged changes, in the order of the log.
 
     ``stores`` (u1) is whether the change may insert it, ``firsts`` (int64) the first row with the same key.
     ``locations`` (int64) are where the keys were found, or -1; in the end they are where the rows go: new ones from

@@ -33,7 +33,7 @@ if FORM is Form.JIT:
 
 @inline
 def packed_bytes(count, width):
-    """Return the bytes that ``count`` values take."""
+    """Return the bytes that ``count`` values of a page take when packed to ``width`` bits."""
     return (count * width + 7) >> 3
 
 
@@ -44,7 +44,7 @@ def mask_of(width):
 
 @kernel
 def pack_bits(values: int, count: int, width: int, target: int) -> int:
-    """Write the lower ``width`` bits of ``count`` values (uint64); return the bytes written.
+    """Pack values of a page: write the lower ``width`` bits of ``count`` of them (uint64); return the bytes written.
 
     ``target`` needs LOAD_BYTES more.
     """
@@ -69,7 +69,7 @@ def pack_bits(values: int, count: int, width: int, target: int) -> int:
 
 @inline
 def load_bits(source, i, width):
-    """Return value ``i`` (uint64)."""
+    """Return packed value ``i`` of a page (uint64)."""
     bit = i * width
     return (load_u64(source + (bit >> 3)) >> np.uint64(bit & 7)) & mask_of(width)
 
@@ -87,7 +87,7 @@ def _fill(cells, first, count, source, width, base, spare):
 
 @kernel
 def unpack_bits(source: int, count: int, width: int, base: int, cell_bytes: int, target: int) -> None:
-    """Write ``base`` plus each value, modulo their size, as integers of 1, 2, 4 or 8 bytes."""
+    """Unpack values of a page: write ``base`` plus each, modulo their size, as integers of 1, 2, 4 or 8 bytes."""
     done, spare = np.int64(0), np.int64(64 - 8 * cell_bytes)
     if CAN_UNPACK and width > 0:
         done = _unpack_eights(source, count, width, base, cell_bytes, target)

@@ -25,7 +25,7 @@ PACK_SLACK_BYTES = 16 * BLOCK_ROWS // 255 + 16
 
 @kernel
 def pack_blocks(cells: int, row_count: int, width: int, ends: int, target: int, scratch: int) -> int:
-    """Write the blocks to ``target`` and their ends to ``ends``; return the bytes written.
+    """Write the mini-blocks of a page to ``target`` and their ends to ``ends``; return the bytes written.
 
     ``target`` needs the size of the cells and PACK_SLACK_BYTES more.
     """
@@ -49,7 +49,7 @@ def pack_blocks(cells: int, row_count: int, width: int, ends: int, target: int, 
 
 @kernel
 def unpack_block(source: int, size: int, rows: int, width: int, target: int, scratch: int) -> int:
-    """Restore one block of ``size`` bytes; return 0, or -1 when its bytes are damaged."""
+    """Restore one mini-block of ``size`` bytes; return 0, or -1 when its bytes are damaged."""
     raw_size = rows * width
     if size == raw_size:
         copy_bytes(target, source, raw_size)
@@ -72,7 +72,7 @@ def unpack_blocks(
     target: int,
     scratch: int,
 ) -> int:
-    """Restore the blocks whose numbers (int64) stand at ``blocks``, back to back from ``target``.
+    """Restore the mini-blocks of a page whose numbers (int64) stand at ``blocks``, back to back from ``target``.
 
     ``directory`` is followed by the blocks of all ``row_count`` rows. Only the last block may be
     short, and then it must come last. Return 0, or -1 - n when block number n is damaged.
@@ -94,7 +94,7 @@ def unpack_blocks(
 
 @kernel
 def widen_codes(source: int, width: int, count: int, target: int) -> None:
-    """Write ``count`` codes of 1, 2 or 4 bytes as int32."""
+    """Write ``count`` codes of a page, of 1, 2 or 4 bytes, as int32."""
     codes = view_i32(target, count)
     if width == 1:
         bytes_ = view_u8(source, count)
@@ -112,7 +112,7 @@ def widen_codes(source: int, width: int, count: int, target: int) -> None:
 
 @kernel
 def touched_blocks(rows: int, count: int, row_count: int, ordinals: int, blocks: int, positions: int) -> int:
-    """Find the blocks that hold ``rows`` (int64, any order) of a page of ``row_count`` rows.
+    """Find the mini-blocks that hold ``rows`` (int64, any order) of a page of ``row_count`` rows.
 
     Write their numbers, ascending, to ``blocks``, and for each row its place among the cells of
     these blocks alone to ``positions``; return how many blocks there are, or -1 when a row is

@@ -42,7 +42,7 @@ def _power(exponent):
 
 @inline
 def powers_of(exponent, factor):
-    """Return both as they stand in a frame."""
+    """Return exponent and factor of the decimals in a block of a page as they stand in its frame."""
     return np.int64(exponent) | (np.int64(factor) << 8)
 
 
@@ -146,7 +146,8 @@ def pack_decimals(
     scratch: int,
     candidates: int,
 ) -> int:
-    """Write a block of form DECIMAL, and its frame; return where it ends, -1 if it would not be smaller than its cells.
+    """Write a page's block of form DECIMAL, and its frame; return where it ends, -1 if it would not be smaller than its
+    cells.
 
     ``candidates`` are those of `pick_powers`. Blocks begin at ``data``, this one at ``start`` after it. Cells under
     NULL (``valid`` is as for `frames.load_cells`) take no bits. ``scratch`` has room for 16 bytes a row.
@@ -183,7 +184,7 @@ def pack_decimals(
 
 @kernel
 def unpack_decimals(frame: int, source: int, rows: int, cell_bytes: int, target: int, scratch: int) -> None:
-    """Write the cells of a block of form DECIMAL that begins at ``source``; ``scratch`` is 8 bytes a row."""
+    """Write the cells of a page's block of form DECIMAL that begins at ``source``; ``scratch`` is 8 bytes a row."""
     width = frame_width(frame)
     integers = view_i64(scratch, rows)
     unpack_bits(source, rows, width, frame_base(frame), 8, scratch)
@@ -201,7 +202,7 @@ def unpack_decimals(frame: int, source: int, rows: int, cell_bytes: int, target:
 
 @kernel
 def store_decimal(frame: int, number: int, cell_bytes: int, target: int) -> None:
-    """Write the cell of an integer of a block."""
+    """Write the cell of an integer in a page's block of form DECIMAL."""
     value = float(number) * _power(load_u8(frame + 9)) * (1.0 / _power(load_u8(frame + 8)))
     if cell_bytes == 8:
         view_f64(target, 1)[0] = value

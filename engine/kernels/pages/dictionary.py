@@ -174,7 +174,8 @@ def add_values(
     row_count: int,
     codes: int,
 ) -> int:
-    """Write the codes (i4) of rows [NEXT_ROW, row_count), adding the values not seen before.
+    """Encode a page by a dictionary: write the codes (i4) of rows [NEXT_ROW, row_count), adding the values not seen
+    before.
 
     Rows are those of a BytesVector whose bytes may be read up to ``data_end``. ``valid`` is the
     address of one bool a row, or 0; a NULL row gets code 0 and adds nothing. Return DONE, or why it
@@ -214,7 +215,7 @@ def add_values(
 
 @kernel
 def fill_slots(state_address: int) -> None:
-    """Enter all values into the table, which is empty (zeroed)."""
+    """Enter all values of a dictionary that encodes pages into its hash table, which is empty (zeroed)."""
     state = view_i64(state_address, STATE_FIELDS)
     table = view_u64(state[SLOTS], state[SLOT_COUNT])
     hashes = view_u32(state[HASHES], state[VALUE_COUNT])

@@ -34,7 +34,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 def pack_dictionary(
     values: int, rows: int, cell_bytes: int, frame: int, start: int, end: int, data: int, room: int
 ) -> int:
-    """Write a block again, with a dictionary, if that saves an eighth of it; return where it ends.
+    """Write a block of a page again, with a dictionary, if that saves an eighth of it; return where it ends.
 
     It is at [start, end) after ``data``; ``values`` are its cells (int64). ``room`` is 8 bytes a row, and 16 a slot.
     """
@@ -86,7 +86,7 @@ def _number_cells(values: int, rows: int, most: int, room: int) -> int:
 
 @kernel
 def unpack_dictionary(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
-    """Write the cells of a block that begins at ``source``."""
+    """Write the cells of a page's block with a dictionary that begins at ``source``."""
     width = frame_width(frame)
     place = source + packed_bytes(rows, width)
     unpack_bits(source, rows, width, np.int64(0), cell_bytes, target)
@@ -110,7 +110,7 @@ def unpack_dictionary(frame: int, source: int, rows: int, cell_bytes: int, targe
 
 @kernel
 def read_dictionary_cell(frame: int, source: int, rows: int, cell_bytes: int, row: int, target: int) -> None:
-    """Write one cell of a block that begins at ``source``."""
+    """Write one cell of a page's block with a dictionary that begins at ``source``."""
     width = frame_width(frame)
     place = source + packed_bytes(rows, width) + np.int64(load_bits(source, row, width)) * cell_bytes
     copy_bytes(target, place, cell_bytes)

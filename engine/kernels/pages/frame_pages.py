@@ -98,7 +98,7 @@ def unpack_frames(
 
 @inline
 def frame_cell_address(payload, row_count, row):
-    """Return where about the bits of one cell are: right unless its block has a dictionary."""
+    """Return where about the bits of one cell of a page are: right unless its block has a dictionary."""
     block = row // BLOCK_ROWS
     frame = payload + FRAME_BYTES * block
     source = payload + FRAME_BYTES * ((row_count + BLOCK_ROWS - 1) // BLOCK_ROWS) + block_start(frame, block)

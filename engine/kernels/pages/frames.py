@@ -95,7 +95,7 @@ def block_start(frame, number):
 
 @kernel
 def write_frame(frame: int, base: int, slope: int, end: int, width: int, form: int, exceptions: int) -> None:
-    """Write the 24 bytes of a frame."""
+    """Write the 24 bytes of the frame of a page's block."""
     store_u64(frame, np.uint64(base))
     store_u64(frame + 8, np.uint64(slope))
     store_u32(frame + 16, np.uint32(end))
@@ -207,7 +207,8 @@ def _slope_of(values: int, rows: int) -> int:
 
 @kernel
 def pick_width(offsets: int, rows: int, cell_bytes: int) -> int:
-    """Return the width of packed numbers with which a block is smallest; wider ones of ``offsets`` are exceptions.
+    """Return the width of packed numbers with which a block of a page is smallest; wider ones of ``offsets`` are
+    exceptions.
 
     Goes down from one width that occurs to the next until a block grows by an eighth.
     """
@@ -239,7 +240,7 @@ def pick_width(offsets: int, rows: int, cell_bytes: int) -> int:
 def pack_integers(
     cells: int, values: int, rows: int, cell_bytes: int, frame: int, start: int, data: int, scratch: int
 ) -> int:
-    """Write a block of form LINE or STEPS, of ``values`` (int64), and its frame; return where it ends.
+    """Write a page's block of form LINE or STEPS, of ``values`` (int64), and its frame; return where it ends.
 
     ``cells`` are the same as they are stored; blocks begin at ``data``, this one at ``start`` after it. ``scratch``
     has room for another 8 bytes a row. ``data`` needs 8 bytes a row.
@@ -302,7 +303,7 @@ def _pack_steps(
 
 @kernel
 def block_bytes(offsets: int, rows: int, cell_bytes: int, width: int) -> int:
-    """Return the bytes of a block of ``offsets`` (uint64) with that width."""
+    """Return the bytes of a page's block of ``offsets`` (uint64) with that width."""
     values, mask = view_u64(offsets, rows), mask_of(width)
     exceptions = np.int64(0)
     for i in range(rows):
@@ -324,7 +325,8 @@ def pack_block(
     start: int,
     data: int,
 ) -> int:
-    """Write ``offsets`` (uint64) as a block; those of more than ``width`` bits as exceptions. Return where it ends."""
+    """Write ``offsets`` (uint64) as a block of a page; those of more than ``width`` bits as exceptions. Return where it
+    ends."""
     values = view_u64(offsets, rows)
     mask = mask_of(width)
     exceptions = np.int64(0)
@@ -366,7 +368,7 @@ def patch(place: int, exceptions: int, cell_bytes: int, target: int) -> None:
 
 @kernel
 def unpack_integers(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
-    """Write the cells of a block of form LINE or STEPS that begins at ``source``."""
+    """Write the cells of a page's block of form LINE or STEPS that begins at ``source``."""
     base, slope, width, form = frame_base(frame), frame_slope(frame), frame_width(frame), frame_form(frame)
     unpack_bits(source, rows, width, base if form == LINE else np.int64(0), cell_bytes, target)
     if slope != 0 or form != LINE:
@@ -383,7 +385,7 @@ def unpack_integers(frame: int, source: int, rows: int, cell_bytes: int, target:
 
 @kernel
 def exception_of(place: int, exceptions: int, row: int) -> int:
-    """Return which exception of a block is that of ``row``; -1 if none is."""
+    """Return which exception of a page's block is that of ``row``; -1 if none is."""
     low, high = np.int64(0), exceptions
     while low < high:
         middle = (low + high) >> 1

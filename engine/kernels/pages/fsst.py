@@ -126,7 +126,7 @@ def _code_at(coder, word, left):
 
 @kernel
 def train(coder: int, offsets: int, data: int, data_end: int, rows: int, step: int) -> int:
-    """Find the symbols for strings, of which one in ``step`` is looked at; return how many there are.
+    """Find the symbols for the strings of a page, of which one in ``step`` is looked at; return how many there are.
 
     The coder's memory is zeroed. ``offsets`` (i4) count from ``data``.
     """
@@ -226,7 +226,7 @@ def _sink(best, place, count):
 
 @kernel
 def write_symbols(coder: int, count: int, target: int) -> None:
-    """Write the lengths (u1) of all symbols, then their 8 bytes each."""
+    """Write the symbols of a page of strings: the lengths (u1) of all, then their 8 bytes each."""
     for code in range(count):
         store_u8(target + code, np.uint8(load_u64(coder + _LENGTHS + 8 * code)))
         store_u64(target + count + 8 * code, load_u64(coder + _TEXTS + 8 * code))
@@ -236,7 +236,7 @@ def write_symbols(coder: int, count: int, target: int) -> None:
 def pack_strings(
     coder: int, offsets: int, data: int, data_end: int, row_count: int, ends: int, target: int, scratch: int
 ) -> int:
-    """Write the blocks of strings and the end (u4) of each; return the bytes written.
+    """Encode a page of strings by symbols: write the blocks and the end (u4) of each; return the bytes written.
 
     ``target`` needs 13 bytes a block, 8 a row, two for each byte of the strings, and 8. ``scratch`` is 8 bytes for each
     row of a block, and two for each byte of the longest one.
@@ -274,8 +274,8 @@ def pack_strings(
 
 @kernel
 def check_strings(directory: int, row_count: int) -> int:
-    """Return 0, or -1 - n if block n contradicts itself or makes the page 2 GiB or more. The directory is checked, and
-    8 bytes behind the last block may be read."""
+    """Check a page of strings in symbols: return 0, or -1 - n if block n contradicts itself or makes the page 2 GiB or
+    more. The directory is checked, and 8 bytes behind the last block may be read."""
     blocks = (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS
     start = total = np.int64(0)
     for number in range(blocks):
@@ -303,7 +303,7 @@ def _block_start(directory, blocks, number):
 
 @kernel
 def measure_strings(directory: int, row_count: int, numbers: int, count: int) -> int:
-    """Return the bytes of the strings of the listed blocks (i8)."""
+    """Return the bytes of the strings in the listed blocks (i8) of a page."""
     wanted, blocks = view_i64(numbers, count), (row_count + BLOCK_ROWS - 1) // BLOCK_ROWS
     total = np.int64(0)
     for i in range(count):
@@ -315,8 +315,8 @@ def measure_strings(directory: int, row_count: int, numbers: int, count: int) ->
 def unpack_strings(
     symbols: int, symbol_count: int, directory: int, row_count: int, numbers: int, count: int, ends: int, target: int
 ) -> int:
-    """Write the strings of the listed blocks (i8), end to end, and where each ends (i4); return 0, or -1 - n if the
-    codes of block n are not those of its strings.
+    """Decode a page of strings: write those of the listed blocks (i8), end to end, and where each ends (i4); return 0,
+    or -1 - n if the codes of block n are not those of its strings.
 
     ``symbols`` are as `write_symbols` writes them. ``target`` needs 8 bytes more than the strings.
     """

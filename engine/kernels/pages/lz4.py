@@ -49,5 +49,5 @@ else:
 
 @kernel
 def decompress_block(source: int, source_size: int, target: int, target_capacity: int) -> int:
-    """Decompress one block; return its raw size, negative when the bytes are no LZ4 block."""
+    """Decompress one LZ4 block of a page; return its raw size, negative when the bytes are none."""
     return lz4_decompress(source, target, np.int32(source_size), np.int32(target_capacity))

@@ -99,7 +99,7 @@ def _pack_block(offsets, data, data_end, rows, target):
 
 @inline
 def copy_string(source, target, length, source_end):
-    """Copy ``length`` bytes 16 at a time, overshooting, unless that would read past the source."""
+    """Copy ``length`` bytes of a page's string 16 at a time, overshooting, unless that would read past the source."""
     if source + length + 15 <= source_end:
         position = 0
         while position < length:
@@ -111,7 +111,8 @@ def copy_string(source, target, length, source_end):
 
 @kernel
 def pack_blocks(offsets: int, data: int, data_end: int, row_count: int, ends: int, target: int) -> int:
-    """Write the blocks of a BytesVector and the end (u4) of each; return the bytes written.
+    """Encode a page of strings by prefixes: write the blocks of a BytesVector and the end (u4) of each; return the
+    bytes written.
 
     ``target`` needs 1 byte a block, 5 a row, the strings, and COPY_SLACK_BYTES.
     """
@@ -126,7 +127,7 @@ def pack_blocks(offsets: int, data: int, data_end: int, row_count: int, ends: in
 
 @kernel
 def check_block(block: int, size: int, rows: int) -> int:
-    """Return how many bytes a block decodes to, or -1 when its lengths contradict each other."""
+    """Return how many bytes a block of a page of strings decodes to, or -1 when its lengths contradict each other."""
     width = np.int64(load_u8(block)) if size > 0 else 0
     if width != 1 and width != 2 and width != 4:
         return -1
@@ -149,7 +150,8 @@ def check_block(block: int, size: int, rows: int) -> int:
 
 @kernel
 def check_blocks(payload: int, row_count: int) -> int:
-    """Return 0, or -1 - n when block n is damaged or makes the page decode to 2 GiB or more.
+    """Check a page of strings in prefixes: return 0, or -1 - n when block n is damaged or makes the page decode to 2
+    GiB or more.
 
     The directory of ends (u4) at ``payload`` has been checked.
     """
@@ -183,7 +185,7 @@ def _payload_end(payload, row_count):
 
 @kernel
 def measure_blocks(payload: int, row_count: int, numbers: int, block_count: int, offsets: int) -> int:
-    """Write where each string of the listed blocks (i8) will start; return the bytes in all.
+    """Write where each string of the listed blocks (i8) of a page will start; return the bytes in all.
 
     ``offsets`` (i4) has one entry more than the blocks have rows. Blocks are checked.
     """
@@ -245,7 +247,7 @@ def restore_blocks(
     block_count: int,
     target: int,
 ) -> None:
-    """Write the strings of the listed blocks (i8), end to end; overshoots COPY_SLACK_BYTES."""
+    """Decode a page of strings: write those of the listed blocks (i8), end to end; overshoots COPY_SLACK_BYTES."""
     blocks = view_i64(numbers, block_count)
     place = target
     for i in range(block_count):

@@ -35,8 +35,8 @@ _WORD = np.uint64(0xFFFFFFFF)
 def pack_bits_of_reals(
     cells: int, values: int, rows: int, cell_bytes: int, frame: int, start: int, end: int, data: int, scratch: int
 ) -> int:
-    """Write a block of form REAL, and its frame, over one that ends at ``end`` unless that is smaller; return where the
-    block ends.
+    """Write a block of a page in form REAL, and its frame, over one that ends at ``end`` unless that is smaller; return
+    where the block ends.
 
     Otherwise as `frames.pack_integers`.
     """
@@ -66,7 +66,7 @@ def pack_bits_of_reals(
 
 @kernel
 def unpack_reals(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
-    """Write the cells of a block of form REAL that begins at ``source``."""
+    """Write the cells of a page's block of form REAL that begins at ``source``."""
     base, turn, width = frame_base(frame), np.uint64(frame_slope(frame)), frame_width(frame)
     unpack_bits(source, rows, width, base, cell_bytes, target)
     if cell_bytes == 8:
@@ -85,7 +85,7 @@ def unpack_reals(frame: int, source: int, rows: int, cell_bytes: int, target: in
 
 @inline
 def store_real(packed, turn, cell_bytes, target):
-    """Write the cell whose packed integer, with its base, is ``packed``."""
+    """Write the cell of a page's block in form REAL whose packed integer, with its base, is ``packed``."""
     bits = np.uint64(8 * cell_bytes)
     mask = ~np.uint64(0) >> (np.uint64(64) - bits)
     number = ~np.uint64(packed) & mask

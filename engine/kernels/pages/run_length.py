@@ -36,7 +36,8 @@ FILL_SLACK_BYTES = 64
 
 @kernel
 def find_runs(cells: int, row_count: int, width: int, lasts: int) -> int:
-    """Write the last row (u2) of each run of equal cells to ``lasts``; return the number of runs.
+    """Encode a page by run lengths: write the last row (u2) of each run of equal cells to ``lasts``; return the number
+    of runs.
 
     At least one row; cells of 1, 2, 4 or 8 bytes.
     """
@@ -75,7 +76,7 @@ def find_runs(cells: int, row_count: int, width: int, lasts: int) -> int:
 
 @kernel
 def take_cells(cells: int, width: int, rows: int, count: int, target: int) -> None:
-    """Copy the cells at ``count`` row numbers (u2), side by side, to ``target``."""
+    """Copy the cells of a page at ``count`` row numbers (u2), side by side, to ``target``."""
     numbers = view_u16(rows, count)
     if width == 8:
         longs = view_u64(target, count)
@@ -97,7 +98,8 @@ def take_cells(cells: int, width: int, rows: int, count: int, target: int) -> No
 
 @kernel
 def write_runs(lasts: int, cells: int, width: int, first: int, last: int, first_run: int, target: int) -> None:
-    """Write rows [first, last), at least one, to ``target``; ``first_run`` is the run of ``first``.
+    """Decode a page of run lengths: write rows [first, last), at least one, to ``target``; ``first_run`` is the run of
+    ``first``.
 
     Overshoots the last cell by up to FILL_SLACK_BYTES.
     """

@@ -39,7 +39,7 @@ def _transpose_8x8(word):
 
 @kernel
 def shuffle_tail(source: int, target: int, cell_count: int, width: int) -> None:
-    """Shuffle what is left after the last whole tile of 64 cells."""
+    """Bitshuffle what is left of a page's cells after the last whole tile of 64."""
     stride = cell_count >> 3
     for group in range(stride & ~7, stride):
         for byte in range(width):
@@ -57,7 +57,7 @@ def shuffle_tail(source: int, target: int, cell_count: int, width: int) -> None:
 
 @kernel
 def unshuffle_tail(source: int, target: int, cell_count: int, width: int) -> None:
-    """Restore what is left after the last whole tile of 64 cells."""
+    """Restore what is left of a page's bitshuffled cells after the last whole tile of 64."""
     stride = cell_count >> 3
     for group in range(stride & ~7, stride):
         for byte in range(width):
@@ -75,7 +75,7 @@ def unshuffle_tail(source: int, target: int, cell_count: int, width: int) -> Non
 
 @kernel
 def shuffle_portable(source: int, target: int, cell_count: int, width: int, scratch: int) -> None:
-    """Do what `shuffle` does without wide vectors."""
+    """Bitshuffle a page's cells as `shuffle` does, without wide vectors."""
     words = view_u64(scratch, 8)
     stride = cell_count >> 3
     for tile in range(cell_count >> 6):
@@ -85,7 +85,7 @@ def shuffle_portable(source: int, target: int, cell_count: int, width: int, scra
 
 @kernel
 def unshuffle_portable(source: int, target: int, cell_count: int, width: int, scratch: int) -> None:
-    """Do what `unshuffle` does without wide vectors."""
+    """Restore a page's bitshuffled cells as `unshuffle` does, without wide vectors."""
     words = view_u64(scratch, 8)
     stride = cell_count >> 3
     for tile in range(cell_count >> 6):

@@ -77,7 +77,8 @@ SCRATCH_BYTES = _CODES + BLOCK_ROWS * 4
 
 @kernel
 def read_morsel(columns: int, count: int, parts: int, patches: int, first: int, last: int, scratch: int) -> int:
-    """Write rows [first, last) of a rowset's columns; return how many columns have a RESULT that is no success.
+    """Read a morsel: write rows [first, last) of a rowset's columns; return how many columns have a RESULT that is no
+    success.
 
     ENDS of strings has room for the rows and one more. Without VALID (0) no cell is NULL.
     """
@@ -102,7 +103,7 @@ def read_morsel(columns: int, count: int, parts: int, patches: int, first: int, 
 
 @kernel
 def longest_string(offsets: int, count: int) -> int:
-    """Return the bytes of the longest of ``count`` strings."""
+    """Return the bytes of the longest of ``count`` strings in a dictionary that a morsel is read with."""
     ends = view_i32(offsets, count + 1)
     longest = np.int32(0)
     for i in range(count):
@@ -293,7 +294,7 @@ def _write_values(column: int, codes: int, count: int, valid: int, ends: int, ta
 @kernel
 def strings_bytes(kind: int, payload: int, rows: int, first: int, last: int) -> int:
     """Return how many bytes the strings of rows [first, last) of a page without a dictionary, of one of the TEXT_KINDS,
-    may take until they are written."""
+    may take until a read has written them."""
     if kind == SYMBOLS:
         return fsst.bytes_of_range(payload, rows, first, last)
     if kind == PREFIXES:

@@ -61,7 +61,8 @@ def choose_rows(
     chosen: int,
     scratch: int,
 ) -> int:
-    """Write which of the rows [first, last) match, one byte (1 or 0) each; return how many, or DAMAGED.
+    """Filter a morsel: write which of the rows [first, last) match, one byte (1 or 0) each; return how many, or
+    DAMAGED.
 
     Only rows with a 1 in ``among`` (0: all) can match; windows without one are not read. ``chosen`` may be ``among``.
     """
@@ -82,8 +83,8 @@ def choose_rows(
 
 @kernel
 def choose_window(steps: int, step_count: int, columns: int, row: int, stop: int, among: int, scratch: int) -> int:
-    """Do what `choose_rows` does for the rows of one window, [row, stop), and leave their flags at FLAGS; ``among`` has
-    those of that window. Without steps all rows match."""
+    """Filter one window of a morsel, [row, stop), as `choose_rows` does, and leave the flags of its rows at FLAGS;
+    ``among`` has those of that window. Without steps all rows match."""
     count = stop - row
     flag = view_u8(scratch + FLAGS, count)
     if among != 0 and not _has_any(among, count):

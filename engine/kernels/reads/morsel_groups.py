@@ -80,8 +80,8 @@ def fold_morsel(
     among: int,
     scratch: int,
 ) -> int:
-    """Fold the rows of [first, last) with a 1 in ``among`` (0: all) that match the filter, if it has steps; return how
-    many they are; or DAMAGED or UNDECIDED, if they must be folded in another way.
+    """Fold the rows of a morsel, those of [first, last) with a 1 in ``among`` (0: all), that match the filter, if it
+    has steps; return how many they are; or DAMAGED or UNDECIDED, if they must be folded in another way.
 
     The states and keys refer to the first ``needed`` of the columns, the filter to any.
     """

@@ -28,8 +28,9 @@ _HALF = np.uint64(32)
 
 @kernel
 def locate_keys(indexes: int, index_count: int, hashes: int, count: int, locations: int) -> int:
-    """Write for each hash the location of the first entry with its tag, in the first hash index that has one, or
-    ABSENT; return how many are absent. An entry of another key may have the same tag: the caller compares."""
+    """Read rows by their keys: write for each hash the location of the first entry with its tag, in the first hash
+    index that has one, or ABSENT; return how many are absent. An entry of another key may have the same tag: the caller
+    compares."""
     hashed, found = view_u64(hashes, count), view_i64(locations, count)
     missing = np.int64(count)
     for i in range(count):
@@ -58,7 +59,7 @@ def locate_keys(indexes: int, index_count: int, hashes: int, count: int, locatio
 def other_keys(
     cells: int, columns: int, widths: int, key_columns: int, keys: int, offsets: int, locations: int, count: int
 ) -> int:
-    """Return how many rows of a table of cells have another key than the one that was asked for.
+    """Return how many rows that were read into a table of cells have another key than the one that was asked for.
 
     Rows without a location are left out. ``widths`` (int64) are those of the key columns, 0 for strings. The keys are
     uint64, or bytes from ``keys`` on at ``offsets`` (int32) if that is not 0.
@@ -121,7 +122,7 @@ def _follows(row, wide, key_columns, at, end):
 
 @kernel
 def live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -> int:
-    """Write (int64) which rows of a table of cells have a location and are alive; return how many."""
+    """Write (int64) which rows that were read into a table of cells have a location and are alive; return how many."""
     found, kept = view_i64(locations, count), view_i64(rows, count)
     total = np.int64(0)
     for i in range(count):
@@ -133,8 +134,8 @@ def live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -
 
 @kernel
 def measure_columns(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int) -> None:
-    """Write, for each column, how many bytes the strings of some rows have, and how many are NULL (int64 each). Of
-    numbers the former means nothing."""
+    """Write, for each column of rows that were read, how many bytes their strings have, and how many are NULL (int64
+    each). Of numbers the former means nothing."""
     kept, measured = view_i64(rows, count), view_i64(sizes, 2 * columns)
     for i in range(2 * columns):
         measured[i] = 0
@@ -148,7 +149,7 @@ def measure_columns(cells: int, nulls: int, columns: int, rows: int, count: int,
 
 @kernel
 def take_columns(cells: int, nulls: int, columns: int, rows: int, count: int, targets: int) -> None:
-    """Write the cells of some rows column by column; ``targets`` has TARGET_FIELDS for each column."""
+    """Write the cells of rows that were read column by column; ``targets`` has TARGET_FIELDS for each column."""
     kept = view_i64(rows, count)
     for column in range(columns):
         target = view_i64(targets + 8 * TARGET_FIELDS * column, TARGET_FIELDS)

@@ -59,7 +59,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @short_kernel
 def locate(slots: int, capacity: int, key: int, length: int) -> int:
-    """Return the location of the first entry of a hash index whose tag is that of a key, or ABSENT.
+    """Read a row by its key: return the location of the first entry of a hash index whose tag is that of the key, or
+    ABSENT.
 
     The key is ``length`` bytes at ``key``; with a negative ``length``, one uint64. An entry of another key may have
     the same tag: the caller compares.
@@ -73,8 +74,8 @@ def locate(slots: int, capacity: int, key: int, length: int) -> int:
 
 @short_kernel
 def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch: int) -> int:
-    """Write the cells of one row; return how many are NULL, or DAMAGED, or FULL if there is too little memory for
-    strings; it is free again afterwards.
+    """Read one row of a rowset: write its cells; return how many are NULL, or DAMAGED, or FULL if there is too little
+    memory for strings; it is free again afterwards.
 
     ``pages`` describes the place of each column (PLACE_FIELDS int64). A cell takes CELL_BYTES of ``target``: a number
     of up to 8 bytes is extended by its sign to 16, a string is its address and length. ``nulls`` gets a byte for each
@@ -97,8 +98,8 @@ def read_row(pages: int, count: int, row: int, target: int, nulls: int, scratch:
 def read_cells(
     places: int, step: int, rows: int, positions: int, count: int, columns: int, cells: int, nulls: int, scratch: int
 ) -> int:
-    """Write the cells of many rows into a table of cells; return 0, or DAMAGED, or FULL if there is too little memory
-    for strings.
+    """Read many rows of a rowset into a table of cells; return 0, or DAMAGED, or FULL if there is too little memory for
+    strings.
 
     Row ``rows[i]`` (int64) becomes row ``positions[i]`` (int64) of the table; a negative one is left out. The address
     of its places is ``step`` bytes after that of the row before it. With ascending rows each mini-block is
@@ -252,7 +253,7 @@ def _extend(target, width):
 
 @inline
 def run_of(lasts, runs, i):
-    """Return the first run whose last row is ``i`` or later."""
+    """Return the first run of a page whose last row is ``i`` or later, to read that row."""
     low, high = np.int64(0), runs - 1
     while low < high:
         middle = (low + high) >> 1
@@ -317,7 +318,8 @@ def _home_of(row, mask):
 
 @kernel
 def index_rows(slots: int, mask: int, previous: int, rowids: int, first: int, last: int) -> None:
-    """Add entries [first, last) of a log to the table, which has room; ``mask`` is its power of two less one."""
+    """Index the deltas of a rowset by row, for reads: add entries [first, last) of a log to the table, which has room;
+    ``mask`` is its power of two less one."""
     table, rows, chain = view_u64(slots, mask + 1), view_i32(rowids, last), view_i32(previous, last)
     for entry in range(first, last):
         row = np.uint64(rows[entry])
@@ -332,8 +334,8 @@ def index_rows(slots: int, mask: int, previous: int, rowids: int, first: int, la
 def newest_entries(
     slots: int, mask: int, previous: int, timestamps: int, snapshot: int, rows: int, count: int, entries: int
 ) -> int:
-    """Write (int64) the newest entry of each of ``rows`` (int64) that ``snapshot`` sees, or ABSENT; return how many
-    there are. ``timestamps`` (int64) are those of all entries."""
+    """Write (int64) the newest delta of each of ``rows`` (int64) to read that ``snapshot`` sees, or ABSENT; return how
+    many there are. ``timestamps`` (int64) are those of all entries."""
     table = view_u64(slots, mask + 1)
     asked, found = view_i64(rows, count), view_i64(entries, count)
     total = np.int64(0)
@@ -357,8 +359,8 @@ def newest_entries(
 def last_entries(
     rowids: int, delta_count: int, timestamps: int, snapshot: int, rows: int, count: int, entries: int
 ) -> int:
-    """Write (int64) the last delta of each of ``rows`` (int64, ascending) that ``snapshot`` sees, or ABSENT; return how
-    many there are.
+    """Write (int64) the last delta of each of ``rows`` (int64, ascending) to read that ``snapshot`` sees, or ABSENT;
+    return how many there are.
 
     Deltas are in row order (``rowids``, int32), those of a row in time order; with ``timestamps`` 0 all are seen.
     """
@@ -385,7 +387,7 @@ def last_entries(
 
 @short_kernel
 def newest_entry(slots: int, mask: int, row: int) -> int:
-    """Return the newest entry of a row, or ABSENT."""
+    """Return the newest delta of a row to read, or ABSENT."""
     table = view_u64(slots, mask + 1)
     slot = _home_of(row, mask)
     while table[slot] != 0:

@@ -50,13 +50,14 @@ def _set_field(entry, number, value):
 
 @inline
 def window_end(row, last):
-    """Return where the window that begins at ``row`` ends: with the mini-block, where pages begin with one."""
+    """Return where the window of a morsel that begins at ``row`` ends: with the mini-block, where pages begin with
+    one."""
     return min(last, (row // BLOCK_ROWS + 1) * BLOCK_ROWS)
 
 
 @kernel
 def begin_windows(columns: int, count: int, parts: int, patches: int, first: int, scratch: int) -> None:
-    """Prepare to read the windows of ``count`` columns, at most COLUMNS_MAX, from row ``first`` on."""
+    """Prepare to read the windows of a morsel of ``count`` columns, at most COLUMNS_MAX, from row ``first`` on."""
     for number in range(count):
         column, state = columns + number * (8 * COLUMN_FIELDS), scratch + _STATES + number * (8 * STATE_FIELDS)
         _set_field(state, READ_ROW, np.int64(-1))
@@ -69,8 +70,8 @@ def begin_windows(columns: int, count: int, parts: int, patches: int, first: int
 
 @kernel
 def read_window(columns: int, number: int, row: int, stop: int, scratch: int) -> int:
-    """Write rows [row, stop) of column ``number``, unless they are what it holds; return 0, or DAMAGED if the column
-    has to be read in another way."""
+    """Read a window of a morsel: write rows [row, stop) of column ``number``, unless they are what it holds; return 0,
+    or DAMAGED if the column has to be read in another way."""
     column, state = columns + number * (8 * COLUMN_FIELDS), scratch + _STATES + number * (8 * STATE_FIELDS)
     if field_of(state, READ_ROW) == row:
         return 0

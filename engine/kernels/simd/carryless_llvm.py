@@ -12,7 +12,8 @@ _WORDS = ir.VectorType(INT64, 2)
 
 @intrinsic
 def fold16(typing_context, state, data, low, high):
-    """Replace 16 bytes at ``state`` by low half * ``low`` xor high half * ``high`` xor the 16 bytes at ``data``."""
+    """Vector instructions: replace 16 bytes at ``state`` by low half * ``low`` xor high half * ``high`` xor the 16
+    bytes at ``data``."""
 
     def generate(context, builder, signature, arguments):
         state_, data_, *factors = arguments
@@ -35,7 +36,7 @@ _WIDE = ir.VectorType(INT64, 8)
 
 @intrinsic
 def fold64(typing_context, state, data, low, high):
-    """Do as `fold16` to each 16 bytes of 64."""
+    """Vector instructions: do as `fold16` to each 16 bytes of 64."""
 
     def generate(context, builder, signature, arguments):
         state_, data_, *factors = arguments

@@ -10,7 +10,7 @@ from ..ahead.library import library
 
 
 def target_features() -> frozenset[str]:
-    """Return the names of the instruction sets that kernels may use; none if they are not compiled."""
+    """Return the names of the processor's instruction sets that kernels may use; none if they are not compiled."""
     found = library()
     if found:
         return found.features

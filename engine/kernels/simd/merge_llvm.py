@@ -20,7 +20,8 @@ _REGISTER = ir.VectorType(INT64, _LANES)
 
 @intrinsic
 def merge_eight(typing_context, carry, source, target):
-    """Of the sorted words at ``carry`` and ``source`` write the lesser eight to ``target``, the others to ``carry``."""
+    """Vector instructions: of the sorted words at ``carry`` and ``source`` write the lesser eight to ``target``, the
+    others to ``carry``."""
 
     def generate(context, builder, signature, arguments):
         carry_, source_, target_ = arguments

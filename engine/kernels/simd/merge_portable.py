@@ -13,7 +13,7 @@ _FEWEST_STEPS = 8
 
 @kernel
 def words_of_first(left, left_count, right, right_count, count):
-    """Return how many of the ``count`` least words of two runs are of the left one."""
+    """Without vector instructions, return how many of the ``count`` least words of two runs are of the left one."""
     low, high = max(count - right_count, 0), min(count, left_count)
     while low < high:
         taken = (low + high) >> 1
@@ -26,7 +26,7 @@ def words_of_first(left, left_count, right, right_count, count):
 
 @kernel
 def merge_from_both_ends(left, left_end, right, right_end, place, place_end):
-    """Merge two runs of distinct words from both of their ends."""
+    """Merge two runs of distinct words from both of their ends, without vector instructions."""
     while left < left_end and right < right_end:
         steps = min(left_end - left, right_end - right) >> 4
         for _ in range(max(steps, 1)):
@@ -50,7 +50,7 @@ def merge_from_both_ends(left, left_end, right, right_end, place, place_end):
 
 @kernel
 def merge_overlapping_portable(left, left_end, right, right_end, place):
-    """Merge two runs in two halves side by side, each from both of its ends."""
+    """Merge two runs of words without vector instructions: in two halves side by side, each from both of its ends."""
     left_count, right_count = (left_end - left) >> 3, (right_end - right) >> 3
     half = (left_count + right_count) >> 1
     lower = words_of_first(left, left_count, right, right_count, half)

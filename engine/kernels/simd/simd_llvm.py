@@ -22,14 +22,14 @@ BYTE_POINTER = INT8.as_pointer()
 
 
 def load_unaligned(builder: ir.IRBuilder, address: ir.Value, llvm_type: ir.Type) -> Any:
-    """Emit a load of ``llvm_type`` from an integer address of any alignment."""
+    """Emit the instruction that loads ``llvm_type`` from an integer address of any alignment."""
     value = builder.load(builder.inttoptr(address, llvm_type.as_pointer()))
     value.align = 1
     return value
 
 
 def store_unaligned(builder: ir.IRBuilder, value: Any, address: ir.Value) -> None:
-    """Emit a store of ``value`` to an integer address of any alignment."""
+    """Emit the instruction that stores ``value`` to an integer address of any alignment."""
     store = builder.store(value, builder.inttoptr(address, value.type.as_pointer()))
     store.align = 1
 
@@ -143,7 +143,7 @@ view_f64 = _make_view(types.float64)
 
 @intrinsic
 def address_of(typing_context, array):
-    """Return the address of the first byte of ``array``."""
+    """Inside a kernel, return the address of the first byte of ``array``."""
 
     def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -154,7 +154,7 @@ def address_of(typing_context, array):
 
 @intrinsic
 def copy_bytes(typing_context, target, source, byte_count):
-    """Copy exactly ``byte_count`` bytes between places that do not overlap."""
+    """By LLVM's instruction, copy exactly ``byte_count`` bytes between places that do not overlap."""
 
     def generate(context, builder, signature, arguments):
         pointers = [builder.inttoptr(address, BYTE_POINTER) for address in arguments[:2]]
@@ -166,7 +166,7 @@ def copy_bytes(typing_context, target, source, byte_count):
 
 @intrinsic
 def fill64(typing_context, address, value):
-    """Write the uint64 ``value`` eight times, 64 bytes in all."""
+    """Vector instructions: write the uint64 ``value`` eight times, 64 bytes in all."""
 
     def generate(context, builder, signature, arguments):
         vector = ir.VectorType(INT64, 8)
@@ -181,7 +181,7 @@ def fill64(typing_context, address, value):
 
 @intrinsic
 def prefetch(typing_context, address):
-    """Ask for the cache line at ``address``, to read it soon."""
+    """By LLVM's instruction, ask for the cache line at ``address``, to read it soon."""
 
     def generate(context, builder, signature, arguments):
         function_type = ir.FunctionType(ir.VoidType(), [BYTE_POINTER, INT32, INT32, INT32])
@@ -196,7 +196,7 @@ def prefetch(typing_context, address):
 
 @intrinsic
 def byte_swap64(typing_context, value):
-    """Return the bytes of a uint64 in opposite order."""
+    """By LLVM's instruction, return the bytes of a uint64 in opposite order."""
 
     def generate(context, builder, signature, arguments):
         return builder.bswap(arguments[0])
@@ -206,7 +206,7 @@ def byte_swap64(typing_context, value):
 
 @intrinsic
 def multiply_fold(typing_context, left, right):
-    """Return high half xor low half of the 128-bit product: the mixing step of fast hashes."""
+    """By LLVM's instruction, return high half xor low half of the 128-bit product: the mixing step of fast hashes."""
 
     def generate(context, builder, signature, arguments):
         product = builder.mul(*[builder.zext(argument, INT128) for argument in arguments])
@@ -218,7 +218,7 @@ def multiply_fold(typing_context, left, right):
 
 @intrinsic
 def trailing_zeros64(typing_context, value):
-    """Return how many zero bits lie below the lowest set bit; 64 for 0."""
+    """By LLVM's instruction, return how many zero bits lie below the lowest set bit; 64 for 0."""
 
     def generate(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -228,7 +228,7 @@ def trailing_zeros64(typing_context, value):
 
 @intrinsic
 def leading_zeros64(typing_context, value):
-    """Return how many zero bits lie above the highest set bit; 64 for 0."""
+    """By LLVM's instruction, return how many zero bits lie above the highest set bit; 64 for 0."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -238,7 +238,7 @@ def leading_zeros64(typing_context, value):
 
 @intrinsic
 def population_count64(typing_context, value):
-    """Return the number of set bits."""
+    """By LLVM's instruction, return the number of set bits."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])

@@ -86,46 +86,46 @@ view_f64 = _make_view(np.float64)
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return the address of the first byte of ``array``."""
+    """In place of LLVM's instruction, return the address of the first byte of ``array``."""
     return array.__array_interface__["data"][0]
 
 
 def copy_bytes(target: int, source: int, byte_count: int) -> None:
-    """Copy exactly ``byte_count`` bytes between places that do not overlap."""
+    """In place of LLVM's instructions, copy exactly ``byte_count`` bytes between places that do not overlap."""
     ctypes.memmove(int(target), int(source), int(byte_count))
 
 
 def fill64(address: int, value: int) -> None:
-    """Write the uint64 ``value`` eight times, 64 bytes in all."""
+    """In place of the vector instructions, write the uint64 ``value`` eight times, 64 bytes in all."""
     ctypes.memmove(int(address), (int(value) & _MASK64).to_bytes(8, "little") * 8, 64)
 
 
 def prefetch(address: int) -> None:
-    """Do nothing: a hint has no meaning here."""
+    """In place of LLVM's instruction, do nothing: a hint has no meaning here."""
 
 
 def byte_swap64(value: int) -> np.uint64:
-    """Return the bytes of a uint64 in opposite order."""
+    """In place of LLVM's instruction, return the bytes of a uint64 in opposite order."""
     return np.uint64(int.from_bytes((int(value) & _MASK64).to_bytes(8, "little"), "big"))
 
 
 def multiply_fold(left: int, right: int) -> np.uint64:
-    """Return high half xor low half of the 128-bit product."""
+    """In place of LLVM's instructions, return high half xor low half of the 128-bit product."""
     product = (int(left) & _MASK64) * (int(right) & _MASK64)
     return np.uint64((product >> 64) ^ (product & _MASK64))
 
 
 def trailing_zeros64(value: int) -> int:
-    """Return how many zero bits lie below the lowest set bit; 64 for 0."""
+    """In place of LLVM's instruction, return how many zero bits lie below the lowest set bit; 64 for 0."""
     bits = int(value) & _MASK64
     return (bits & -bits).bit_length() - 1 if bits else 64
 
 
 def leading_zeros64(value: int) -> int:
-    """Return how many zero bits lie above the highest set bit; 64 for 0."""
+    """In place of LLVM's instruction, return how many zero bits lie above the highest set bit; 64 for 0."""
     return 64 - (int(value) & _MASK64).bit_length()
 
 
 def population_count64(value: int) -> int:
-    """Return the number of set bits."""
+    """In place of LLVM's instruction, return the number of set bits."""
     return (int(value) & _MASK64).bit_count()

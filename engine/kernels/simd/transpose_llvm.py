@@ -29,7 +29,7 @@ _MASK = ir.VectorType(ir.IntType(1), TILE)
 
 
 def make_shuffle_tile(width: int) -> Callable[[int, int, int], None]:
-    """Return the intrinsic (source, target, plane_stride) that shuffles 64 cells."""
+    """Return the vector instructions that shuffle 64 cells, as an intrinsic (source, target, plane_stride)."""
 
     @intrinsic
     def shuffle_tile(typing_context, source, target, plane_stride):
@@ -51,7 +51,7 @@ def make_shuffle_tile(width: int) -> Callable[[int, int, int], None]:
 
 
 def make_unshuffle_tile(width: int) -> Callable[[int, int, int], None]:
-    """Return the intrinsic (source, target, plane_stride) that restores 64 cells."""
+    """Return the vector instructions that restore 64 cells, as an intrinsic (source, target, plane_stride)."""
 
     @intrinsic
     def unshuffle_tile(typing_context, source, target, plane_stride):

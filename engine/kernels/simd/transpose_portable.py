@@ -24,7 +24,7 @@ def _trade(low, high, mask, shift):
 
 @kernel
 def transpose_words(words: np.ndarray) -> None:
-    """Trade bit j of every byte of word k with bit k of word j, in eight uint64."""
+    """Without vector instructions, trade bit j of every byte of word k with bit k of word j, in eight uint64."""
     for k in range(0, 8, 2):
         words[k], words[k + 1] = _trade(words[k], words[k + 1], _ODD_BITS, np.uint64(1))
     for k in (0, 1, 4, 5):
@@ -35,7 +35,7 @@ def transpose_words(words: np.ndarray) -> None:
 
 @kernel
 def shuffle_tile_portable(source: int, target: int, plane_stride: int, width: int, words: np.ndarray) -> None:
-    """Shuffle 64 cells of ``width`` bytes; ``words`` is room for eight uint64."""
+    """Without vector instructions, shuffle 64 cells of ``width`` bytes; ``words`` is room for eight uint64."""
     for byte in range(width):
         for j in range(8):
             word = np.uint64(0)
@@ -50,7 +50,7 @@ def shuffle_tile_portable(source: int, target: int, plane_stride: int, width: in
 
 @kernel
 def unshuffle_tile_portable(source: int, target: int, plane_stride: int, width: int, words: np.ndarray) -> None:
-    """Restore 64 cells of ``width`` bytes; ``words`` is room for eight uint64."""
+    """Without vector instructions, restore 64 cells of ``width`` bytes; ``words`` is room for eight uint64."""
     for byte in range(width):
         for k in range(8):
             words[k] = load_u64(source + (8 * byte + k) * plane_stride)

@@ -25,8 +25,9 @@ _UNIT = ir.VectorType(INT8, 32)
 
 
 def make_unpack_eights(cell_bytes: int, lane_bytes: int) -> Callable[[int, int, int, int, int], None]:
-    """Return the intrinsic (source, eights, width, base, target) that writes ``base`` plus each value, modulo their
-    size, to cells of ``cell_bytes``; values of up to 25 bits with lanes of 4 bytes, others with 8.
+    """Return the vector instructions that unpack eight values at a time, as an intrinsic (source, eights, width, base,
+    target): it writes ``base`` plus each value, modulo their size, to cells of ``cell_bytes``; values of up to 25 bits
+    with lanes of 4 bytes, others with 8.
 
     It reads 16 bytes from the byte on in which each fourth value begins; with lanes of 8 bytes, each second.
     """
