@@ -49,7 +49,7 @@ class Groups:
 
 
 def group_rows(columns: Sequence[tuple[Vector, pa.DataType]], row_count: int) -> Groups:
-    """Return the groups of ``row_count`` rows by the cells of ``columns``; without columns, one."""
+    """Group ``row_count`` rows by the cells of ``columns``; without columns, they are one group."""
     coded = tuple(_coded(vector, kind) for vector, kind in columns)
     if not coded:
         return Groups(np.zeros(row_count, np.int32), 1, (), None)

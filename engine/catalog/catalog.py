@@ -46,7 +46,7 @@ class RemovalOp:
 
 
 class Catalog:
-    """All tables of a store, and dropped tables that can be recalled. Thread safe.
+    """The tables of a store by name, and dropped tables that can be recalled. Thread safe.
 
     A table that is set aside has no name here, and is otherwise like any other: its rows in memory are flushed, the log
     is replayed into it, its history ages.

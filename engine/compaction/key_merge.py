@@ -164,7 +164,8 @@ class _MergeStream:
 
 
 def merged_rows(rowsets: Sequence[DiskRowSet], chunk_rows: int) -> Iterator[MergedRows]:
-    """Yield all rows of rowsets without common keys, with at most ``chunk_rows`` (a power of two) of each in memory."""
+    """Merge rowsets without common keys: yield all of their rows, with at most ``chunk_rows`` (a power of two) of each
+    in memory."""
     streams = [_MergeStream(source, rowset, chunk_rows) for source, rowset in enumerate(rowsets)]
     waiting = sorted(streams, key=lambda stream: stream.first_key, reverse=True)
     running: list[_MergeStream] = []

@@ -139,7 +139,7 @@ class Patch:
 
 
 def apply_all(patches: Iterable[Patch], base: Vector, first_row: int, is_own: bool) -> Vector:
-    """Return ``base`` with all patches applied in order, so that later ones win."""
+    """Return ``base`` with all patches, the cells of deltas, applied in order, so that later ones win."""
     for patch in patches:
         patched = patch.apply(base, first_row, is_own)
         is_own = True

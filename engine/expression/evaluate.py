@@ -85,7 +85,7 @@ def truth(expression: Expression, rows: Rows) -> pa.BooleanArray:
 
 
 def constant(tree: Expr) -> pa.Scalar | None:
-    """Return the value of a tree without columns; None if it has none, or cannot be computed."""
+    """Return the value of an expression without columns; None if it has none, or cannot be computed."""
     try:
         value = _Evaluator(Rows(1, _no_column), {}).value(tree)
     except (InvalidArgumentError, pa.ArrowException, ArithmeticError, ValueError):

@@ -84,7 +84,7 @@ def _at_an_end(op: ComparisonOp, cell: Cell, kind: LogicalType) -> bool | None:
 
 
 def listed_cells(values: Sequence[Any], kind: LogicalType) -> list[Cell]:
-    """Return the cells of ``kind`` that a list of literals names: ascending, distinct, none of them NaN.
+    """Return the cells of ``kind`` that the literals of an IN name: ascending, distinct, none of them NaN.
 
     Raises:
         ValueError: one cannot be compared with the type; the second argument is that literal.

@@ -51,7 +51,7 @@ def arithmetic(op: str, left: Value, right: Value) -> Value:
 
 
 def check_finite(result: Value, *arguments: Value) -> None:
-    """Raise pa.ArrowInvalid if a double is infinite that comes from finite ones: it is beyond the range."""
+    """Raise pa.ArrowInvalid if an expression makes an infinite double of finite ones: it is beyond the range."""
     beyond = pc.is_inf(result)
     if not holds_somewhere(beyond):
         return

@@ -28,7 +28,7 @@ _LONGEST = 1 << 63
 
 
 class WordReader:
-    """Reads the words of a text from left to right; ``grammar`` is the advice where its syntax is wrong."""
+    """Reads the words of SQL text from left to right; ``grammar`` is the advice where its syntax is wrong."""
 
     def __init__(self, words: list[Word], what: str, grammar: str) -> None:
         """``what`` names the text in errors."""

@@ -56,8 +56,8 @@ def rows_of(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> int:
 
 
 def check_joined(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> None:
-    """Raise TooLargeError if a function of these values may return one that is too large: all of them joined,
-    or one of them for each row."""
+    """Raise TooLargeError if a function in an expression may return a value that is too large of these values: all of
+    them joined, or one of them for each row."""
     rows = rows_of(values)
     check_size(sum(bytes_of(value, rows) for value in values))
 
@@ -70,7 +70,7 @@ def check_filled(values: Sequence[pa.Array | pa.ChunkedArray | pa.Scalar]) -> No
 
 
 def check_replaced(text: pa.Array | pa.ChunkedArray | pa.Scalar, old: str, new: str) -> None:
-    """Raise TooLargeError if text with ``old`` replaced by ``new`` is too large."""
+    """Raise TooLargeError if text is too large in which an expression replaces ``old`` by ``new``."""
     growth = len(new.encode()) - len(old.encode())
     if growth > 0:
         count = pc.sum(pc.count_substring(spread_one(text), pattern=old)).as_py() or 0

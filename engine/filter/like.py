@@ -16,7 +16,8 @@ from .bound import FALSE, Compare, LikeMatch, Node, NullTest, all_of, any_of
 
 
 def bind_like(column_id: int, pattern: str, negated: bool, ignores_case: bool = False) -> Node:
-    """Return the leaf or comparisons that select the strings LIKE ``pattern``, or, ``negated``, the others.
+    """Return the leaf or comparisons of a bound filter that select the strings LIKE ``pattern``, or, ``negated``, the
+    others.
 
     Raises:
         InvalidArgumentError: a pattern ends in its escape, or is too large.

@@ -13,7 +13,7 @@ from ..expression.tree import ColumnName, Constant, Expr, Junction, Not
 
 
 def parse_where(where: str | dict[str, Any] | None, limits: Limits) -> Expr | None:
-    """Return the tree of SQL text, or of a filter tree in JSON; None for None, which selects every row.
+    """Return the tree of a filter that is SQL text or JSON; None for None, which selects every row.
 
     Rejects blank text instead of taking it for None: a filter lost on the way must not read everything.
 

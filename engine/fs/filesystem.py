@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class WritableFile(Protocol):
-    """A new file.  It is written by its creator only, and immutable once closed."""
+    """A new file on a disk. It is written by its creator only, and immutable once closed."""
 
     @property
     def size(self) -> int:
@@ -71,7 +71,7 @@ class WritableFile(Protocol):
 
 
 class ReadableFile(Protocol):
-    """A file as it was when it was opened, or longer."""
+    """A file on a disk as it was when it was opened, or longer."""
 
     @property
     def size(self) -> int:

@@ -15,7 +15,8 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class BucketDocument(Generic[M]):
-    """A kind of object: a document as in ``fs/document``, of version 1, whose body is a message as JSON."""
+    """A kind of object beside a store in a bucket: a document as in ``fs/document``, of version 1, whose body is a
+    message as JSON."""
 
     model: type[M]
     magic: bytes

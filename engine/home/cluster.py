@@ -26,13 +26,13 @@ DOCUMENT = BucketDocument(Cluster, b"NYALACLU", "cluster")
 
 
 def read_cluster(bucket: Bucket, root: str) -> Cluster | None:
-    """Return the cluster of a root, which is empty or ends with a slash; None if it has none. Raises as
+    """Return the cluster of a root in a bucket, which is empty or ends with a slash; None if it has none. Raises as
     `BucketDocument.read`."""
     return DOCUMENT.read(bucket, root + NAME)
 
 
 def make_cluster(bucket: Bucket, root: str, new_uuid: Callable[[], UUID]) -> Cluster:
-    """Return the cluster of a root, which is made if it has none. Raises as `BucketDocument.read`."""
+    """Return the cluster of a root in a bucket, which is made if it has none. Raises as `BucketDocument.read`."""
     cluster = read_cluster(bucket, root)
     if cluster is None:
         mine = Cluster(uuid=new_uuid().hex)

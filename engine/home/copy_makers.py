@@ -27,11 +27,11 @@ DOCUMENT = BucketDocument(CopyMakers, b"NYALACPM", "note of who made the files o
 
 
 def read_copy_makers(bucket: Bucket, home: str) -> CopyMakers:
-    """Return the makers of the copy whose objects begin with ``home``: none if there is no such object. Raises as
-    `BucketDocument.read`."""
+    """Return the makers of the copied store in a bucket whose objects begin with ``home``: none if there is no such
+    object. Raises as `BucketDocument.read`."""
     return DOCUMENT.read(bucket, home + NAME) or CopyMakers(makers={})
 
 
 def write_copy_makers(bucket: Bucket, home: str, makers: CopyMakers) -> None:
-    """Note who made the files of a copy. Raises UnavailableError."""
+    """Note in a bucket who made the files of a copied store. Raises UnavailableError."""
     bucket.put(home + NAME, DOCUMENT.pack(makers))

@@ -28,8 +28,8 @@ class NamingLog(Protocol):
 
 
 def read_manifest(bucket: Bucket, home: str, name: str, crc: int | None = None) -> Manifest:
-    """Return the manifest that a slot names, with its checksum, or a pin, of the store whose objects begin with
-    ``home``.
+    """Return the manifest that a slot names, with its checksum, or a pin, of the store in a bucket whose objects begin
+    with ``home``.
 
     Raises:
         CorruptionError: it is missing, or not what was written.

@@ -22,7 +22,7 @@ def where_path(name: str) -> str:
 
 
 def read_where(bucket: Bucket, name: str) -> Whereabouts | None:
-    """Return what the last holder of the store ``name`` wrote; None if no holder did. Raises as
+    """Return what the last holder of the store ``name`` wrote beside it in a bucket; None if no holder did. Raises as
     `BucketDocument.read`."""
     return DOCUMENT.read(bucket, where_path(name))
 

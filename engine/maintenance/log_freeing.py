@@ -42,7 +42,7 @@ class _Need(NamedTuple):
 
 
 class LogFreeing:
-    """Frees the log of one store. Thread safe."""
+    """Maintains the log of one store: frees the part that nothing needs. Thread safe."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ _SHOWN = 100
 
 
 class MaintenanceManager:
-    """Chooses among the operations that ``operations`` returns at each call.
+    """Does background work: chooses among the operations of maintenance that ``operations`` returns at each call.
 
     ``failed`` receives the errors of the thread's work. Work that fails rests, twice as long each time, while other
     work continues (`rests`). ``now`` returns the time of day in microseconds. Rests, and pauses that somebody asks for,

@@ -13,7 +13,7 @@ URGENT_SCORE = 1e6
 
 
 class MaintenanceOp(Protocol):
-    """Work that may become due."""
+    """Background work of maintenance that may become due."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class MaintenanceOp(Protocol):
 
 @contextmanager
 def followed_by(freed: Callable[[], object]) -> Iterator[None]:
-    """Call ``freed`` after flushes, also of those that were done before one failed."""
+    """Call ``freed`` after the flushes of maintenance, also of those that were done before one failed."""
     try:
         yield
     except BaseException:
@@ -42,13 +42,13 @@ def followed_by(freed: Callable[[], object]) -> Iterator[None]:
 
 
 def about(operation: MaintenanceOp) -> tuple[str | None, str]:
-    """Return the kind of work and the table's name, as far as they are known."""
+    """Return the kind of maintenance that an operation does, and the table's name, as far as they are known."""
     kind = getattr(operation, "kind", None)
     return None if kind is None else str(kind), getattr(operation, "table", "")
 
 
 def kind_of(name: str) -> MaintenanceKind:
-    """Return the kind of work of a name. Raises InvalidArgumentError: there is none."""
+    """Return the kind of maintenance of a name. Raises InvalidArgumentError: there is none."""
     if name not in set(MaintenanceKind):
         raise InvalidArgumentError(f"unknown maintenance operation {name!r}; known: {', '.join(MaintenanceKind)}")
     return MaintenanceKind(name)
@@ -56,7 +56,7 @@ def kind_of(name: str) -> MaintenanceKind:
 
 @dataclass(frozen=True, slots=True)
 class TabletOp:
-    """One kind of work on one tablet."""
+    """One kind of maintenance on one tablet."""
 
     name: str
     score: Callable[[], float]

@@ -26,7 +26,7 @@ _DUE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLog:
-    """What an opening has replayed, and how long that took."""
+    """What an opening has replayed of the log, and how long that took."""
 
     first_lsn: int = 1
     last_lsn: int = 0
@@ -49,7 +49,8 @@ class ReplayedLog:
 
 
 class ReplayCost:
-    """See the module's text. One thread calls it at a time."""
+    """How long a replay of the log would take if the process died now, for maintenance. One thread calls it at a
+    time."""
 
     def __init__(
         self, wal: StoreLog, tablets: Callable[[], Iterable[Tablet]], replayed: ReplayedLog, seconds_max: float

@@ -41,8 +41,8 @@ class _Rest:
 
 
 class Rests:
-    """Each failure doubles the rest of the work, up to an hour; up to 40 seconds where the cause may soon be over, as
-    on a full disk. Thread safe: each entry is replaced as a whole."""
+    """The rests of maintenance that failed. Each failure doubles the rest of the work, up to an hour; up to 40 seconds
+    where the cause may soon be over, as on a full disk. Thread safe: each entry is replaced as a whole."""
 
     def __init__(self, elapsed: Callable[[], float], today: Callable[[], float]) -> None:
         """``elapsed`` counts seconds whatever happens to the clock; ``today`` returns seconds since 1970."""

@@ -90,7 +90,7 @@ def perform_on_all(
     mark: int,
     is_gone: Callable[[Tablet], bool],
 ) -> Iterator[FlushReport]:
-    """Do one kind of work on tablets and yield the reports. ``mark`` is the ancient history mark.
+    """Do one kind of maintenance on tablets and yield the reports. ``mark`` is the ancient history mark.
 
     Flushes cover a batch of tablets at a time, with one manifest commit for the batch. Tablets for which ``is_gone`` is
     true by then are skipped.
@@ -124,7 +124,7 @@ def perform_on_all(
 
 
 def unless_all_fail(error: Exception, environment: Environment) -> Exception:
-    """Return the error of work on some tablets; raise it if the others would fail too."""
+    """Return the error of maintenance on some tablets; raise it if the others would fail too."""
     if isinstance(error, StorageFullError) or environment.latch.reason:
         raise error
     return error

@@ -30,14 +30,15 @@ from .op import URGENT_SCORE, MaintenanceOp, TabletOp
 
 
 def flush(tablet: Tablet, environment: Environment) -> FlushReport | None:
-    """Flush all rows of a tablet that are in memory; None if there are none."""
+    """Maintain a tablet: flush all of its rows that are in memory; None if there are none."""
     with _noting_failures(tablet, MaintenanceKind.FLUSH), work_on(tablet, environment):
         left_over = left_over_rows(tablet, environment, 0)
         return _sum(*left_over, flush_memrowset(tablet, environment))
 
 
 def flush_all_deltas(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Flush all deltas of a tablet's DiskRowSets; None if there are none. ``mark`` is the ancient history mark."""
+    """Maintain a tablet: flush all deltas of its DiskRowSets; None if there are none. ``mark`` is the ancient history
+    mark."""
     with _noting_failures(tablet, MaintenanceKind.FLUSH_DELTAS), work_on(tablet, environment):
         left_over = left_over_deltas(tablet, environment, mark)
         return _sum(*left_over, flush_deltas(tablet, environment, mark))
@@ -58,39 +59,40 @@ def _noting_failures(tablet: Tablet, kind: MaintenanceKind) -> Iterator[None]:
 
 
 def minor_compact(tablet: Tablet, environment: Environment, mark: int, fan_in: int | None = None) -> FlushReport | None:
-    """Merge the REDO files, and the UNDO files of about one size, of each DiskRowSet with ``fan_in`` of them; without
-    ``fan_in``, all of each. None if there is nothing to merge."""
+    """Maintain a tablet: merge the REDO files, and the UNDO files of about one size, of each DiskRowSet with ``fan_in``
+    of them; without ``fan_in``, all of each. None if there is nothing to merge."""
     with _rewriting(tablet, environment):
         return _sum(*[minor(tablet, rowset, environment, mark, fan_in) for rowset in _each(tablet)])
 
 
 def major_compact(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Merge the REDO files of every DiskRowSet into its base columns; None if there are none."""
+    """Maintain a tablet: merge the REDO files of every DiskRowSet into its base columns; None if there are none."""
     with _rewriting(tablet, environment):
         return _sum(*[major(tablet, rowset, environment, None, mark) for rowset in _each(tablet)])
 
 
 def collect_history(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Drop the files that only snapshots before the mark can see; None if there are none."""
+    """Maintain a tablet: drop the files that only snapshots before the mark can see; None if there are none."""
     with _rewriting(tablet, environment):
         return gc(tablet, environment, mark)
 
 
 def compact_all(tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Merge all DiskRowSets of a tablet, without history before the mark; None if there are none."""
+    """Maintain a tablet: merge all of its DiskRowSets, without history before the mark; None if there are none."""
     with _rewriting(tablet, environment):
         return compact(tablet, environment, ancient_history_mark=mark)
 
 
 def index_keys(tablet: Tablet, environment: Environment) -> int:
-    """Put the keys of DiskRowSets into the key index as far as its budget allows; return how many were added."""
+    """Maintain a tablet: put the keys of DiskRowSets into the key index as far as its budget allows; return how many
+    were added."""
     with work_on(tablet, environment):
         return tablet.key_lookup.build(tablet.version, tablet.write_lock)
 
 
 @contextmanager
 def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Flush everything in memory and keep all history; while the body runs, the tablet's files do not change."""
+    """Flush everything of a tablet and keep all history; while the body runs, no maintenance changes its files."""
     with work_on(tablet, environment):
         left_over_rows(tablet, environment, 0)
         flush_memrowset(tablet, environment)
@@ -100,13 +102,14 @@ def flushed(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 
 def name_rowsets(tablet: Tablet, environment: Environment) -> None:
-    """Name the rowsets that were attached to a tablet in the manifest."""
+    """Maintain a tablet: name the rowsets that were attached to it in the manifest."""
     with work_on(tablet, environment):
         pass
 
 
 def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mark: int) -> FlushReport | None:
-    """Do one kind of work on a tablet now; None if there is nothing to do. ``mark`` is the ancient history mark."""
+    """Do one kind of maintenance on a tablet now; None if there is nothing to do. ``mark`` is the ancient history
+    mark."""
     if kind is MaintenanceKind.FLUSH:
         return flush(tablet, environment)
     work = {
@@ -120,7 +123,8 @@ def perform(kind: MaintenanceKind, tablet: Tablet, environment: Environment, mar
 
 
 def left_over_rows(tablet: Tablet, environment: Environment, _mark: int) -> list[FlushReport | None]:
-    """Flush what an earlier flush or an alteration has set aside; ``_stage_rows`` flushes the newest of it."""
+    """Maintain a tablet: flush what an earlier flush or an alteration has set aside; ``_stage_rows`` flushes the newest
+    of it."""
     return [flush_memrowset(tablet, environment) for _ in range(memrowsets(tablet) - 1)]
 
 
@@ -135,7 +139,7 @@ def memrowsets(tablet: Tablet) -> int:
 
 @contextmanager
 def work_on(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Work alone on a tablet, whose rowsets are all named in the manifest.
+    """Do maintenance alone on a tablet in the body; its rowsets are all named in the manifest.
 
     Raises:
         UnavailableError: the tablet is retired, or the store is read-only.
@@ -167,7 +171,7 @@ def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
 
 @contextmanager
 def at_work(tablet: Tablet, environment: Environment) -> Iterator[None]:
-    """Work on a tablet whose maintenance lock the caller holds."""
+    """Do maintenance in the body on a tablet whose maintenance lock the caller holds."""
     environment.latch.check()
     name_attached(tablet, environment)
     try:
@@ -202,7 +206,7 @@ def _sum(*parts: FlushReport | None) -> FlushReport | None:
 
 @dataclass(frozen=True, slots=True)
 class TabletUpkeep:
-    """Scores the kinds of work on one tablet."""
+    """Scores the kinds of maintenance of one tablet."""
 
     tablet: Tablet
     environment: Environment
@@ -362,12 +366,12 @@ class TabletUpkeep:
 
 
 def held_rows(tablet: Tablet) -> int:
-    """Return the bytes of rows in memory, which a flush frees."""
+    """Return the bytes of a tablet's rows in memory, which a flush frees: by them maintenance scores it."""
     return sum(memrowset.nbytes for memrowset in tablet.version.in_memory if len(memrowset))
 
 
 def held_deltas(tablet: Tablet) -> int:
-    """Return the bytes of deltas in memory, which a flush of them frees."""
+    """Return the bytes of a tablet's deltas in memory, which a flush of them frees: by them maintenance scores it."""
     return sum(rowset.deltas.memory_bytes for rowset in tablet.version.disk)
 
 
@@ -384,7 +388,7 @@ _LARGE_BYTES = 32 * MIB
 
 
 def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
-    """Return a rowset as the policy sees it."""
+    """Return a rowset as the policy of merges sees it, for maintenance to score."""
     size = rowset.bytes_on_disk
     dead = long_dead(rowset, mark) / max(len(rowset), 1)
     unread = _unread_share(rowset, schema, size)

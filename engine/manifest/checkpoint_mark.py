@@ -32,34 +32,35 @@ _VERSION = 1
 
 
 class CheckpointMark(Message, frozen=True):
-    """What the file says."""
+    """The content of the file that marks a directory as a checkpoint."""
 
     source: str
     """The uuid of the store that the checkpoints are of."""
 
 
 def read_mark(fs: FileSystem) -> CheckpointMark | None:
-    """Return the mark of a directory; None if it has none. Raises CorruptionError if it is damaged."""
+    """Return the mark of a checkpoint's directory; None if it has none. Raises CorruptionError if it is damaged."""
     if not fs.exists(PATH):
         return None
     return parsed(CheckpointMark, read(fs, PATH), PATH, _MAGIC, _VERSION, "mark of a checkpoint")
 
 
 def write_mark(fs: FileSystem, mark: CheckpointMark) -> None:
-    """Mark an empty directory, durably, before anything else is written there."""
+    """Mark an empty directory as a checkpoint, durably, before anything else is written there."""
     write(fs, _NEW_PATH, pack(_MAGIC, _VERSION, mark.model_dump_json().encode()))
     fs.rename(_NEW_PATH, PATH)
     fs.sync_directory("")
 
 
 def is_empty(fs: FileSystem) -> bool:
-    """Whether a directory has nothing but what an attempt to mark it may have left."""
+    """Whether a directory has nothing but what an attempt to mark it as a checkpoint may have left."""
     keys = {f"{name}{end}" for name in (KEYS, KEYS_COPY) for end in ("", ".new")}
     return {"lock", _NEW_PATH, *keys}.issuperset(fs.list(""))
 
 
 def commit(fs: FileSystem, manifest: Manifest) -> None:
-    """Make the newer checkpoint count: its log is in ``wal.next``, and its column files are durable. Raises OSError."""
+    """Make the newer checkpoint count, by its manifest: its log is in ``wal.next``, and its column files are durable.
+    Raises OSError."""
     write(fs, _NEW_MANIFEST, pack_manifest(manifest))
     fs.sync_directory("")  # before the next name: whoever sees that one must find the log
     fs.rename(_NEW_MANIFEST, _NEXT_MANIFEST)

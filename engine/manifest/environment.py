@@ -18,7 +18,7 @@ from .work_counts import WorkCounts
 
 
 class Files(Protocol):
-    """The part of an environment that is needed to read files."""
+    """The services of a store that are needed to read its files: a part of its environment."""
 
     @property
     def fs(self) -> FileSystem: ...
@@ -30,7 +30,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LooseFiles:
-    """What is needed to open files outside of an open store."""
+    """The services that are needed to open a store's files outside of an open store."""
 
     fs: FileSystem
     page_cache: PageCache
@@ -39,8 +39,8 @@ class LooseFiles:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The shared services: the disk, the manifest and the log on it, visibility of commits, decompressed pages, memory
-    for key indexes, the placement, the damaged files, the counts of maintenance."""
+    """The services that the tablets of a store share: the disk, the manifest and the log on it, visibility of commits,
+    decompressed pages, memory for key indexes, the placement, the damaged files, the counts of maintenance."""
 
     fs: FileSystem
     manifest: ManifestFile

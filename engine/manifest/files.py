@@ -16,22 +16,22 @@ def directory(tablet_id: int) -> str:
 
 
 def path(tablet_id: int, file_id: int, kind: str) -> str:
-    """Return the path of a file; ``kind`` is base, undo or redo."""
+    """Return the path of a tablet's file that the manifest names by its id; ``kind`` is base, undo or redo."""
     return f"{ROOT}/{tablet_id}/{file_id}.{kind}"
 
 
 def id_of(name: str) -> int:
-    """Return the id in a file name."""
+    """Return the id of a tablet's file, as the manifest has it, from the file's name."""
     return int(name.partition(".")[0])
 
 
 def reign_of(file_id: int) -> int:
-    """Return the reign in which a file was made; 0 in a directory."""
+    """Return the reign in which a tablet's file was made, by its id in the manifest; 0 in a directory."""
     return file_id >> REIGN_BITS
 
 
 def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
-    """Return the encoding of each column, including the system column."""
+    """Return the encoding of each column in a tablet's files, including the system column."""
     by_id = {column.id: _encoding(column) for column in schema.columns}
     by_id[LIVE] = ColumnEncoding(PhysicalType.BOOL, "run_length", "none")
     return by_id

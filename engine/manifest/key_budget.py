@@ -6,7 +6,7 @@ import threading
 
 
 class KeyIndexBudget:
-    """Bytes that tablets take and give back. Thread safe.
+    """The bytes for all key indexes of a store, which tablets take and give back. Thread safe.
 
     First come, first served: a tablet that gets none has no index of its DiskRowSets.
     """
@@ -38,5 +38,5 @@ class KeyIndexBudget:
 
 
 def unlimited() -> KeyIndexBudget:
-    """Return a budget that holds any index."""
+    """Return a budget that holds any key index."""
     return KeyIndexBudget(1 << 62)

@@ -118,7 +118,7 @@ class TableEntry(Message, frozen=True, extra="forbid"):
 
 
 class GrantEntry(Grantee, frozen=True):
-    """What a user or role may do with one table, or with all."""
+    """A grant in the manifest: what a user or role may do with one table, or with all."""
 
     table: PositiveInt | None = None
     """The table's number; None: all tables."""
@@ -127,7 +127,8 @@ class GrantEntry(Grantee, frozen=True):
 
 
 class PinEntry(Message, frozen=True, extra="forbid"):
-    """Files of a store in a bucket that stay for readers outside of it, whatever becomes of the store meanwhile."""
+    """A pin in the manifest: files of a store in a bucket that stay for readers outside of it, whatever becomes of the
+    store meanwhile."""
 
     id: str
     manifest: str
@@ -145,14 +146,14 @@ class PinEntry(Message, frozen=True, extra="forbid"):
 
 
 class CleanStopEntry(Message, frozen=True, extra="forbid"):
-    """The end of the log when the store was closed; removed while it is open."""
+    """The end of the log in the manifest, as it was when the store was closed; removed while it is open."""
 
     last_lsn: NonNegativeInt
     crc: NonNegativeInt
 
 
 class Manifest(Message, frozen=True, extra="forbid"):
-    """The whole document."""
+    """The manifest of a store: its tables, tablets and files, as one document."""
 
     store_uuid: str
     next_id: PositiveInt = 1

@@ -9,7 +9,7 @@ from .rowset_entry import RowsetEntry
 
 
 class MovedEntry(Message, frozen=True, extra="forbid"):
-    """A move that brought or took a tablet."""
+    """A move in the manifest that brought or took a tablet."""
 
     name: str
     """The name of the move."""
@@ -20,7 +20,8 @@ class MovedEntry(Message, frozen=True, extra="forbid"):
 
 
 class ArrivingEntry(Message, frozen=True, extra="forbid"):
-    """The files of a tablet that another server is about to hand over: all are here, nobody reads them yet."""
+    """A tablet in the manifest that another server is about to hand over: all of its files are here, nobody reads them
+    yet."""
 
     name: str
     """The name of the move."""

@@ -24,7 +24,7 @@ _VERSION = 1
 
 
 class PinNote(Message, frozen=True, extra="forbid"):
-    """What the file says."""
+    """The content of the file ``pin`` in the directory of a kept pin."""
 
     name: str
     pinned: PinnedTable
@@ -48,23 +48,24 @@ class PinNote(Message, frozen=True, extra="forbid"):
 
 
 def path_in(directory: str) -> str:
-    """Return the file of a pin's directory that says what it keeps."""
+    """Return the path of the file ``pin`` in a pin's directory: it says what the pin keeps."""
     return join(directory, _NAME)
 
 
 def pack_note(note: PinNote) -> bytes:
-    """Return the bytes of the file."""
+    """Return the bytes of the file ``pin`` of a kept pin."""
     return pack(_MAGIC, _VERSION, note.model_dump_json().encode())
 
 
 def read_note(fs: FileSystem, directory: str) -> PinNote:
-    """Return what the directory of a kept pin says. Raises CorruptionError, InvalidArgumentError and OSError."""
+    """Return the content of the file ``pin`` in the directory of a kept pin. Raises CorruptionError,
+    InvalidArgumentError and OSError."""
     path = path_in(directory)
     return parsed(PinNote, read(fs, path), path, _MAGIC, _VERSION, "note of a pin")
 
 
 def keep(fs: FileSystem, note: PinNote) -> None:
-    """Make a pin last, durably, as the last step: its files are there. Raises OSError."""
+    """Make a pin last by its file ``pin``, durably, as the last step: its other files are there. Raises OSError."""
     directory = note.pinned.directory
     tablets = join(directory, files.ROOT)
     homes = [join(tablets, home) for home in fs.list(tablets)] if fs.exists(tablets) else []
@@ -77,19 +78,19 @@ def keep(fs: FileSystem, note: PinNote) -> None:
 
 
 def keep_no_longer(fs: FileSystem, directory: str) -> None:
-    """Let a pin end, durably; its files may be removed then. Raises OSError."""
+    """Let a pin end by removing its file ``pin``, durably; its other files may be removed then. Raises OSError."""
     fs.unlink(join(directory, _NAME))
     fs.sync_directory(directory)
 
 
 def kept(fs: FileSystem) -> list[str]:
-    """Return the directories of kept pins."""
+    """Return the directories of pins that are kept."""
     directories = [join(ROOT, name) for name in sorted(fs.list(ROOT))] if fs.exists(ROOT) else []
     return [directory for directory in directories if fs.exists(join(directory, _NAME))]
 
 
 def sweep(fs: FileSystem) -> None:
-    """Remove the pins of an earlier process, but for those that are kept."""
+    """Remove the directories of pins of an earlier process, but for those that are kept."""
     if not fs.exists(ROOT):
         return
     lasting = kept(fs)

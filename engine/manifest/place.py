@@ -14,7 +14,7 @@ COPY_PATH = "manifest.copy"
 
 
 class ManifestPlace(Protocol):
-    """Takes one new manifest after the other. One thread at a time calls it."""
+    """The place of a store's manifest: takes one new manifest after the other. One thread at a time calls it."""
 
     def write(self, document: bytes) -> None:
         """Make a new manifest durable. It does not count yet: an error changes nothing.
@@ -41,7 +41,8 @@ class ManifestPlace(Protocol):
 
 
 class ManifestInDirectory:
-    """A file that is replaced: ``manifest.new`` is written and synced, renamed, and the directory is synced."""
+    """The place of a manifest in a directory: a file that is replaced: ``manifest.new`` is written and synced, renamed,
+    and the directory is synced."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs

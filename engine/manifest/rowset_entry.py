@@ -10,7 +10,7 @@ from ...schemas.message import Message, new_dict
 
 
 class RowsetEntry(Message, frozen=True, extra="forbid"):
-    """A DiskRowSet; ``id`` is also that of its base file."""
+    """A DiskRowSet in the manifest; ``id`` is also that of its base file."""
 
     id: PositiveInt
     undo: tuple[int, ...] = ()
@@ -37,7 +37,7 @@ class RowsetEntry(Message, frozen=True, extra="forbid"):
 
 
 def without_empty(tablet: dict[str, Any]) -> dict[str, Any]:
-    """Leave out each ``written_as`` of a tablet that is empty, in what was made of its entry."""
+    """Leave out each ``written_as`` that is empty, in what was made of a tablet's entry in the manifest."""
     arriving = tablet["arriving"]
     for rowset in (*tablet["rowsets"], *(arriving["rowsets"] if arriving else ())):
         if not rowset["written_as"]:

@@ -11,7 +11,7 @@ from ..mvcc.clock import elapsed_seconds
 
 
 class WorkReport(Protocol):
-    """What one piece of work did."""
+    """What one flush, compaction or other work on a store's files did."""
 
     @property
     def rows(self) -> int: ...
@@ -25,7 +25,8 @@ Report = TypeVar("Report", bound=WorkReport)
 
 
 class WorkCounts:
-    """For the threads that maintain a store. Work that found nothing to do is not counted."""
+    """What flushes and compactions have done since a store was opened, by their kind. For the threads that maintain a
+    store. Work that found nothing to do is not counted."""
 
     def __init__(self) -> None:
         kinds = [kind.value for kind in MaintenanceKind]

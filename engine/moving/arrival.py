@@ -20,7 +20,7 @@ _LOOKS = 60
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """A move to this store."""
+    """A move of a tablet to this store, whose files are arriving."""
 
     round: MoveRound
     tablet: int
@@ -118,5 +118,5 @@ class Arrival:
 
 
 def numbers_of(rowset: RowsetEntry) -> set[int]:
-    """Return the numbers of a rowset's files."""
+    """Return the numbers of the files of a rowset that is moving."""
     return {rowset.id, *rowset.undo, *rowset.redo, *rowset.columns.values()}

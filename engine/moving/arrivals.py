@@ -48,7 +48,7 @@ ROOT = "moves"
 
 
 class Arrivals:
-    """The moves to one store. Thread safe; the files of one move come one after the other, and each once."""
+    """The moves of tablets to one store. Thread safe; the files of one move come one after the other, and each once."""
 
     def __init__(
         self,

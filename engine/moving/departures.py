@@ -70,7 +70,7 @@ class _Departure:
 
 
 class Departures:
-    """The moves away from one store. Thread safe."""
+    """The moves of tablets away from one store. Thread safe."""
 
     def __init__(
         self,

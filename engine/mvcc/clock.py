@@ -22,12 +22,12 @@ LOGICAL_BITS = 12
 
 
 def timestamp_of(microseconds: int) -> int:
-    """Return the first timestamp of a microsecond."""
+    """Return the first hybrid timestamp of a microsecond."""
     return microseconds << LOGICAL_BITS
 
 
 def microseconds_of(timestamp: int) -> int:
-    """Return the microsecond of a timestamp."""
+    """Return the microsecond of a hybrid timestamp."""
     return timestamp >> LOGICAL_BITS
 
 
@@ -42,7 +42,7 @@ def boot_seconds() -> float:
 
 
 class Clock(Protocol):
-    """Generates timestamps. Thread safe."""
+    """Generates hybrid timestamps for commits. Thread safe."""
 
     def now(self) -> int:
         """Return a timestamp greater than all results of ``now`` and all arguments of ``update``."""

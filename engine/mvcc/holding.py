@@ -22,7 +22,7 @@ _OF_THIS_PROCESS = UnavailableError, CorruptionError, StorageFullError, Internal
 
 
 class Holding:
-    """That of one open store. Thread safe."""
+    """Lets one open store begin changes only while no other process can have it. Thread safe."""
 
     def __init__(
         self, check_now: Callable[[], None], is_in_bucket: bool, note_damage: Callable[[StoreError], object]
@@ -68,7 +68,7 @@ class Holding:
 
 
 class Held(Protocol):
-    """A store with verbs."""
+    """A store whose verbs run only while this process has it."""
 
     @property
     def holding(self) -> Holding:
@@ -80,7 +80,8 @@ AnyHeld = TypeVar("AnyHeld", bound=Held)
 
 
 def verb(method: Callable[Concatenate[AnyHeld, Asked], Answer]) -> Callable[Concatenate[AnyHeld, Asked], Answer]:
-    """Run a method only while the store is open, and judge its errors. Not for generators."""
+    """Make a verb of a store of a method: it runs only while the store is open, and its errors are judged. Not for
+    generators."""
 
     @wraps(method)
     def checked(self: AnyHeld, *args: Asked.args, **named: Asked.kwargs) -> Answer:
@@ -96,7 +97,7 @@ def verb(method: Callable[Concatenate[AnyHeld, Asked], Answer]) -> Callable[Conc
 
 
 def held_verb(method: Callable[Concatenate[AnyHeld, Asked], Answer]) -> Callable[Concatenate[AnyHeld, Asked], Answer]:
-    """Return a verb that begins only while no other process can have the store."""
+    """Return a verb of a store that begins only while no other process can have the store."""
 
     @wraps(method)
     def begun(self: AnyHeld, *args: Asked.args, **named: Asked.kwargs) -> Answer:
@@ -109,8 +110,8 @@ def held_verb(method: Callable[Concatenate[AnyHeld, Asked], Answer]) -> Callable
 def held_answer(
     method: Callable[Concatenate[AnyHeld, Asked], Answer],
 ) -> Callable[Concatenate[AnyHeld, Asked], Answer]:
-    """Return a verb that answers only while no other process can have the store: what it did is in no slot of a log.
-    Who asks again elsewhere does no harm."""
+    """Return a verb of a store that answers only while no other process can have the store: what it did is in no slot
+    of a log. Who asks again elsewhere does no harm."""
 
     @wraps(method)
     def ended(self: AnyHeld, *args: Asked.args, **named: Asked.kwargs) -> Answer:

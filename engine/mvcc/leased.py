@@ -16,7 +16,7 @@ from .mvcc import MvccManager
 
 
 class Tenure(Protocol):
-    """How far a process may speak for a store. Thread safe."""
+    """The timestamps up to which a process may speak for a store. Thread safe."""
 
     @property
     def safe(self) -> int:
@@ -38,8 +38,8 @@ class Tenure(Protocol):
 
 
 class LeasedMvcc(MvccManager):
-    """See the module's text. ``clock`` gives out nothing above the ceiling. Nobody waits longer than
-    ``patience_seconds`` for commits that are in flight: the log may be out of reach."""
+    """Snapshots of a store that another process may take over. ``clock`` gives out nothing above the ceiling. Nobody
+    waits longer than ``patience_seconds`` for commits that are in flight: the log may be out of reach."""
 
     def __init__(self, clock: Clock, tenure: Tenure, patience_seconds: float) -> None:
         super().__init__(clock)

@@ -14,7 +14,7 @@ from .mvcc import MvccManager
 
 
 class ReplicatedMvcc(MvccManager):
-    """See the module's text. Thread safe."""
+    """Snapshots of a store that another process writes, and whose log this one follows. Thread safe."""
 
     def __init__(self, clock: Clock, patience_seconds: float) -> None:
         """Nobody waits longer than ``patience_seconds`` for a snapshot that the log has not reached."""

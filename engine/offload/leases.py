@@ -29,7 +29,7 @@ class _Lease(Generic[T]):
 
 
 class Leases(Generic[T]):
-    """Values by id, each with an expiry time in microseconds since 1970. Thread safe."""
+    """Values kept for outside clients by id, each with an expiry time in microseconds since 1970. Thread safe."""
 
     def __init__(self, what: str, drop: Callable[[str, T], None], now: Callable[[], int], room: Room) -> None:
         """``what`` names the values in errors; ``drop`` cleans up after an ended one; ``now`` returns microseconds;

@@ -34,7 +34,7 @@ COMBINATIONS_MAX = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LevelCount:
-    """How many of its tablets one level leaves."""
+    """How many of its tablets one level of a table's partitions leaves."""
 
     level: str
     tablets: int

@@ -27,7 +27,7 @@ from .log_note import Note
 
 
 class ChangeKind(IntEnum):
-    """In the log: never reuse or renumber."""
+    """The kind of a change in a log record: never reuse or renumber."""
 
     STORE = 1
     """Whole rows, under a new key or over a dead row."""
@@ -41,7 +41,8 @@ class ChangeKind(IntEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """``rows`` has one column for each column id, named by the id in decimal; each key occurs once.
+    """Rows of one tablet that a commit changes. ``rows`` has one column for each column id, named by the id in decimal;
+    each key occurs once.
 
     Types are those of the table at the time of the change, or others with the same physical types.
     """
@@ -63,7 +64,7 @@ class Change:
 
 
 class Attachment(Message, frozen=True, extra="forbid"):
-    """A rowset that a commit adds to a tablet; its base file is durable."""
+    """A rowset that a commit adds to a tablet, in a log record; its base file is durable."""
 
     tablet_id: int = Field(exclude=True)
     rowset: PositiveInt
@@ -105,13 +106,13 @@ def pack_record(
 
 
 def pack_change(tablet_id: int, kind: ChangeKind, cells: Mapping[int, Vector], row_count: int) -> bytes:
-    """Return a change of few rows as it is in a record, from its cells by column id."""
+    """Return a change of few rows as it is in a log record, from its cells by column id."""
     body = pack_rows(cells, row_count)
     return part_header(tablet_id, kind, len(body)) + body
 
 
 def part_header(tablet_id: int, kind: ChangeKind, size: int) -> bytes:
-    """Return what comes before a change of few rows that takes ``size`` bytes."""
+    """Return the header of a change of few rows in a log record, which takes ``size`` bytes."""
     return _HEADER.pack(tablet_id, kind, ROWS_FORM, size)
 
 

@@ -51,7 +51,8 @@ ARROW_TYPES: dict[PhysicalType, pa.DataType] = {
 
 
 def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
-    """Return the cells of some rows by column id. Raises OverflowError if they take 2 GiB or more."""
+    """Return the bytes of a change's rows in a log record, from their cells by column id. Raises OverflowError if they
+    take 2 GiB or more."""
     encoded = encode(cells, row_count)
     types = {column_id: stored_as(vector) for column_id, vector in cells.items()}
     ends = encoded.offsets[1 : row_count + 1]
@@ -60,6 +61,6 @@ def pack_rows(cells: Mapping[int, Vector], row_count: int) -> bytes:
 
 
 def head_of(columns: Mapping[int, PhysicalType], row_count: int) -> bytes:
-    """Return what comes before the ends of the rows; the columns are types by id."""
+    """Return what comes before the ends of a change's rows in a log record; the columns are types by id."""
     ids = np.array(list(columns), _UNIT).tobytes()
     return _COUNTS.pack(len(columns), row_count) + ids + bytes(_CODES[physical] for physical in columns.values())

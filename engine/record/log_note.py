@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class NoteKind(IntEnum):
-    """In the log, among the kinds of changes: never reuse or renumber."""
+    """The kind of a note in a log record, among the kinds of changes: never reuse or renumber."""
 
     ANSWER = 4
     """The answer to the numbered write whose record this is."""
@@ -19,7 +19,7 @@ class NoteKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """``body`` is JSON; ``table_id`` is 0 in a note about several tables."""
+    """A note in a log record beside its changes. ``body`` is JSON; ``table_id`` is 0 in a note about several tables."""
 
     table_id: int
     kind: NoteKind

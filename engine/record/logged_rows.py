@@ -59,7 +59,7 @@ class LoggedRows:
 
 
 def rows_of(changes: Parts) -> list[LoggedRows]:
-    """Return the rows of all changes, by form; those of a tablet follow each other.
+    """Return the rows of all changes in log records, by form; those of a tablet follow each other.
 
     Raises:
         CorruptionError: a change is not what was logged.
@@ -74,7 +74,7 @@ def rows_of(changes: Parts) -> list[LoggedRows]:
 
 
 def unpack_changes(parts: Parts) -> Iterator[Change]:
-    """Yield the changes one by one, their rows as a batch. Raises as ``rows_of`` does."""
+    """Yield the changes in log records one by one, their rows as a batch. Raises as ``rows_of`` does."""
     changes = parts.changes
     for part in range(len(changes)):
         if changes.forms[part] == ARROW_FORM:

@@ -20,7 +20,7 @@ _JSON_KINDS = [*NoteKind, ChangeKind.ATTACH]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """Parts of the records from ``first_lsn`` on, in the order of the log."""
+    """The parts of log records from ``first_lsn`` on, in the order of the log."""
 
     first_lsn: int
     table: np.ndarray
@@ -106,7 +106,7 @@ class Parts:
 
 
 def find_parts(first_lsn: int, addresses: np.ndarray, lengths: np.ndarray, memory: object) -> Parts:
-    """Return the parts of records whose payloads are at ``addresses`` (int64) in ``memory`` and have ``lengths``.
+    """Return the parts of log records whose payloads are at ``addresses`` (int64) in ``memory`` and have ``lengths``.
 
     Raises:
         CorruptionError: a payload is not what was logged.
@@ -123,6 +123,6 @@ def find_parts(first_lsn: int, addresses: np.ndarray, lengths: np.ndarray, memor
 
 
 def parts_of_payload(payload: memoryview, lsn: int) -> Parts:
-    """Return the parts of one record. Raises as ``find_parts`` does."""
+    """Return the parts of one log record. Raises as ``find_parts`` does."""
     content = np.frombuffer(payload, np.uint8)
     return find_parts(lsn, np.array([address_of(content)]), np.array([len(content)]), content)

@@ -26,7 +26,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """A store at its newest slot."""
+    """The state of a store in a bucket at its newest slot, for tools that do not claim it."""
 
     newest: Slot
     reader: SlotReader
@@ -49,7 +49,7 @@ def _records(reader: SlotReader, note: Callable[[Slot], object] = lambda slot: N
 
 
 def state_of(home: BucketHome) -> BucketState:
-    """Return the state of a store that somebody may have. Nobody looks at what its pins hold.
+    """Return the state of a store in a bucket that somebody may have. Nobody looks at what its pins hold.
 
     Raises:
         NotFoundError: there is no such store.
@@ -60,8 +60,8 @@ def state_of(home: BucketHome) -> BucketState:
 
 
 def state_with_pins_of(home: BucketHome) -> tuple[BucketState, list[Manifest]]:
-    """Return the state of a store that somebody may have, and what its pins hold. Raises as ``state_of``, also
-    CorruptionError if that cannot be read of one of them."""
+    """Return the state of a store in a bucket that somebody may have, and what its pins hold. Raises as ``state_of``,
+    also CorruptionError if that cannot be read of one of them."""
 
     def both(newest: Slot) -> tuple[BucketState, list[Manifest]]:
         state = _state_at(home, newest)

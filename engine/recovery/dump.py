@@ -26,7 +26,7 @@ _CFILES = ("base", "undo", "redo")
 
 
 def dump_file(path: str | Path, key: KeySource = NO_KEY) -> dict[str, Any]:
-    """Return the content of a file as JSON values. Changes nothing, so the store may be running.
+    """Return the content of any file of a store as JSON values. Changes nothing, so the store may be running.
 
     Raises:
         InvalidArgumentError: the file does not belong to a store.

@@ -85,7 +85,7 @@ class LoggedTablets:
 
 
 class LogReplay:
-    """Applies what files lack of records, in the order of the log. For one thread.
+    """Replays the log: applies what files lack of records, in order. For one thread.
 
     Answers to numbered writes go to ``writers``, transactions to ``transaction_memory``. Skips changes of dropped
     tablets and of tablets in quarantine, for which the log keeps them. A tablet with a damaged file goes into
@@ -189,7 +189,7 @@ class _Reached:
 def restore_notes(
     parts: Parts, timestamps: np.ndarray, writers: NumberedWrites, transaction_memory: TransactionMemory
 ) -> None:
-    """Apply the notes of log records with these ``timestamps``. Raises CorruptionError if one cannot be decoded."""
+    """Replay the notes of log records with these ``timestamps``. Raises CorruptionError if one cannot be decoded."""
     writers.restore_all(parts.taken(np.isin(parts.kinds, [NoteKind.ANSWER, NoteKind.WRITERS])), timestamps)
     for record, note in parts.of_kind(NoteKind.TRANSACTIONS).notes():
         transaction_memory.restore(note, parts.first_lsn + record, int(timestamps[record]))

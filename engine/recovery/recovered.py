@@ -34,7 +34,8 @@ class Recovered:
 
 
 def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions, damage: DamageRegistry) -> Recovered:
-    """Open the tables, remove files that nothing needs, and apply the log, whose timestamps the clock follows.
+    """Recover a store: open the tables, remove files that nothing needs, and apply the log, whose timestamps the clock
+    follows.
 
     Raises:
         CorruptionError: a file is not what was written.

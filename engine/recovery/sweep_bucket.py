@@ -46,7 +46,7 @@ _NUMBERED = re.compile(r"(?:[0-9]+-)?([0-9]+)[.-]")
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """An object that nobody needs."""
+    """An object of a store in a bucket that nobody needs."""
 
     name: str
     size_bytes: int
@@ -56,8 +56,8 @@ class Leftover:
 
 
 def leftovers(home: BucketHome, clock: Clock | None = None) -> list[Leftover]:
-    """Return what no manifest will name again; somebody may have the store. ``clock`` tells the time of day. Raises as
-    ``state_with_pins_of``."""
+    """Return the objects of a store in a bucket that no manifest will name again; somebody may have the store.
+    ``clock`` tells the time of day. Raises as ``state_with_pins_of``."""
     state, pinned = state_with_pins_of(home)
     header = state.newest.header
     named = set(chain(file_paths(state.manifest), *map(file_paths, pinned)))
@@ -90,7 +90,8 @@ def leftovers(home: BucketHome, clock: Clock | None = None) -> list[Leftover]:
 
 
 def sweep(home: BucketHome) -> list[Leftover]:
-    """Delete what nobody reads; return all that was found. Raises as ``leftovers``."""
+    """Delete the objects of a store in a bucket that nobody reads; return all that was found. Raises as
+    ``leftovers``."""
     found = leftovers(home)
     home.bucket.delete([each.name for each in found if not each.in_use])
     return found

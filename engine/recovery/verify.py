@@ -134,7 +134,7 @@ def verify_store(fs: FileSystem, progress: Progress | None = None) -> VerifyRepo
 
 
 def log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
-    """Return a reader of the store's log. Raises CorruptionError for a damaged one."""
+    """Return a reader of the log of a store to verify. Raises CorruptionError for a damaged one."""
     check_not_under_way(fs)
     stop: CleanStopEntry | None = manifest.clean_stop
     expect = CleanStop(stop.last_lsn, stop.crc) if stop else None
@@ -142,7 +142,8 @@ def log_reader(fs: FileSystem, manifest: Manifest) -> LogReader:
 
 
 def attached_rowsets(fs: FileSystem, manifest: Manifest) -> list[tuple[int, RowsetEntry]]:
-    """Return the rowsets that the log attaches, each with its tablet. Raises CorruptionError for a damaged log."""
+    """Return the rowsets that the log of a store to verify attaches, each with its tablet. Raises CorruptionError for a
+    damaged log."""
     return logged_attachments(log_reader(fs, manifest).records())
 
 
@@ -355,7 +356,7 @@ def _verify_pin(fs: FileSystem, directory: str, report: VerifyReport) -> None:
 
 
 def attempt(report: VerifyReport, check: Callable[[], Result]) -> Result | None:
-    """Run a check; a problem goes into the report, so that the other checks still run."""
+    """Run a check of a verification; a problem goes into the report, so that the other checks still run."""
     try:
         with named("a file could not be read"):
             return check()

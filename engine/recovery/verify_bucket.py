@@ -19,7 +19,7 @@ _LOOK_SECONDS = 1.0
 
 
 def verify_bucket(home: BucketHome, progress: Progress | None = None) -> VerifyReport:
-    """Check a store that no process has.
+    """Check a store in a bucket that no process has.
 
     Raises:
         NotFoundError: there is no such store.

@@ -9,7 +9,8 @@ from ...schemas.errors import UnavailableError
 
 
 class LogListing:
-    """See the module's text. Thread safe."""
+    """Lists the log of a store for the replicas that read it, by one request for all whom its answer serves. Thread
+    safe."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         """``seconds`` is the time."""

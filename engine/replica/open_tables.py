@@ -16,7 +16,7 @@ from ..tablet.tablet import Tablet
 
 @dataclass(frozen=True, slots=True)
 class OpenTables:
-    """See the module's text."""
+    """The tables of one manifest that a replica has open for reading."""
 
     manifest: Manifest
     """As it was written."""
@@ -36,7 +36,8 @@ def open_tables(
     former: OpenTables | None,
     open_tablet: Callable[[TabletEntry, TableSchema], Tablet],
 ) -> OpenTables:
-    """Open what ``manifest`` names, with the rowsets that the log attaches, but for what is as in ``former``.
+    """Open what ``manifest`` names for a replica, with the rowsets that the log attaches, but for what is as in
+    ``former``.
 
     If it raises what ``open_tablet`` raises, nothing new stays open.
     """

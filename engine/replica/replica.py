@@ -76,7 +76,7 @@ class _GapError(Exception):
 
 
 class OtherHistoryError(UnavailableError):
-    """The log is another one than that which was applied: the bucket was put back to an earlier state."""
+    """The log is another one than that which a replica applied: the bucket was put back to an earlier state."""
 
     def __init__(self) -> None:
         super().__init__("the objects of the bucket were put back to an earlier state: what was read before is gone")
@@ -92,7 +92,7 @@ class _Applied:
 
 
 class Replica:
-    """See the module's text. One thread calls ``advance``; any may read."""
+    """A store that another process writes, as of the end of its log. One thread calls ``advance``; any may read."""
 
     def __init__(self, home: BucketHome, slots: SlotStore, options: StoreOptions, clock: Clock | None = None) -> None:
         """``slots`` are those of the store at ``home``, whose cache this process has locked (``BucketHome.take``)."""

@@ -95,7 +95,8 @@ def write_columns_file(
     encodings: Mapping[int, ColumnEncoding],
     metadata: ColumnsMetadata,
 ) -> CFileInfo:
-    """Write columns, by id and chunked in any way, as one base file and sync it; the caller syncs the directory."""
+    """Write columns of a rowset, by id and chunked in any way, as one base file and sync it; the caller syncs the
+    directory."""
     with CFileWriter(fs, path, file_id, "base") as writer:
         for column_id, cells in sorted(columns.items()):
             how = encodings[column_id]
@@ -196,7 +197,7 @@ def write_base_file(
     base_timestamp: int,
     schema_version: int,
 ) -> None:
-    """Write rows in key order as one file and sync it; the caller syncs the directory.
+    """Write the rows of a rowset in key order as its base file and sync it; the caller syncs the directory.
 
     ``cells`` and ``encodings`` are by column id; ``alive`` is None if every row is alive.
     """

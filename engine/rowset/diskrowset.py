@@ -474,5 +474,5 @@ class DiskRowSet(RowSet):
 
 
 def base_timestamps(columns: Mapping[int, ColumnsFile]) -> dict[int, int]:
-    """Return the timestamp that the base of each rewritten column shows."""
+    """Return the timestamp that the base of each rewritten column of a rowset shows."""
     return {column_id: file.metadata.base_timestamp for column_id, file in columns.items()}

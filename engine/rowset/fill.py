@@ -20,7 +20,7 @@ from .rowset import RowSet
 
 
 def fill(table: CellTable, rowset: RowSet, rows: np.ndarray, positions: np.ndarray, snapshot: int) -> None:
-    """Read ``rows`` (int64, ascending, repeats allowed) into the table's rows ``positions`` (int64).
+    """Read ``rows`` of a rowset (int64, ascending, repeats allowed) into the table's rows ``positions`` (int64).
 
     Raises:
         StoreError: a file is damaged.

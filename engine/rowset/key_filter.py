@@ -28,12 +28,13 @@ _FEW_HASHES = 32
 
 
 def block_count(key_count: int) -> int:
-    """Return the number of blocks of a filter for ``key_count`` keys."""
+    """Return the number of blocks of a rowset's Bloom filter for ``key_count`` keys."""
     return max(1, -(-key_count * BITS_A_KEY // (8 * kernels.BLOCK_BYTES)))
 
 
 def filter_cells(hashes: Sequence[np.ndarray]) -> FixedVector:
-    """Return the filter of keys, given their hashes in any number of arrays, as cells of its stream."""
+    """Return the Bloom filter of a rowset's keys, given their hashes in any number of arrays, as cells of its
+    stream."""
     count = block_count(sum(len(run) for run in hashes))
     words = allocate_zeroed(count * WORDS_A_BLOCK, np.int64)
     for run in hashes:
@@ -42,7 +43,7 @@ def filter_cells(hashes: Sequence[np.ndarray]) -> FixedVector:
 
 
 class KeyFilter:
-    """A filter in an open base file. Thread safe."""
+    """The Bloom filter of a rowset's keys, in its open base file. Thread safe."""
 
     def __init__(self, stream: StreamReader) -> None:
         """Take over a stream whose rows are whole blocks."""

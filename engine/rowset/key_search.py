@@ -20,7 +20,7 @@ _DENSE = 1 / 2
 
 
 class SortedRows(Protocol):
-    """Rows in key order."""
+    """The rows of a base file, in key order."""
 
     def __len__(self) -> int: ...
 
@@ -34,7 +34,7 @@ class SortedRows(Protocol):
 
 
 def search(rows: SortedRows, first_keys: KeyVector, keys: KeyVector) -> np.ndarray:
-    """Return the row number (int64) of each key, -1 if it is absent.
+    """Return the row number (int64) of each key in a base file, -1 if it is absent.
 
     ``first_keys`` are those of rows 0, 1,024, 2,048 and so on.
     """

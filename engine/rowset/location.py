@@ -19,12 +19,12 @@ def slots_of(locations: np.ndarray) -> np.ndarray:
 
 
 def rowids_of(locations: np.ndarray) -> np.ndarray:
-    """Return the row number of each location."""
+    """Return the row number in its rowset of each location."""
     return locations & (ROWS_MAX - 1)
 
 
 def by_slot(locations: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """Return (slot, positions in ``locations``) for each slot that occurs, positions ascending."""
+    """Return (slot of a rowset, positions in ``locations``) for each slot that occurs, positions ascending."""
     if not len(locations):
         return []
     slots = slots_of(locations)

@@ -42,7 +42,7 @@ from .rowset import RowSet
 
 
 class MemRowSet(RowSet):
-    """Appended under the tablet's write lock, read without a lock."""
+    """The rows of a tablet that are not in files yet. Appended under the tablet's write lock, read without a lock."""
 
     base_is_own = False
 

@@ -28,8 +28,8 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 def verify_keys(rowset: DiskRowSet) -> None:
-    """Check that the rows are in strict key order, from the first key to the last, and that the filter admits all of
-    them."""
+    """Check that the rows of a rowset are in strict key order, from the first key to the last, and that the filter
+    admits all of them."""
     previous = b""
     for first in range(0, len(rowset), _ROWS_AT_ONCE):
         keys = rowset.keys_in(first, min(first + _ROWS_AT_ONCE, len(rowset)))
@@ -46,7 +46,7 @@ def verify_keys(rowset: DiskRowSet) -> None:
 
 
 def verify_partition(schema: TableSchema, router: Router, number: int, rowset: DiskRowSet) -> None:
-    """Check that all rows belong to their tablet, by its ``number`` in the table."""
+    """Check that all rows of a rowset belong to their tablet, by its ``number`` in the table."""
     for first in range(0, len(rowset), _ROWS_AT_ONCE):
         last = min(first + _ROWS_AT_ONCE, len(rowset))
         cells = {column.id: rowset.base(column, first, last) for column in schema.key}
@@ -56,7 +56,7 @@ def verify_partition(schema: TableSchema, router: Router, number: int, rowset: D
 
 
 def verify_deltas(reader: CFileReader, column_id: int, row_count: int) -> np.ndarray:
-    """Check the rows and the order of a column's deltas; return their timestamps."""
+    """Check the rows and the order of the deltas of a rowset's column; return their timestamps."""
     stream = reader.stream(StreamKey(column_id, "rowid"))
     timestamps = reader.stream(StreamKey(column_id, "timestamp"))
     rowids, times = stream.read(0, stream.row_count), timestamps.read(0, timestamps.row_count)
@@ -86,7 +86,7 @@ def verify_streams(
 
 
 def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
-    """Check by zone maps, which must be right, that NOT NULL columns have no NULLs."""
+    """Check by a rowset's zone maps, which must be right, that NOT NULL columns have no NULLs."""
     for key in reader.streams():
         column = schema.by_id.get(key.column_id)
         if key.role != "base" or column is None or column.nullable:
@@ -96,7 +96,8 @@ def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
 
 
 def verify_cells(schema: TableSchema, reader: CFileReader, cell_bytes: int | None = None) -> None:
-    """Check that text is UTF-8, no longer than its type allows, and that cells have at most ``cell_bytes``.
+    """Check that the text of a rowset is UTF-8, no longer than its type allows, and that cells have at most
+    ``cell_bytes``.
 
     Raises:
         CorruptionError: with the first wrong column and row.

@@ -15,7 +15,8 @@ from ..expression.parse import parse_text
 
 
 def expressions_of(texts: Mapping[str, str], schema: TableSchema, limits: Limits, now: int) -> dict[str, Expression]:
-    """Return the expression for each column to set; ``now`` is the moment of NOW(), in microseconds since 1970.
+    """Return the expressions of an update, one for each column to set; ``now`` is the moment of NOW(), in microseconds
+    since 1970.
 
     Raises:
         InvalidArgumentError: one is invalid or names a missing column, or all together have too many parts.
@@ -28,7 +29,8 @@ def expressions_of(texts: Mapping[str, str], schema: TableSchema, limits: Limits
 
 
 def columns_of(texts: Mapping[str, str], limits: Limits) -> set[str]:
-    """Return the columns that expressions name, whether a table has them or not. Raises as ``expressions_of``."""
+    """Return the columns that the expressions of an update name, whether a table has them or not. Raises as
+    ``expressions_of``."""
     return set().union(*(tree.columns_of(parsed) for _, _, parsed in _parsed(texts, limits)))
 
 

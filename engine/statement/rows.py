@@ -18,7 +18,7 @@ from ..vectors.physical import physical_of
 
 
 def key_ids(rows: pa.RecordBatch, version: TableVersion) -> pa.Array:
-    """Return one value per row that identifies its key; columns are named as in the table."""
+    """Return one value per row of a statement that identifies its key; columns are named as in the table."""
     columns = [rows.column(column.name) for column in version.schema.key]
     keys = version.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
     return pa.array(keys.values) if isinstance(keys, U64Keys) else to_arrow(keys_as_bytes(keys), pa.binary())
@@ -64,7 +64,7 @@ class StatementRows:
 
 
 def distinct(rows: pa.RecordBatch, other: pa.RecordBatch, names: list[str]) -> dict[str, np.ndarray]:
-    """Return, for each column, in which rows the cells of two batches differ; a NaN equals a NaN."""
+    """Return, for each column, in which rows of a statement the cells of two batches differ; a NaN equals a NaN."""
     return {name: _differ(rows.column(name), other.column(name)) for name in names}
 
 

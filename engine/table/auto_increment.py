@@ -31,7 +31,7 @@ NO_IDS = np.empty(0, np.int64)
 
 
 class AutoIncrement:
-    """The ids of one table. Thread safe."""
+    """Assigns the ids of new rows of one table. Thread safe."""
 
     def __init__(self, schema: TableSchema, last: int) -> None:
         """Assign ids above ``last``; none if the key of the schema's table is unique."""

@@ -26,7 +26,8 @@ _LARGEST_DAY = (2**63 - 1) // (86_400 * 1_000_000)
 
 
 def cast(array: pa.Array, column: ColumnSchema) -> tuple[pa.Array, np.ndarray | None]:
-    """Return the cells in a column's type, NULL where a value does not fit, and a bool mask of misfits; None for none.
+    """Return the cells of a received batch in a column's type, NULL where a value does not fit, and a bool mask of
+    misfits; None for none.
 
     Dictionaries are decoded: the caller has checked that they are not too large.
 
@@ -56,7 +57,7 @@ def cast(array: pa.Array, column: ColumnSchema) -> tuple[pa.Array, np.ndarray | 
 
 
 def range_of(target: pa.DataType) -> str:
-    """Describe in words which values a type holds."""
+    """Describe in words which values a column takes of a batch, by its type."""
     is_ = pa.types
     if is_.is_integer(target):
         return f"whole numbers from {-(2 ** (target.bit_width - 1)):,} to {2 ** (target.bit_width - 1) - 1:,}"
@@ -164,5 +165,5 @@ def _beyond_decimal(array: pa.Array, target: pa.DataType) -> np.ndarray:
 
 
 def bools(mask: pa.Array) -> np.ndarray:
-    """Return an Arrow bool array as a numpy array, NULL as false."""
+    """Return an Arrow bool array, such as the misfits in a batch, as a numpy array, NULL as false."""
     return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -32,7 +32,7 @@ FIRST_DATE, LAST_DATE = -719_162, 2_932_896
 
 @dataclass(slots=True, eq=False)
 class RowRefusals:
-    """Why rows are refused; a row keeps the first reason found."""
+    """Why rows of a batch are refused; a row keeps the first reason found."""
 
     row_count: int
     reasons: list[tuple[str, str]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class CheckedBatch:
 
 
 def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation, limits: Limits) -> CheckedBatch:
-    """Check a batch; return its rows with the columns in the schema's order and types.
+    """Check a batch against the schema of its table; return its rows with the columns in the schema's order and types.
 
     Raises:
         InvalidArgumentError: no row of the batch can be accepted, whatever its cells.
@@ -124,7 +124,7 @@ def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits
 
 
 def row_bytes(columns: Sequence[ColumnSchema]) -> int:
-    """Return the fewest bytes that a row takes."""
+    """Return the fewest bytes that a row of a table takes."""
     kinds = [column.logical.arrow for column in columns]
     return sum(4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds)
 
@@ -184,7 +184,7 @@ def _validate(batch: pa.RecordBatch) -> None:
 
 
 def columns_of(names: Sequence[str], schema: TableSchema, operation: Operation) -> list[ColumnSchema]:
-    """Return the columns that data with ``names`` has, those of the key first.
+    """Return the columns of a table that a batch with ``names`` has, those of the key first.
 
     Raises:
         InvalidArgumentError: there is no such column, it occurs twice, or the operation does not go with these.

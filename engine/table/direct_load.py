@@ -42,7 +42,7 @@ from .tablet_change import whole_rows
 
 @dataclass(frozen=True, slots=True)
 class DirectLoad:
-    """Decides which batches are loaded directly, and writes them."""
+    """Decides which batches are loaded directly into a table, and writes them."""
 
     environment: Environment
     sorted_bytes: int

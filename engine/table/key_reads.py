@@ -39,7 +39,7 @@ _RETRY_SECONDS = 0.1
 
 
 class KeyReads:
-    """Reads the rows of one list of keys, all at one snapshot. For one thread."""
+    """Reads the rows of a table by one list of keys, all at one snapshot. For one thread."""
 
     def __init__(self, table: Table, keys: pa.RecordBatch, snapshot: Callable[[], int], limits: Limits) -> None:
         self._table = table

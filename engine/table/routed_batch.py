@@ -94,7 +94,7 @@ def _covered(
 
 
 def without_range(version: TableVersion, checked: CheckedBatch, missing: np.ndarray) -> CheckedBatch:
-    """Refuse the rows where ``missing`` is True: no range covers them."""
+    """Refuse the rows of a batch where ``missing`` is True: no range covers them."""
     names = ", ".join(column.name for column in version.partitions.range_keys(version.schema))
     return checked.without(
         missing,
@@ -107,7 +107,8 @@ def without_range(version: TableVersion, checked: CheckedBatch, missing: np.ndar
 def by_tablet(
     version: TableVersion, rows: pa.RecordBatch, keys: KeyVector, numbers: np.ndarray | None
 ) -> list[TabletRows]:
-    """Return rows by tablet, in ascending id. All have a tablet; ``numbers`` are as from `TableVersion.covers`."""
+    """Return the rows of a batch by tablet, in ascending id. All have a tablet; ``numbers`` are as from
+    `TableVersion.covers`."""
     if numbers is None:
         return [_tablet_rows(version.tablets[0], None, rows, keys)]
     if not len(numbers):
@@ -140,7 +141,7 @@ def _tablet_rows(tablet: Tablet, positions: np.ndarray | None, rows: pa.RecordBa
 
 
 def shape_of(version: TableVersion, sent: set[int]) -> Shape:
-    """Return what a batch of the columns ``sent`` may do."""
+    """Return what a batch of the columns ``sent`` may do to its table."""
     immutable = sent & version.immutable
     return Shape(
         is_complete=not version.schema.required_columns(sent),
@@ -160,7 +161,7 @@ def _check_defaults(version: TableVersion, checked: CheckedBatch, operation: Ope
 def keyed(
     version: TableVersion, checked: CheckedBatch, operation: Operation, limits: Limits
 ) -> tuple[CheckedBatch, KeyVector]:
-    """Encode the keys and refuse rows whose key is too large; deletes pass, as they find nothing."""
+    """Encode the keys of a batch and refuse rows whose key is too large; deletes pass, as they find nothing."""
     keys = version.keys_of(checked.rows)
     if operation.base is Operation.DELETE or not isinstance(keys, BytesKeys):
         return checked, keys

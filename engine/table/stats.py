@@ -173,7 +173,8 @@ def _layout(version: Version) -> list[RowsetStats]:
 
 
 def average_height(version: Version) -> float:
-    """Return how many DiskRowSets the key range of an average one overlaps, itself included, weighted by rows.
+    """Return how many DiskRowSets of a tablet the key range of an average one overlaps, itself included, weighted by
+    rows.
 
     This estimates how many rowsets the look-up of a random existing key would search without an index.
     """

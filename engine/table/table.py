@@ -39,7 +39,7 @@ from .write_result import answer
 
 
 class Table:
-    """An open table. Thread safe."""
+    """An open table: routes batches to its tablets, and commits them. Thread safe."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ def _stored(
 
 
 def status_of(routed: RoutedBatch, decided: list[Outcome]) -> np.ndarray:
-    """Return the status of every accepted row of the batch."""
+    """Return the status of every accepted row of the batch, as its tablets decided."""
     if len(decided) == 1 and routed.parts[0].positions is None:
         return decided[0].status
     status = np.empty(routed.checked.rows.num_rows, np.int8)
@@ -220,7 +220,7 @@ def status_of(routed: RoutedBatch, decided: list[Outcome]) -> np.ndarray:
 
 
 def changes_of(routed: RoutedBatch, decided: list[Outcome]) -> list[TabletChange]:
-    """Return the changes to log and apply, of all tablets."""
+    """Return the changes that a batch makes, to log and apply, of all tablets."""
     return [
         change
         for each, outcome_ in zip(routed.parts, decided, strict=True)

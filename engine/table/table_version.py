@@ -201,7 +201,7 @@ class TableVersion:
 
 
 def check_here(tablet: Tablet) -> None:
-    """Raise if the rows of a tablet cannot be reached here.
+    """Raise if the rows of a table's tablet cannot be reached here.
 
     Raises:
         WrongServerError: it is on another server, which the text names.
@@ -216,7 +216,8 @@ def check_here(tablet: Tablet) -> None:
 
 
 def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """Return a stable order that groups rows by number, and (number, first, last) of each group."""
+    """Return a stable order that groups the rows of a batch by the number of their tablet, and (number, first, last) of
+    each group."""
     # numpy sorts 16-bit numbers by counting, which takes a fraction of the time.
     is_narrow = len(numbers) and numbers.min() >= 0 and numbers.max() <= _UINT16_MAX
     order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")
@@ -228,7 +229,7 @@ def grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]
 
 @contextmanager
 def write_locks(tablets: Collection[Tablet]) -> Iterator[None]:
-    """Hold the write locks of ``tablets``, taken in ascending id to prevent deadlock."""
+    """Hold the write locks of ``tablets`` of a table, taken in ascending id to prevent deadlock."""
     with ExitStack() as held:
         for tablet in sorted(tablets, key=lambda tablet: tablet.tablet_id):
             held.enter_context(tablet.write_lock)

@@ -13,7 +13,7 @@ from .table_version import TableVersion
 
 
 def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, decided: Outcome) -> list[TabletChange]:
-    """Return what a tablet must log and apply for ``rows``, whose columns are named by id."""
+    """Return what a tablet must log and apply for ``rows`` of a batch, whose columns are named by id."""
     changes: list[TabletChange] = []
 
     def add(kind: ChangeKind, part: pa.RecordBatch, chosen: np.ndarray, locations: np.ndarray) -> None:
@@ -31,7 +31,7 @@ def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, 
 
 
 def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:
-    """Return the rows that are stored, with every column of the table."""
+    """Return the rows of a batch that are stored, with every column of the table."""
     stored = first = taken(rows, decided.stores)
     if version.immutable and not np.array_equal(decided.stores, decided.store_leaders):
         first = taken(rows, decided.store_leaders)
@@ -39,7 +39,7 @@ def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -
 
 
 def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatch) -> pa.RecordBatch:
-    """Return new rows with every column of the table, and defaults for missing columns.
+    """Return new rows of a batch with every column of the table, and defaults for missing columns.
 
     Immutable cells are those of ``first``, which has for each row the first row with its key.
     """
@@ -55,7 +55,7 @@ def whole_rows(version: TableVersion, rows: pa.RecordBatch, first: pa.RecordBatc
 
 
 def taken(rows: pa.RecordBatch, chosen: np.ndarray) -> pa.RecordBatch:
-    """Return the chosen rows; without a copy when these are all rows in their order."""
+    """Return the chosen rows of a batch; without a copy when these are all rows in their order."""
     return rows if len(chosen) == rows.num_rows and _is_ascending(chosen) else rows.take(pa.array(chosen))
 
 

@@ -32,8 +32,9 @@ def answer(
     rejected: bool,
     stored: int | None = None,
 ) -> WriteResult:
-    """Return the answer to ``batch``. ``status`` has one code per accepted row; ``rejected``: the batch is atomic and
-    was rejected as a whole, so nothing applied; ``stored``: how many keys are new, if replaced rows are counted."""
+    """Return the answer to ``batch``, which was written to a table. ``status`` has one code per accepted row;
+    ``rejected``: the batch is atomic and was rejected as a whole, so nothing applied; ``stored``: how many keys are
+    new, if replaced rows are counted."""
     truncated = 0 if rejected else cut_cells(checked.cuts, status)
     if checked.refusals.by_row is None and not status.any():
         return WriteResult(
@@ -63,7 +64,7 @@ def answer(
 
 
 def cut_cells(cuts: np.ndarray | None, status: np.ndarray) -> int:
-    """Return how many cells of applied rows were cut; ``cuts`` has the number of each row."""
+    """Return how many cells were cut in the rows of a batch that were applied; ``cuts`` has the number of each row."""
     return 0 if cuts is None else int(cuts[status == outcome.APPLIED].sum())
 
 

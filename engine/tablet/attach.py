@@ -78,7 +78,7 @@ class NewKeys:
 
 
 class StagedRowSet:
-    """A rowset that is ready to be attached. If it is not, call ``give_up``."""
+    """A rowset that is ready to be attached to a tablet. If it is not, call ``give_up``."""
 
     def __init__(self, rowset: DiskRowSet, keys: NewKeys, hashes: np.ndarray) -> None:
         """Give a slot to an open ``rowset`` that has those of ``keys`` with these hashes.
@@ -119,7 +119,7 @@ class StagedRowSet:
 
 
 def attach(staged: Sequence[StagedRowSet], timestamp: int, lsn: int) -> None:
-    """Add rowsets by a logged commit, under the write locks; all keys are still new."""
+    """Attach rowsets to their tablets by a logged commit, under the write locks; all keys are still new."""
     for one in staged:
         one.is_logged = True
     for one in staged:

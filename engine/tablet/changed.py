@@ -12,8 +12,8 @@ from ..rowset.rowset import RowSet
 
 
 def changed_after(rowset: RowSet, rowids: np.ndarray, moment: int, column_ids: Collection[int]) -> np.ndarray:
-    """Return which of ``rowids``, of which there is at least one, were inserted or deleted, or changed in
-    ``column_ids``, after ``moment``.
+    """Return which of ``rowids`` in a tablet's rowset, of which there is at least one, were inserted or deleted, or
+    changed in ``column_ids``, after ``moment``.
 
     The rowset must keep the history from ``moment`` on; the caller holds the tablet's write lock.
     """

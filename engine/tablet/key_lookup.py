@@ -62,14 +62,15 @@ class MovedKeys:
 
 
 def hashes_of(rowset: RowSet) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first row, hashes) for the keys of all rows, some thousands at a time, computed on demand."""
+    """Yield (first row, hashes) for the keys of all rows of a tablet's rowset, some thousands at a time, computed on
+    demand."""
     row_count = len(rowset)
     for first in range(0, row_count, KEYS_AT_ONCE):
         yield first, hash_keys(rowset.keys_in(first, min(first + KEYS_AT_ONCE, row_count)))
 
 
 class KeyLookup:
-    """The index of one tablet. Look-ups need the tablet's write lock; the other methods say what they need."""
+    """The key index of one tablet. Look-ups need the tablet's write lock; the other methods say what they need."""
 
     def __init__(self, slots: Slots, budget: KeyIndexBudget) -> None:
         self._slots = slots
@@ -355,7 +356,7 @@ class KeyLookup:
 
 
 def find_in(rowset: RowSet) -> Find:
-    """Return a function that finds keys in one rowset."""
+    """Return a function that finds keys in one rowset of a tablet."""
 
     def find(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
         rows = rowset.find(keys, hashes)

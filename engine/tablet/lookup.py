@@ -57,7 +57,8 @@ def look_up_in(
 def look_up_natively(
     asked: Sequence[Asked], snapshot: int, columns: RowColumns, bytes_max: int | None = None
 ) -> pa.RecordBatch | None:
-    """Do the same by kernels alone; None if these cannot tell. The key columns lead ``columns``."""
+    """Look keys of tablets up as `look_up_in` does, by kernels alone; None if these cannot tell. The key columns lead
+    ``columns``."""
     return _look_up_by(rows_of_keys, asked, snapshot, columns, bytes_max)
 
 
@@ -97,7 +98,7 @@ def _check_size(size: int, bytes_max: int | None) -> None:
 def look_up_generally(
     asked: Sequence[Asked], snapshot: int, columns: RowColumns, bytes_max: int | None = None
 ) -> pa.RecordBatch:
-    """Do the same in the way that is always right."""
+    """Look keys of tablets up as `look_up_in` does, in the way that is always right."""
     count = sum(len(each.keys) for each in asked)
     if count <= KEYS_MAX and (found := _look_up_by(_rows_of_located, asked, snapshot, columns, bytes_max)) is not None:
         return found

@@ -98,7 +98,7 @@ def _open_rowsets(tablet: Tablet, entry: TabletEntry, environment: Files) -> Non
 
 
 def open_rowset(tablet: Tablet, environment: Files, entry: RowsetEntry, slot: int) -> DiskRowSet:
-    """Open the files of a rowset.
+    """Open the files of a tablet's rowset.
 
     Raises:
         CorruptionError: one is missing or not what was written.
@@ -157,20 +157,21 @@ def _open_file(fs: FileSystem, where: str, open_file: Callable[[str], Opened]) -
 
 
 def remove_orphans(environment: Environment, *paths: str) -> None:
-    """Remove files that no manifest names; the next start removes what cannot be removed."""
+    """Remove files of a tablet that no manifest names; the next start removes what cannot be removed."""
     for path in paths:
         unlink_quietly(environment.fs, path)
 
 
 def unlink_quietly(fs: FileSystem, path: str) -> None:
-    """Remove a file that is not needed any more, if it exists and can be removed."""
+    """Remove a file of a tablet that is not needed any more, if it exists and can be removed."""
     with suppress(OSError):
         if fs.exists(path):
             fs.unlink(path)
 
 
 def sweep(environment: Environment, manifest: Manifest) -> list[str]:
-    """Remove files and directories that a crash left and no manifest names; return the paths of the files."""
+    """Remove files and directories of tablets that a crash left and no manifest names; return the paths of the
+    files."""
     fs = environment.fs
     names: dict[str, set[str]] = {}
     for tablet in (tablet for table in manifest.tables for tablet in table.tablets):

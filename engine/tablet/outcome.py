@@ -30,7 +30,7 @@ Find = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the columns of a batch allow."""
+    """What the columns of a batch allow when a tablet decides its outcome."""
 
     is_complete: bool
     """The columns and the defaults suffice for a new row."""
@@ -42,7 +42,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Rows are named by their position in the batch; ``locations`` go with ``stores``, ``updates`` and ``deletes``."""
+    """What a batch does in a tablet. Rows are named by their position in the batch; ``locations`` go with ``stores``,
+    ``updates`` and ``deletes``."""
 
     status: np.ndarray
     """int8 for each row: APPLIED or one of the others."""
@@ -63,7 +64,8 @@ class Outcome:
 
 
 def all_stored(count: int) -> Outcome:
-    """Return the outcome of ``count`` new rows that are stored by other means, so that nothing is left to apply."""
+    """Return the outcome of ``count`` new rows of a tablet that are stored by other means, so that nothing is left to
+    apply."""
     none = np.empty(0, np.int64)
     return Outcome(np.full(count, APPLIED, np.int8), none, none, none, none, none, none, none)
 
@@ -76,7 +78,7 @@ def decide(
     is_late: Callable[[np.ndarray], np.ndarray] | None = None,
     may_ignore_late: bool = True,
 ) -> Outcome:
-    """Decide a batch.
+    """Decide the outcome of each row of a batch in a tablet.
 
     Args:
         operation: the operation of all rows.

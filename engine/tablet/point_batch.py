@@ -37,7 +37,7 @@ def rows_of_keys(
     columns: RowColumns,
     held_max: int | None = None,
 ) -> tuple[CellTable, np.ndarray] | None:
-    """Return a table with a row for each key, and those of its rows (int64) that are alive at ``snapshot``.
+    """Return a table with a row for each key of a tablet, and those of its rows (int64) that are alive at ``snapshot``.
 
     Holds the tablet's write lock while it looks into hash tables. None if only `look_up_generally` can tell.
 
@@ -58,7 +58,8 @@ def rows_of_keys(
 def filled(
     groups: Sequence[Group], locations: np.ndarray, snapshot: int, columns: RowColumns, held_max: int | None
 ) -> CellTable | None:
-    """Return the cells of the rows of some rowsets; None if one cannot be decoded. Raises as ``rows_of_keys``."""
+    """Return the cells of rows in some rowsets of a tablet; None if one cannot be decoded. Raises as
+    ``rows_of_keys``."""
     table = CellTable(columns, locations, held_max)
     try:
         for rowset, rows, positions in groups:

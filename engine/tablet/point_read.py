@@ -21,13 +21,13 @@ from .tablet import Tablet
 
 
 class UndecidedError(Exception):
-    """Only `lookup` can tell."""
+    """A quick read of a tablet's row cannot tell: only `lookup` can."""
 
 
 def read_row(
     tablet: Tablet, key: tuple[int, int], key_cells: list[RawCell], snapshot: int, columns: RowColumns
 ) -> list[RawCell] | None:
-    """Return the raw cells of the row with a key that is alive at ``snapshot``, None if there is none.
+    """Return the raw cells of the row of a tablet with a key that is alive at ``snapshot``, None if there is none.
 
     ``key`` is the encoded key as `KeyIndex.locate` takes it, ``key_cells`` the raw cells of the leading columns. Holds
     the tablet's write lock for one probe of a hash table.

@@ -30,14 +30,14 @@ from .tablet import Tablet
 
 
 class LogTimes(NamedTuple):
-    """The log position and timestamp (int64) of each part that ``LoggedRows.parts`` names."""
+    """The log position and timestamp (int64) of each part that a tablet replays, as ``LoggedRows.parts`` names them."""
 
     lsns: np.ndarray
     timestamps: np.ndarray
 
 
 def replay(tablet: Tablet, forms: Sequence[LoggedRows], times: LogTimes) -> int:
-    """Apply what files lack of changes, under the write lock; return the number of rows applied.
+    """Apply to a tablet what its files lack of logged changes, under the write lock; return the number of rows applied.
 
     Raises:
         CorruptionError, UnreadableFileError: keys of a rowset cannot be read.

@@ -25,7 +25,7 @@ from .tablet import Tablet
 
 
 class RowPlace(NamedTuple):
-    """Where the row of a key is; without a rowset, no row has the key."""
+    """Where the row of a key is in a tablet; without a rowset, no row has the key."""
 
     rowset: RowSet | None
     row: int
@@ -41,7 +41,7 @@ RowValues = Mapping[int, tuple[PhysicalType, int]]
 def find_row(
     tablet: Tablet, key: PlacedKey, cells: Sequence[RawCell], columns: RowColumns, may_wait: bool
 ) -> RowPlace | None:
-    """Return the place of a key, None if only ``Tablet.find`` can tell; under the write lock.
+    """Return the place of a key's row in a tablet, None if only ``Tablet.find`` can tell; under the write lock.
 
     ``cells`` are the raw cells of the key ``columns``.
 
@@ -82,7 +82,7 @@ def apply_row(
     timestamp: int,
     lsn: int,
 ) -> None:
-    """Apply a change of one row to the stores, under the write lock; it is logged.
+    """Apply a change of one row to a tablet's stores, under the write lock; it is logged.
 
     ``values`` says where its raw cells are in ``cells``. A new row goes into the active MemRowSet, whose columns
     ``cells`` has.

@@ -13,14 +13,14 @@ from ..rowset.rowset import RowSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forwarded:
-    """Takes the slot of a rowset whose rows have moved, until the index has their new locations."""
+    """Takes the slot of a tablet's rowset whose rows have moved, until the index has their new locations."""
 
     locations: np.ndarray
     """int64 for each old row: its present location, -1 if it is gone."""
 
 
 class Slots:
-    """The rowsets of one tablet. Used under the tablet's write lock."""
+    """The rowsets of one tablet by their numbers in locations. Used under the tablet's write lock."""
 
     def __init__(self, tablet_id: int) -> None:
         self._tablet_id = tablet_id

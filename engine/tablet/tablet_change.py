@@ -12,7 +12,7 @@ from .tablet import Tablet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabletChange:
-    """A change to log and apply, with the locations of its rows."""
+    """A change of one tablet to log and apply, with the locations of its rows."""
 
     tablet: Tablet
     change: Change

@@ -15,7 +15,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class UnresolvedKeys:
-    """False once every key has been found."""
+    """A batch of keys to look up in a tablet, and the locations found so far. False once every key has been found."""
 
     def __init__(self, keys: KeyVector, hashes: np.ndarray) -> None:
         self.locations = np.full(len(keys), -1, np.int64)

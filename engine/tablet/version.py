@@ -17,7 +17,8 @@ from ..rowset.rowset import RowSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """``active`` takes new rows; ``frozen`` are being written to disk, oldest first."""
+    """The rowsets of a tablet at one moment. ``active`` takes new rows; ``frozen`` are being written to disk, oldest
+    first."""
 
     active: MemRowSet
     frozen: tuple[MemRowSet, ...] = ()

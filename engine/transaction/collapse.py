@@ -34,7 +34,7 @@ class _Group:
 
 
 class Collapse:
-    """The changes of some keys of one tablet, under its write lock."""
+    """The changes that a transaction makes to some keys of one tablet, under its write lock."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ _LAST_OF = 8
 
 
 class Loader:
-    """The new rows of one tablet. For one thread. Call ``give_up`` at the end in any case."""
+    """The new rows of a transaction in one tablet. For one thread. Call ``give_up`` at the end in any case."""
 
     def __init__(
         self, direct_load: DirectLoad, version: TableVersion, tablet: Tablet, bytes_at_once: int, pool: Executor

@@ -44,7 +44,7 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 @dataclass(slots=True, eq=False)
 class TabletWork:
-    """The work of one tablet."""
+    """The work of a transaction in one tablet."""
 
     tablet: Tablet
     single: list[TabletPart] = field(default_factory=list)
@@ -61,7 +61,7 @@ class TabletWork:
 
 @dataclass(slots=True, eq=False)
 class TableWork:
-    """The work of one table. Truncated tables have work for all of their tablets."""
+    """The work of a transaction in one table. Truncated tables have work for all of their tablets."""
 
     table: Table
     version: TableVersion
@@ -103,7 +103,7 @@ class TableWork:
 
 
 class Plan:
-    """The work of all tables. Call ``close`` at the end in any case."""
+    """The work of a transaction in all tables. Call ``close`` at the end in any case."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from .staging.area import StagingArea
 def stage(
     area: StagingArea, table: Table, command: WriteCommand, batches: Iterable[StagedBatch], limits: Limits
 ) -> StageResult:
-    """See ``StoreService.stage``.
+    """Stage rows of a transaction: see ``StoreService.stage``.
 
     Raises:
         InvalidArgumentError: the command is not allowed in a transaction, or a batch does not fit the table.

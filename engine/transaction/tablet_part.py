@@ -34,7 +34,7 @@ _LITTLE_BYTES = 1 << 10
 
 
 class StagedChunk(NamedTuple):
-    """Consecutive rows of a part with one operation."""
+    """Consecutive rows of a transaction's part with one operation."""
 
     part: str
     first_row: int
@@ -44,7 +44,7 @@ class StagedChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabletPart:
-    """Rows of one chunk that belong to one tablet."""
+    """Rows of a transaction, of one chunk, that belong to one tablet."""
 
     part: str
     operation: Operation
@@ -120,7 +120,7 @@ class Refusals:
 
 
 def chunks(part: StagedPart, version: TableVersion, limits: Limits) -> Iterator[StagedChunk]:
-    """Yield the rows of a part in order, in batches of at most the size that one write may have.
+    """Yield the rows of a transaction's part in order, in batches of at most the size that one write may have.
 
     Raises:
         CorruptionError: its file is not what was written.
@@ -151,8 +151,8 @@ def _row_bytes(sent: pa.Schema, version: TableVersion) -> int:
 
 
 def keys_of(chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hashes of a chunk's keys, none if the store will number the rows, since it gives no id that the
-    transaction brings; and the ids that upserts bring, without those that were assigned before."""
+    """Return the hashes of the keys in a chunk of a transaction, none if the store will number the rows, since it gives
+    no id that the transaction brings; and the ids that upserts bring, without those that were assigned before."""
     schema = version.schema
     if schema.auto_incrementing and chunk.operation.base is Operation.INSERT:
         return np.empty(0, np.uint64), NO_IDS
@@ -169,8 +169,8 @@ def keys_of(chunk: StagedChunk, table: Table, version: TableVersion, limits: Lim
 def routed(
     chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits, brought: np.ndarray = NO_IDS
 ) -> RoutedBatch:
-    """Check a chunk and divide it by tablet; ``brought`` are the ids that the transaction brings. Thread safe, but rows
-    that the store numbers must come in order.
+    """Check a chunk of a transaction and divide it by tablet; ``brought`` are the ids that the transaction brings.
+    Thread safe, but rows that the store numbers must come in order.
 
     Raises:
         InvalidArgumentError: it does not fit the table, whatever its cells.
@@ -180,7 +180,7 @@ def routed(
 
 
 def pieces(chunk: StagedChunk, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:
-    """Return the rows of a chunk by tablet, without the refused ones, which are added to ``refusals``."""
+    """Return the rows of a transaction's chunk by tablet, without the refused ones, which are added to ``refusals``."""
     checked = routed.checked
     if checked.refusals.by_row is not None:
         applied = np.zeros(checked.rows.num_rows, np.int8)

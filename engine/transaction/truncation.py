@@ -18,7 +18,8 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 def deletes(tablet: Tablet, kept: np.ndarray) -> Iterator[TabletChange]:
-    """Yield the deletes of all live rows except those at the locations ``kept``, some rows at a time.
+    """Truncate a tablet: yield the deletes of all live rows except those at the locations ``kept``, some rows at a
+    time.
 
     Under the tablet's write lock; read all of them before applying any.
     """
@@ -36,7 +37,7 @@ def deletes(tablet: Tablet, kept: np.ndarray) -> Iterator[TabletChange]:
 
 
 def key_bytes_of(tablet: Tablet) -> int:
-    """Return about how many bytes the keys of a tablet's live rows take."""
+    """Return about how many bytes the keys take that a truncation of a tablet deletes: those of its live rows."""
     return sum(
         int(rowset.live.live_count * (16 + sum(rowset.row_bytes.get(column.id, 8) for column in tablet.schema.key)))
         for rowset in tablet.version.rowsets()

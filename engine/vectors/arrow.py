@@ -39,7 +39,7 @@ def from_arrow(array: pa.Array, physical: PhysicalType) -> Vector:
 
 
 def to_arrow(vector: Vector, arrow_type: pa.DataType, dictionary: bool = False) -> pa.Array:
-    """Return the cells as an array of ``arrow_type``, whose physical type is the vector's.
+    """Return the cells of ``vector`` as an array of ``arrow_type``, whose physical type is the vector's.
 
     A DictionaryVector is materialised, unless ``dictionary`` is true or ``arrow_type`` is a dictionary type; then the
     result is a DictionaryArray with int32 indices. The array keeps the vector's memory alive.

@@ -7,5 +7,5 @@ END_OF_STREAM = pa.py_buffer(b"\xff\xff\xff\xff\0\0\0\0")
 
 
 def stream_of(batch: pa.RecordBatch) -> list[pa.Buffer]:
-    """Return the parts of a stream with one batch; the length of each is a multiple of 8 bytes."""
+    """Return an Arrow stream with one batch in parts; the length of each is a multiple of 8 bytes."""
     return [batch.schema.serialize(), batch.serialize(), END_OF_STREAM]

@@ -26,7 +26,8 @@ _GATHER_FIXED: dict[int, Callable[[int, int, int, int], None]] = {
 
 
 def checked_indices(indices: np.ndarray, row_count: int) -> np.ndarray:
-    """Return ``indices`` as contiguous int64; IndexError if one is outside [0, row_count)."""
+    """Return the ``indices`` of cells to copy from a vector as contiguous int64; IndexError if one is outside [0,
+    row_count)."""
     indices = np.ascontiguousarray(indices, np.int64)
     if indices.size and kernels.largest_u64(address_of(indices), len(indices)) >= row_count:
         raise IndexError(f"a row number is outside [0, {row_count})")
@@ -34,7 +35,7 @@ def checked_indices(indices: np.ndarray, row_count: int) -> np.ndarray:
 
 
 def gather_fixed(cells: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Return ``cells[indices]``; ``indices`` are checked int64, ``cells`` contiguous."""
+    """Return the cells of a vector at ``indices``, which are checked int64; ``cells`` are contiguous."""
     result = allocate(len(indices), cells.dtype)
     gather = _GATHER_FIXED[cells.dtype.itemsize]
     gather(address_of(cells), address_of(indices), len(indices), address_of(result))
@@ -44,7 +45,7 @@ def gather_fixed(cells: np.ndarray, indices: np.ndarray) -> np.ndarray:
 def gather_bytes(
     offsets: np.ndarray, data: np.ndarray, indices: np.ndarray, valid: np.ndarray | None = None
 ) -> Strings:
-    """Return (offsets, data) of the byte strings at ``indices`` (checked int64), concatenated from 0.
+    """Return (offsets, data) of a vector's byte strings at ``indices`` (checked int64), concatenated from 0.
 
     Where ``valid`` (one bool a result) is False the result is empty. Raises OverflowError if the result would hold more
     than 2**31 - 1 bytes.
@@ -61,7 +62,7 @@ def gather_bytes(
 
 
 def concat_bytes(parts: Sequence[Strings]) -> Strings:
-    """Return (offsets, data) of the byte strings of all ``parts``, concatenated from 0.
+    """Return (offsets, data) of the byte strings of several vectors, the ``parts``, concatenated from 0.
 
     Raises OverflowError if the result would hold more than 2**31 - 1 bytes.
     """
@@ -80,7 +81,7 @@ def concat_bytes(parts: Sequence[Strings]) -> Strings:
 
 
 def patch_bytes(base: Strings, positions: np.ndarray, replacement: Strings) -> Strings:
-    """Return (offsets, data) of ``base`` with string i of ``replacement`` at ``positions[i]``.
+    """Return (offsets, data) of the byte strings of a vector, with string i of ``replacement`` at ``positions[i]``.
 
     ``positions`` are checked int64, ascending. Raises OverflowError as `gather_bytes` does.
     """

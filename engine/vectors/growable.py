@@ -32,7 +32,7 @@ _RESERVED_TIMES = 32
 
 
 class GrowableColumn:
-    """An append-only column of one physical type; appending is amortised constant per cell."""
+    """A vector that grows: an append-only column of one physical type; appending is amortised constant per cell."""
 
     def __init__(self, physical: PhysicalType) -> None:
         self.physical = physical

@@ -17,7 +17,7 @@ INT128_DTYPE = np.dtype([("lo", "<u8"), ("hi", "<i8")])
 
 
 class PhysicalType(StrEnum):
-    """How the cells of one column are stored."""
+    """How vectors store the cells of one column."""
 
     BOOL = "bool"
     INT8 = "int8"
@@ -103,7 +103,7 @@ _ARROW_TYPES = (
 
 
 def resized(cells: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return numbers as integers or floats of another width; unchanged if the width is the same."""
+    """Return the numbers of a vector as integers or floats of another width; unchanged if the width is the same."""
     if cells.dtype == dtype:
         return cells
     if dtype == INT128_DTYPE:

@@ -8,7 +8,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """The low ``place_bits`` of each word (uint64) are the number of a vector << ``row_bits`` | a row of it.
+    """Rows of several vectors: the low ``place_bits`` of each word (uint64) are the number of a vector << ``row_bits``
+    | a row of it.
 
     The higher bits are not part of the place: merges leave bits of the keys there, for sorting.
     """

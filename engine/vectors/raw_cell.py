@@ -32,7 +32,7 @@ _SINGLE = Struct("<f")
 
 
 def raw_number(item: Any) -> Any:
-    """Return a number that numpy's ``item`` returned; one of 128 bits comes in halves."""
+    """Return a number of a vector that numpy's ``item`` returned; one of 128 bits comes in halves."""
     return item[0] | item[1] << 64 if type(item) is tuple else item
 
 
@@ -76,7 +76,8 @@ def one_cell(cell: RawCell, physical: PhysicalType) -> Vector:
 
 
 def python_value(kind: LogicalType) -> Callable[[Any], Any] | None:
-    """Return a function from the raw cells of a type, other than NULL, to Python values; None if they are the same."""
+    """Return a function from the raw cells of a vector, other than NULL, to Python values; None if they are the
+    same."""
     if kind.name == "decimal":
         scale = -kind.scale
         return lambda cell: decimal.Decimal(cell).scaleb(scale, EXACT)
@@ -84,7 +85,8 @@ def python_value(kind: LogicalType) -> Callable[[Any], Any] | None:
 
 
 def raw_key(kind: LogicalType) -> Callable[[Any], Any]:
-    """Return a function from a value that a user gave for a key column to its raw cell.
+    """Return a function that stores a key as vectors do: from the value that a user gave for a key column to its raw
+    cell.
 
     It takes a value of the column's own Python type; for any other, or one that does not fit, it returns None.
     """
@@ -99,15 +101,15 @@ def raw_key(kind: LogicalType) -> Callable[[Any], Any]:
 
 
 def plain_type(kind: LogicalType) -> tuple[type | None, int]:
-    """Return the Python type whose values are raw cells of a logical type as they are, if there is one; integers only
-    in [-bound, bound)."""
+    """Return the Python type whose values are, as they are, raw cells of vectors of a logical type, if there is one;
+    integers only in [-bound, bound)."""
     if kind.is_integer:
         return int, 1 << (8 * physical_of(kind.arrow).width - 1)
     return {"double": float, "binary": bytes}.get(kind.name), 0
 
 
 def raw_value(kind: LogicalType) -> Callable[[Any], Any]:
-    """Return a function as ``raw_key`` does, for columns that may have any type."""
+    """Return a function that stores a value as vectors do, like ``raw_key``, for columns that may have any type."""
     return _RAW_VALUES.get(kind.name) or raw_key(kind)
 
 

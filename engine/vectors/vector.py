@@ -29,7 +29,7 @@ _PADDING_BYTES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedVector:
-    """Cells of a fixed width, side by side."""
+    """A vector of cells of a fixed width, side by side."""
 
     values: np.ndarray
     valid: np.ndarray | None = None
@@ -54,7 +54,7 @@ class FixedVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BytesVector:
-    """Cells of any length: ``data`` concatenates them, ``offsets`` (int32, rows + 1) locates them."""
+    """A vector of cells of any length: ``data`` concatenates them, ``offsets`` (int32, rows + 1) locates them."""
 
     offsets: np.ndarray
     data: np.ndarray
@@ -92,7 +92,7 @@ class BytesVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DictionaryVector:
-    """Repeated cells: each is a code (int32) into a dictionary of distinct values."""
+    """A vector of repeated cells: each is a code (int32) into a dictionary of distinct values."""
 
     codes: np.ndarray
     dictionary: BytesVector
@@ -122,7 +122,7 @@ Vector = FixedVector | BytesVector | DictionaryVector
 
 
 def stored_as(vector: Vector) -> PhysicalType:
-    """Return the physical type of the cells."""
+    """Return the physical type of a vector's cells."""
     return _PHYSICAL[vector.values.dtype] if isinstance(vector, FixedVector) else PhysicalType.BYTES
 
 
@@ -130,7 +130,7 @@ _PHYSICAL = {physical.dtype: physical for physical in PhysicalType if physical i
 
 
 def conformed(vector: Vector, physical: PhysicalType) -> Vector:
-    """Return the same cells as ``physical``: unchanged, or in another width if their column was widened.
+    """Return a vector with the same cells as ``physical``: unchanged, or in another width if their column was widened.
 
     A narrower ``physical`` is for readers with an older schema, for whom all cells fit.
     """
@@ -140,14 +140,14 @@ def conformed(vector: Vector, physical: PhysicalType) -> Vector:
 
 
 def zeros(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
-    """Return ``row_count`` cells that are zero or empty, none of them NULL."""
+    """Return a vector of ``row_count`` cells that are zero or empty, none of them NULL."""
     if physical is PhysicalType.BYTES:
         return BytesVector(allocate_zeroed(row_count + 1, np.int32), allocate(0, np.uint8))
     return FixedVector(allocate_zeroed(row_count, physical.dtype))
 
 
 def nulls(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
-    """Return ``row_count`` NULL cells."""
+    """Return a vector of ``row_count`` NULL cells."""
     cells = zeros(physical, row_count)
     valid = np.zeros(row_count, np.bool_)
     if isinstance(cells, BytesVector):
@@ -156,8 +156,8 @@ def nulls(physical: PhysicalType, row_count: int) -> FixedVector | BytesVector:
 
 
 def padded(cells: BytesVector) -> BytesVector:
-    """Return a copy with readable bytes past the last cell: kernels copy short cells in whole vectors, and in a small
-    dictionary nearly every cell is close to the end."""
+    """Return a copy of a vector with readable bytes past the last cell: kernels copy short cells in whole vectors, and
+    in a small dictionary nearly every cell is close to the end."""
     size = int(cells.offsets[-1])
     data = allocate_zeroed(size + _PADDING_BYTES, np.uint8)
     data[:size] = cells.data[:size]
@@ -165,7 +165,7 @@ def padded(cells: BytesVector) -> BytesVector:
 
 
 def materialize(vector: DictionaryVector) -> BytesVector:
-    """Return the same cells without a dictionary."""
+    """Return a vector with the same cells without a dictionary."""
     if len(vector.dictionary) == 0:  # every row is NULL: the codes refer to no cell
         return BytesVector(allocate_zeroed(len(vector) + 1, np.int32), allocate(0, np.uint8), vector.valid)
     cells = vector.dictionary
@@ -203,8 +203,8 @@ def as_bytes(vector: Vector) -> BytesVector:
 
 
 def patch(base: Vector, positions: np.ndarray, replacement: Vector) -> Vector:
-    """Return ``base`` with the cell at ``positions[i]`` replaced by cell i of ``replacement``, in the width of
-    ``base``.
+    """Return a vector as ``base`` with the cell at ``positions[i]`` replaced by cell i of ``replacement``, in the width
+    of ``base``.
 
     ``positions`` are int32 or int64, ascending and distinct; the result is a copy. A dictionary vector stays one if the
     replacement shares its dictionary object. Raises IndexError for a position outside ``base``.

@@ -72,7 +72,8 @@ _PADDING = [bytes(-length % ALIGNMENT) for length in range(ALIGNMENT)]
 
 
 class MalformedError(Exception):
-    """Bytes that are not what they should be.  Whether that is a torn write or corruption, the reader decides.
+    """Bytes of the log that are not what they should be. Whether that is a torn write or corruption, the reader
+    decides.
 
     ``extent`` is how many bytes are known to belong to the bad thing.
     """
@@ -84,7 +85,7 @@ class MalformedError(Exception):
 
 
 class EncodedRecord(NamedTuple):
-    """A record as it will stand in a payload, in pieces of ``extent`` bytes in all."""
+    """A record of the log as it will stand in a payload, in pieces of ``extent`` bytes in all."""
 
     pieces: list[bytes | memoryview]
     extent: int
@@ -155,32 +156,33 @@ class GroupHeader:
 
 
 def footprint(length: int) -> int:
-    """Return the most space that a record of ``length`` bytes takes: in a group of its own."""
+    """Return the most space that a record of ``length`` bytes takes in the log: in a group of its own."""
     return GROUP_HEADER_BYTES + record_extent(length)
 
 
 def record_extent(length: int) -> int:
-    """Return the space that a record of ``length`` bytes takes in a payload."""
+    """Return the space that a record of ``length`` bytes takes in the payload of the log's group."""
     return _RECORD.size + length + -length % ALIGNMENT
 
 
 def seed_of(store_uuid: bytes, number: int, offset: int) -> int:
-    """Return where the checksums of the group at ``offset`` of segment ``number`` start."""
+    """Return where the checksums of the log's group at ``offset`` of segment ``number`` start."""
     return seed_at(seed_of_segment(store_uuid, number), offset)
 
 
 def seed_of_segment(store_uuid: bytes, number: int) -> int:
-    """Return what the seeds of all groups of a segment continue."""
+    """Return what the seeds of all groups of a segment of the log continue."""
     return zlib.crc32(_SEED.pack(store_uuid, number))
 
 
 def seed_at(seed_of_segment: int, offset: int) -> int:
-    """Return the seed of the group at ``offset`` of a segment."""
+    """Return the seed of the group at ``offset`` of a segment of the log."""
     return zlib.crc32(_OFFSET.pack(offset), seed_of_segment)
 
 
 def encode_record(timestamp: int, payload: Sequence[bytes | memoryview]) -> EncodedRecord:
-    """Return a record without a copy of its payload; struct.error if the timestamp is not an unsigned 64-bit number."""
+    """Return a record of the log without a copy of its payload; struct.error if the timestamp is not an unsigned 64-bit
+    number."""
     length = sum(map(len, payload))
     header = _RECORD.pack(length, timestamp)
     return EncodedRecord([header, *payload, _PADDING[length % ALIGNMENT]], record_extent(length))
@@ -193,7 +195,7 @@ def timestamp_of_record(record: EncodedRecord) -> int:
 def encode_group(
     records: Sequence[EncodedRecord], seed: int, first_lsn: int, previous_crc: int
 ) -> tuple[list[bytes | memoryview], int]:
-    """Return a group as pieces to be written one after the other, and the crc that the next one links to."""
+    """Return a group of the log as pieces to be written one after the other, and the crc that the next one links to."""
     pieces: list[bytes | memoryview] = [piece for record in records for piece in record.pieces]
     payload_bytes = sum([record.extent for record in records])
     if payload_bytes <= _JOINED_BYTES:
@@ -209,7 +211,8 @@ def encode_group(
 
 
 def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader:
-    """Return the header at ``offset`` of a segment; raises MalformedError if there is no sound one."""
+    """Return the header of the group at ``offset`` of a segment of the log; raises MalformedError if there is no sound
+    one."""
     if offset + GROUP_HEADER_BYTES > len(view):
         raise MalformedError("the segment ends before a group header would")
     magic, kind, zero, payload_bytes, count, previous_crc, first_lsn, payload_crc, crc = _GROUP.unpack_from(
@@ -225,7 +228,7 @@ def decode_group_header(view: memoryview, offset: int, seed: int) -> GroupHeader
 
 
 def decode_payload(view: memoryview, offset: int, header: GroupHeader, seed: int) -> memoryview:
-    """Return the payload of the group at ``offset``, checked; raises MalformedError."""
+    """Return the payload of the log's group at ``offset``, checked; raises MalformedError."""
     payload = view[offset + GROUP_HEADER_BYTES : offset + header.extent]
     if len(payload) < header.payload_bytes:
         raise MalformedError(f"a group of {header.extent} bytes passes the segment's end", header.extent)

@@ -16,7 +16,8 @@ Stamp = Callable[[int], Sequence[int]]
 
 @dataclass(slots=True)
 class TakenGroup:
-    """What a leader has taken to write: ``size`` bytes, which gave up so many bytes of ``claims``."""
+    """A group of records that a leader has taken to write to the log: ``size`` bytes, which gave up so many bytes of
+    ``claims``."""
 
     records: list[EncodedRecord]
     first_lsn: int
@@ -26,7 +27,7 @@ class TakenGroup:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """What the first group to be written must link to, and where its segment goes."""
+    """The end of the log: what the first group to be written must link to, and where its segment goes."""
 
     store_uuid: bytes
     last_lsn: int
@@ -37,7 +38,7 @@ class LogEnd:
 
 @dataclass(slots=True)
 class WriterCounters:
-    """Since the log was opened."""
+    """Counts of the log's writer since the log was opened."""
 
     records: int = 0
     groups: int = 0
@@ -52,7 +53,8 @@ class WriterCounters:
 
 
 def fitting(records: list[EncodedRecord], group_bytes: int) -> tuple[list[EncodedRecord], int]:
-    """Return the first records whose claims fit in a group, one at least if there are any, and their claims."""
+    """Return the first records whose claims fit in a group of the log, one at least if there are any, and their
+    claims."""
     extents = [record.extent for record in records]
     claims = sum(extents) + GROUP_HEADER_BYTES * len(extents)
     if claims <= group_bytes:

@@ -6,7 +6,8 @@ import threading
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether an error comes from a signal's handler, not from the disk: these run in the main thread only.
+    """Whether an error of the log's writer comes from a signal's handler, not from the disk: these run in the main
+    thread only.
 
     An error of the disk that a handler met is its context. Another error is taken for one too; it will be met again.
     """

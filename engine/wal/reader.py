@@ -53,7 +53,7 @@ class CleanStop:
 
 
 class LogReader:
-    """Reads once, forwards: iterate ``runs``, ``groups`` or ``records`` to the end, then ask for the rest.
+    """Reads a log once, forwards: iterate ``runs``, ``groups`` or ``records`` to the end, then ask for the rest.
 
     ``last_lsn`` and ``crc`` are the link that the next group must carry; ``segments`` are those read; ``unborn`` names
     the files to remove before the next segment is made; ``torn_bytes`` were found after the last sound group.
@@ -266,8 +266,8 @@ class LogReader:
 
 
 def sound_header_after(view: memoryview, offset: int, store_uuid: bytes, number: int) -> int | None:
-    """Return where the next sound group header of a segment is: it was written after everything before it was durable.
-    None when there is none from ``offset`` on."""
+    """Return where the next sound header of a group is in a segment of the log: it was written after everything before
+    it was durable. None when there is none from ``offset`` on."""
     if offset >= len(view):
         return None
     words = np.frombuffer(view[offset : len(view) // ALIGNMENT * ALIGNMENT], dtype="<u4")[:: ALIGNMENT // 4]
@@ -282,7 +282,8 @@ def sound_header_after(view: memoryview, offset: int, store_uuid: bytes, number:
 
 
 def content_end(view: memoryview, start: int) -> int:
-    """Return one past the last byte from ``start`` on that is not zero; ``start`` if there is none."""
+    """Return one past the last byte of a segment of the log from ``start`` on that is not zero; ``start`` if there is
+    none."""
     end = len(view)
     while end > start:
         first = max(start, end - _CHUNK_BYTES)

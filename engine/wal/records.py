@@ -16,7 +16,7 @@ _UNSIGNED = (1 << 64) - 1
 
 
 class LogRecord(NamedTuple):
-    """One record. ``payload`` stays valid as long as it is referenced."""
+    """One record of the log. ``payload`` stays valid as long as it is referenced."""
 
     lsn: int
     timestamp: int
@@ -25,7 +25,8 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogRecords:
-    """Records with the lsns ``first_lsn``, ``first_lsn + 1`` and so on; as a sequence, each as a ``LogRecord``."""
+    """Records of the log with the lsns ``first_lsn``, ``first_lsn + 1`` and so on; as a sequence, each as a
+    ``LogRecord``."""
 
     first_lsn: int
     timestamps: np.ndarray
@@ -78,7 +79,7 @@ class LogRecords:
 
 
 def decode_records(payload: memoryview, header: GroupHeader) -> LogRecords:
-    """Return the records of a checked payload. Raises MalformedError if they do not fill it exactly."""
+    """Return the records of a group's checked payload. Raises MalformedError if they do not fill it exactly."""
     count = header.record_count
     timestamps, addresses, lengths = (allocate(count, np.int64) for _ in range(3))
     content = np.frombuffer(payload, np.uint8)
@@ -92,7 +93,8 @@ def decode_records(payload: memoryview, header: GroupHeader) -> LogRecords:
 
 
 def gathered(parts: Iterable[LogRecords], payload_bytes: int) -> Iterator[LogRecords]:
-    """Yield the records of consecutive ``parts``, in parts of about so many bytes of payload, of one record at least.
+    """Yield the records of the log of consecutive ``parts``, in parts of about so many bytes of payload, of one record
+    at least.
 
     Groups of the log hold what was written at one moment: as little as a record each.
     """

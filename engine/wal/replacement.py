@@ -30,7 +30,7 @@ def check_not_under_way(fs: FileSystem) -> None:
 
 
 def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -> None:
-    """Write the log without its holes. Empty records replace lost ones, so that no lsn is reused.
+    """Write a damaged log without its holes. Empty records replace lost ones, so that no lsn is reused.
 
     From its return on the new log is the log, and ``note`` is kept with it until ``finish``.
     """
@@ -58,7 +58,7 @@ def write(fs: FileSystem, salvage: LogSalvage, store_uuid: bytes, note: bytes) -
 
 
 def note_of(fs: FileSystem) -> bytes | None:
-    """Return the note of an unfinished replacement; None if there is none."""
+    """Return the note of an unfinished replacement of the log; None if there is none."""
     return document.read(fs, _COMPLETE) if fs.exists(_COMPLETE) else None
 
 
@@ -81,7 +81,7 @@ def finish(fs: FileSystem, directory: str) -> None:
 
 
 def discard(fs: FileSystem) -> None:
-    """Remove an incomplete replacement."""
+    """Remove an incomplete replacement of the log."""
     if fs.exists(DIRECTORY):
         for name in fs.list(DIRECTORY):
             fs.unlink(join(DIRECTORY, name))

@@ -12,7 +12,7 @@ from .segments import NewSegment
 
 @dataclass(slots=True)
 class LogRewriter:
-    """Writes groups into segments, one after the other, without a thread."""
+    """Writes groups of a log into new segments, one after the other, without a thread."""
 
     fs: FileSystem
     directory: str

@@ -38,7 +38,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupRun:
-    """Consecutive sound groups of one segment: their records, and where each begins."""
+    """Consecutive sound groups of one segment of the log: their records, and where each begins."""
 
     path: str
     seed: int
@@ -71,7 +71,7 @@ class GroupRun:
 
 
 class SegmentWalk:
-    """Reads the groups of one segment, whose first bytes are ``view``."""
+    """Reads the groups of one segment of the log, whose first bytes are ``view``."""
 
     def __init__(self, view: memoryview, path: str, store_uuid: bytes, number: int) -> None:
         self._view, self._path = view, path

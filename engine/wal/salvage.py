@@ -29,7 +29,7 @@ from .segments import segment_numbers, segment_path
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Lost records, at least one, and their actual or expected position."""
+    """Lost records of a damaged log, at least one, and their actual or expected position."""
 
     path: str
     offset: int
@@ -39,7 +39,7 @@ class Hole:
 
 
 class LogSalvage:
-    """Reads once, forwards: iterate ``found`` to the end, then use the rest."""
+    """Reads a damaged log once, forwards: iterate ``found`` to the end, then use the rest."""
 
     def __init__(self, fs: FileSystem, directory: str, store_uuid: bytes, needed_from: int, reached: int) -> None:
         """The log must have the records from ``needed_from`` to ``reached``, as files prove."""

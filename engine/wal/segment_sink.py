@@ -23,7 +23,7 @@ from .segments import NewSegment, SegmentList
 
 @dataclass(slots=True)
 class SegmentGroup(TakenGroup):
-    """``newborn`` are the segments to begin before it is written."""
+    """A group of the log for a segment. ``newborn`` are the segments to begin before it is written."""
 
     segment: NewSegment
     offset: int
@@ -32,7 +32,7 @@ class SegmentGroup(TakenGroup):
 
 
 class SegmentSink:
-    """See the module's text, and ``Sink``."""
+    """Puts the groups of a log into segments. See the module's text, and ``Sink``."""
 
     has_request = False
     heard_at = 0.0

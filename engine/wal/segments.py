@@ -18,13 +18,13 @@ def segment_path(directory: str, number: int) -> str:
 
 
 def segment_numbers(fs: FileSystem, directory: str) -> list[int]:
-    """Return the numbers of the segment files in ``directory``, ascending; ignores other files."""
+    """Return the numbers of the log's segment files in ``directory``, ascending; ignores other files."""
     return [int(match[1]) for match in map(_NAME.fullmatch, fs.list(directory)) if match]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """``last_lsn`` is ``first_lsn - 1`` while the segment has no record."""
+    """A segment of the log. ``last_lsn`` is ``first_lsn - 1`` while the segment has no record."""
 
     number: int
     path: str
@@ -34,7 +34,7 @@ class SegmentInfo:
 
 
 class NewSegment:
-    """A segment that is being written.
+    """A segment of the log that is being written.
 
     ``create`` takes its space, in the thread that needs room; ``begin`` writes its header, in the writer's thread,
     which alone knows the group that the header links to.  A file between the two is "unborn": it has no group, and the
@@ -92,7 +92,7 @@ class NewSegment:
 
 
 class SegmentList:
-    """The segments that have groups or may soon, oldest first.  Thread safe."""
+    """The segments of the log that have groups or may soon, oldest first. Thread safe."""
 
     def __init__(self, fs: FileSystem, segments: list[SegmentInfo]) -> None:
         self._fs = fs

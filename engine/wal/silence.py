@@ -10,7 +10,8 @@ from .sink import Sink
 
 
 class Silence:
-    """One log's. Times are as ``elapsed_seconds`` counts. Thread safe."""
+    """For how long nothing was heard of the place of one log, and who gives up for that. Times are as
+    ``elapsed_seconds`` counts. Thread safe."""
 
     def __init__(self, sink: Sink[Any], patience_seconds: float | None) -> None:
         """``patience_seconds``: nobody gives up before; None: nobody does."""

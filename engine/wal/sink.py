@@ -14,7 +14,7 @@ AnyGroup = TypeVar("AnyGroup", bound=TakenGroup)
 
 
 class UnansweredError(Exception):
-    """Nobody knows yet whether a group is durable. To write it again is allowed, and the way to find out."""
+    """Nobody knows yet whether a group of the log is durable. To write it again is allowed, and the way to find out."""
 
 
 class LogLostError(UnavailableError):
@@ -23,7 +23,7 @@ class LogLostError(UnavailableError):
 
 
 class Sink(Protocol[AnyGroup]):
-    """Takes groups, one after the other. One thread at a time writes; others may make room meanwhile.
+    """Takes the groups of a log, one after the other. One thread at a time writes; others may make room meanwhile.
 
     A signal's handler may interrupt ``write``, ``survives_process`` and ``sync`` in the main thread: unless the sink is
     ``in_doubt`` then, the group is written again from the start, and nothing but the same bytes in the same place
@@ -91,10 +91,10 @@ def why_it_failed(error: BaseException) -> str:
 
 
 def outcome_unknown() -> UnavailableError:
-    """Return the error for who has waited too long."""
+    """Return the error for a writer that has waited too long for its record in the log."""
     return UnavailableError("the log does not answer: whether the change is applied is unknown yet")
 
 
 def queue_stuck() -> UnavailableError:
-    """Return the error for who has waited too long for a place in the queue."""
+    """Return the error for a writer that has waited too long for a place in the log's queue."""
     return UnavailableError("the log does not answer, and what waits for it is too much; nothing was done")

@@ -19,7 +19,7 @@ from .writer import LogWriter
 
 @dataclass(frozen=True, slots=True)
 class WalStats:
-    """Counts of records, groups (each one sync) and bytes since the log was opened."""
+    """Counts of the log: records, groups (each one sync) and bytes since it was opened."""
 
     segment_count: int
     size_bytes: int
@@ -34,7 +34,7 @@ class WalStats:
 
 
 class StoreLog(ABC):
-    """See the module's text."""
+    """The write-ahead log of a store, wherever it is kept. See the module's text."""
 
     _writer: LogWriter[Any] | None = None
     """Made at the end of the replay."""

@@ -13,14 +13,14 @@ UNLOGGED = 1 << 62
 
 
 class Awaited(Protocol):
-    """What a thread waits for: until the record at a log position is on the disk."""
+    """What a thread waits for at the log: until the record at a log position is on the disk."""
 
     @property
     def lsn(self) -> int: ...
 
 
 class Position:
-    """A record that is in the log."""
+    """The position of a record in the log."""
 
     __slots__ = ("lsn",)
 
@@ -29,7 +29,7 @@ class Position:
 
 
 class Turn:
-    """A thread's wait: until what is ``awaited`` is on the disk, or until the thread shall lead.
+    """A thread's wait for the log: until what is ``awaited`` is on the disk, or until the thread shall lead.
 
     Those whose wait ends together are linked into a chain. Each wakes the next when it runs: woken at once, they would
     all wait for the interpreter, and be woken again and again to find it taken.
@@ -61,7 +61,8 @@ class Turn:
 
 
 class Turns:
-    """Whose turn it is to lead, and who waits. The caller holds a lock but where the methods say otherwise."""
+    """Whose turn it is to lead the writes of the log, and who waits. The caller holds a lock but where the methods say
+    otherwise."""
 
     def __init__(self) -> None:
         self.leader: Turn | None = None
@@ -94,14 +95,15 @@ class Turns:
 
 
 def link(turns: list[Turn]) -> None:
-    """Make a chain of turns that have not come; the first one begins it."""
+    """Make a chain of turns of threads that wait for the log and have not come; the first one begins it."""
     for turn, following in pairwise(turns):
         turn._next = following
 
 
 @contextmanager
 def held(lock: threading.Lock, seconds: float, check: Callable[[], None]) -> Iterator[None]:
-    """Have a lock during the body. ``check``, which may raise, is called after each so many ``seconds`` of waiting."""
+    """Have a lock of the log during the body. ``check``, which may raise, is called after each so many ``seconds`` of
+    waiting."""
     while not lock.acquire(timeout=seconds):
         check()
     try:

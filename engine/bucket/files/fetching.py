@@ -65,7 +65,8 @@ class Fetcher:
 
 
 class Coming:
-    """Bytes [first, last) of an object that somebody fetches: the first thread that wants them, or is free."""
+    """Bytes [first, last) of an object that somebody fetches from the bucket: the first thread that wants them, or is
+    free."""
 
     def __init__(self, first: int, last: int) -> None:
         self.first = first

@@ -19,8 +19,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NewFile(AppendingFile):
-    """A file that is being written. Until it is synced nobody else sees it; then it is in the bucket, and its bytes
-    stay in the cache."""
+    """A new file of a store in a bucket, while it is written. Until it is synced nobody else sees it; then it is in the
+    bucket, and its bytes stay in the cache."""
 
     def __init__(
         self,

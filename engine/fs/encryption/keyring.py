@@ -128,14 +128,15 @@ def damage_of_keys(fs: FileSystem) -> list[Damage]:
 
 
 def copy_keys(source: FileSystem, target: FileSystem) -> None:
-    """Give another directory the keys of a store, durably. Nothing happens if it has them. Raises as ``read_keys``."""
+    """Give another directory the keys of an encrypted store, durably. Nothing happens if it has them. Raises as
+    ``read_keys``."""
     file = read_keys(source)
     if any(_state(target, path) != file for path in (PATH, COPY_PATH)):
         _write(target, _packed(file))
 
 
 def read_keys(fs: FileSystem) -> KeysFile:
-    """Return the file ``keys``, or its copy if that is damaged.
+    """Return the file ``keys`` of an encrypted store, or its copy if that is damaged.
 
     Raises:
         InvalidArgumentError: the copy is sound too, and was not made before the file.

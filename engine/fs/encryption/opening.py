@@ -107,7 +107,7 @@ def check_key(fs: FileSystem, key: StoreKey | None) -> FileSystem | None:
 
 
 def damage_of_keys(fs: FileSystem) -> Sequence[CorruptionError | UnreadableFileError]:
-    """Return what is wrong with the files with the keys of an open store; a plain one has none."""
+    """Return what is wrong with the files with the keys of an open encrypted store; a plain one has none."""
     if not is_encrypted(fs):
         return []
     from .keyring import damage_of_keys

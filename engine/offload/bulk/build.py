@@ -40,12 +40,12 @@ _COMBINED_BYTES = 1 << 30
 
 
 def file_count(target: Target, runs: Sequence[ScratchRun]) -> int:
-    """Return the number of files for the rows of one tablet's runs."""
+    """Return the number of files that an import builds for the rows of one tablet's runs."""
     return min(-(-sum(run.bytes for run in runs) // target.plan.rowset_bytes) or 1, sum(run.rows for run in runs))
 
 
 def number_files(target: Target, runs: Sequence[ScratchRun]) -> dict[int, tuple[int, list[ScratchRun]]]:
-    """Return by tablet id the number of its first file, and its runs: the tasks of the second stage.
+    """Return by tablet id the number of its first file in an import, and its runs: the tasks of the second stage.
 
     Raises:
         InvalidArgumentError: the import would have too many files.
@@ -68,7 +68,7 @@ def number_files(target: Target, runs: Sequence[ScratchRun]) -> dict[int, tuple[
 def build_tablet(
     target: Target, first_file_id: int, runs: Sequence[ScratchRun], scratch: FileSystem, staging: FileSystem, token: str
 ) -> list[ImportFile]:
-    """Write the rows of all runs of one tablet as rowset files into ``staging``, durably.
+    """Build files of an import: write the rows of all runs of one tablet as rowset files into ``staging``, durably.
 
     ``token`` makes this attempt's file names unique.
 

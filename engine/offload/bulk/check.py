@@ -26,7 +26,7 @@ _NO_FILE = frozenset({errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
 
 
 def check_file(file: ImportFile, version: TableVersion, fs: FileSystem, path: str, limits: Limits) -> None:
-    """Check the file at ``path`` against its builder's description and the needs of the table and the store.
+    """Check an imported file at ``path`` against its builder's description and the needs of the table and the store.
 
     Raises:
         InvalidArgumentError: the file is wrong; the text says why.
@@ -79,7 +79,8 @@ def _check_content(
 
 
 def check_names(found: tuple[ImportFile, ...], first_id: int, last_id: int) -> None:
-    """Check that file names stay inside the directory, and that file numbers are distinct and in range.
+    """Check that the names of imported files stay inside the directory, and that their numbers are distinct and in
+    range.
 
     Raises:
         InvalidArgumentError: with the first that fails.

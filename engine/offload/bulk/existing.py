@@ -27,7 +27,8 @@ _KEYS_AT_ONCE = 1 << 14
 
 
 def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of a file (int64, ascending) whose keys are in the tablet now, and whether they are alive there.
+    """Return the rows of an imported file (int64, ascending) whose keys are in the tablet now, and whether they are
+    alive there.
 
     Rows outside the key ranges of all rowsets are skipped.
     """
@@ -63,7 +64,7 @@ def _range_in(rowset: DiskRowSet, other: RowSet) -> tuple[int, int]:
 
 
 def rows_at(rowset: DiskRowSet, schema: TableSchema, rows: np.ndarray) -> pa.RecordBatch:
-    """Return all columns of rows of a file, named by id."""
+    """Return all columns of rows of an imported file, named by id."""
     arrays = [to_arrow(rowset.base_at(column, rows), column.logical.arrow) for column in schema.columns]
     return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in schema.columns])
 
@@ -71,7 +72,7 @@ def rows_at(rowset: DiskRowSet, schema: TableSchema, rows: np.ndarray) -> pa.Rec
 def write_without(
     rowset: DiskRowSet, gone: np.ndarray, schema: TableSchema, fs: FileSystem, path: str, file_id: int
 ) -> None:
-    """Write the rows of a file except ``gone``, which are not all, as another file, and sync it."""
+    """Write the rows of an imported file except ``gone``, which are not all, as another file, and sync it."""
     kept = np.ones(len(rowset), np.bool_)
     kept[gone] = False
     encodings = files.encodings(schema)

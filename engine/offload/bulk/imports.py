@@ -76,7 +76,7 @@ class _Import:
 
 
 class Imports:
-    """The imports of one store. Thread safe."""
+    """The imports of one store that are not committed yet. Thread safe."""
 
     def __init__(
         self,

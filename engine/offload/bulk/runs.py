@@ -26,7 +26,7 @@ _BUFFERED_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class ScratchRun:
-    """A scratch file with rows of one tablet."""
+    """A scratch file of an import with rows of one tablet."""
 
     tablet: int
     path: str
@@ -39,7 +39,7 @@ class ScratchRun:
 
 
 def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileSystem, token: str) -> list[ScratchRun]:
-    """Check batches and write their rows by tablet; ``token`` makes this attempt's file names unique.
+    """Check the batches of an import and write their rows by tablet; ``token`` makes this attempt's file names unique.
 
     Raises:
         InvalidArgumentError: a batch, or one of its rows, is invalid.
@@ -61,7 +61,7 @@ def write_runs(target: Target, batches: Iterable[pa.RecordBatch], scratch: FileS
 
 
 def read_run(scratch: FileSystem, run: ScratchRun) -> list[pa.RecordBatch]:
-    """Return the rows of a run, in memory. Raises CorruptionError if it is not what was written."""
+    """Return the rows of a run of an import, in memory. Raises CorruptionError if it is not what was written."""
     with named("a run of an import could not be read"):
         file = scratch.open(run.path)
         try:

@@ -40,7 +40,7 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedImport:
-    """The rowsets and changes of a commit."""
+    """The rowsets and changes of the commit of an import."""
 
     rowsets: list[StagedRowSet] = field(default_factory=list)
     """Rowsets whose keys were in no tablet when they were looked up."""
@@ -54,7 +54,7 @@ class StagedImport:
 def staged_import(
     environment: Environment, version: TableVersion, staging: Staging, imported: Sequence[ImportFile], mode: ImportMode
 ) -> Iterator[StagedImport]:
-    """Prepare checked files; rowsets that the body does not attach are removed.
+    """Prepare the checked files of an import; rowsets that the body does not attach are removed.
 
     Raises:
         AlreadyPresentError: a key is in the table and ``mode`` does not allow that; the text has it.

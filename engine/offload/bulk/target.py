@@ -24,7 +24,7 @@ from ...tablet.tablet import Tablet
 
 @dataclass(frozen=True)
 class Target:
-    """A plan and what follows from it."""
+    """The table of an import: its plan and what follows from it."""
 
     plan: ImportPlan
 
@@ -68,7 +68,7 @@ class Target:
 
 
 def key_of(version: TableVersion, rows: pa.Table | pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Return the key columns of a row by name; ``rows`` has columns named by id."""
+    """Return the key columns of an imported row by name; ``rows`` has columns named by id."""
     return {column.name: python_cell(rows.column(str(column.id))[row]) for column in version.schema.key}
 
 

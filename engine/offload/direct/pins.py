@@ -27,7 +27,7 @@ ATTEMPTS = 5
 
 @dataclass(eq=False)
 class Pins:
-    """The pins of one store. Thread safe."""
+    """The pins of one store in a directory. Thread safe."""
 
     _catalog: Catalog
     _environment: Environment

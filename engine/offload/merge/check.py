@@ -22,7 +22,7 @@ from ...tablet.tablet import Tablet
 
 
 def check_task(merged: MergedTask, task: CompactionTask, schema: TableSchema, tablet: Tablet, fs: FileSystem) -> None:
-    """Check the files of a task in ``fs``; ``schema`` is that of the plan.
+    """Check the files that an outside merge wrote for a task, in ``fs``; ``schema`` is that of the plan.
 
     Raises:
         InvalidArgumentError: a file is wrong; the text has its name, and why.

@@ -296,7 +296,7 @@ class Compactions:
 
 
 def sweep(fs: FileSystem) -> None:
-    """Remove the compactions of an earlier process; their workers may still be writing."""
+    """Remove the outside compactions of an earlier process; their workers may still be writing."""
     remove_quietly(fs, ROOT)
 
 

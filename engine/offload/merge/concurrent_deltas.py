@@ -31,7 +31,8 @@ from ...vectors.vector import FixedVector
 
 
 class LaterDeltas:
-    """The newer REDO ``files`` of a rowset, oldest first, and the present locations of its rows."""
+    """The REDO ``files`` of a rowset that were flushed during an outside merge, oldest first, and the present locations
+    of its rows."""
 
     def __init__(self, moved: MovedRowSet, delta_files: Sequence[DeltaFile]) -> None:
         self.moved = moved
@@ -105,7 +106,8 @@ def write_later(
     environment: Environment,
     new: NewFiles,
 ) -> DeltaFile | None:
-    """Write the later changes of output ``number`` as its REDO file, a page of rows at a time."""
+    """Write the changes made during an outside merge to output ``number`` as its REDO file, a page of rows at a
+    time."""
     columns = sorted(set[int]().union(*(one.column_ids(schema) for one in later)))
     if not columns:
         return None
@@ -137,7 +139,8 @@ def write_returned(
     new: NewFiles,
     moment: Moment,
 ) -> OutputRowSet | None:
-    """Write the rows that came back as output ``number``, as of ``moment``, and set their locations."""
+    """Write the rows that came back during an outside merge as output ``number``, as of ``moment``, and set their
+    locations."""
     returned, rowids = RevivedRows(), list[np.ndarray]()
     for one in later:
         runs = one.of_lost_rows(moment.schema, tablet.version.history_floor)

@@ -40,7 +40,7 @@ _FAILED = "rowsets merged outside could not be installed; the table is unchanged
 
 @dataclass(frozen=True, slots=True)
 class OutsideMerge:
-    """The rowsets handed out, and the outputs that came back."""
+    """An outside merge: the rowsets handed out, and the outputs that came back."""
 
     rowsets: tuple[RowsetEntry, ...]
     timestamp: int
@@ -53,7 +53,8 @@ class OutsideMerge:
 
 
 def prepared(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> int:
-    """Flush everything in memory; return a timestamp F that all DiskRowSets show. Raises as ``settle_deltas``.
+    """Prepare a tablet for an outside merge: flush everything in memory; return a timestamp F that all DiskRowSets
+    show. Raises as ``settle_deltas``.
 
     The caller holds the maintenance lock. Later changes are in memory, or in newer files.
     """
@@ -65,8 +66,8 @@ def prepared(tablet: Tablet, environment: Environment, ancient_history_mark: int
 def put_merged(
     tablet: Tablet, environment: Environment, merged: OutsideMerge, bring: Callable[[int, str, str], None]
 ) -> FlushReport:
-    """Replace the rowsets handed out by the outputs of a merge. The caller holds the maintenance lock, and has checked
-    each file by itself; ``bring(file id, kind, path)`` moves one to its path.
+    """Install an outside merge: replace the rowsets handed out by its outputs. The caller holds the maintenance lock,
+    and has checked each file by itself; ``bring(file id, kind, path)`` moves one to its path.
 
     Raises:
         ConflictError: the rowsets have changed since they were handed out.
@@ -94,7 +95,7 @@ def put_merged(
 
 
 def check_current(tablet: Tablet, environment: Environment, handed_out: Sequence[RowsetEntry]) -> None:
-    """Check that rowsets have not changed, except for newer REDO files.
+    """Check that rowsets handed out to an outside merge have not changed, except for newer REDO files.
 
     Raises:
         ConflictError: they have, or the tablet is gone.

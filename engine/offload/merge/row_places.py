@@ -26,7 +26,8 @@ _NO_COLUMNS: frozenset[int] = frozenset()
 def place_rows(
     inputs: Sequence[DiskRowSet], outputs: Sequence[DiskRowSet], timestamp: int, ancient_history_mark: int
 ) -> list[np.ndarray]:
-    """Return for each input the location of each row (int64): output number and row there, or -1 if it was dropped.
+    """Return for each input of an outside merge the location of each row (int64): output number and row there, or -1 if
+    it was dropped.
 
     Outputs show the rows at ``timestamp``. Only rows that have been dead since the ancient history mark or earlier may
     be dropped.

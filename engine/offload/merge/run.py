@@ -51,7 +51,8 @@ class _Names:
 
 
 def merge_task(plan: CompactionPlan, task: CompactionTask, store: FileSystem, attempt: str) -> MergedTask:
-    """Merge the rowsets of a task into files beside them, durably; ``store`` has the files of the store.
+    """Do a task of an outside merge: merge its rowsets into files beside them, durably; ``store`` has the files of the
+    store.
 
     ``attempt``, some hexadecimal digits, makes this attempt's file names unique. Files of a failed attempt are removed
     with the task.

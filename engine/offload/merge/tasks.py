@@ -16,7 +16,7 @@ from ...rowset.diskrowset import DiskRowSet
 def groups(
     rowsets: Sequence[DiskRowSet], ancient_history_mark: int, schema: TableSchema, target_bytes: int
 ) -> list[list[DiskRowSet]]:
-    """Return the rowsets that are worth merging, one list per task, in key order."""
+    """Return the rowsets that are worth an outside merge, one list per task, in key order."""
     found: list[list[DiskRowSet]] = []
     size = 0
     for overlapping in _overlapping(rowsets):

@@ -13,7 +13,8 @@ _PARTIAL = ".partial"
 
 
 def keep(fs: FileSystem, paths: Sequence[str]) -> None:
-    """Link files into ``damaged/``, durably; skips those that are there already, or missing."""
+    """Link files into ``damaged/`` before a repair removes them, durably; skips those that are there already, or
+    missing."""
     directories = {parent_of(join(ROOT, path)) for path in paths}
     for directory in sorted(directories):
         fs.make_directory(directory)
@@ -34,7 +35,7 @@ def keep(fs: FileSystem, paths: Sequence[str]) -> None:
 
 
 def set_aside(fs: FileSystem, path: str) -> None:
-    """Copy a file that will be rewritten under the same name to its own name under ``damaged/``, durably."""
+    """Copy a file that a repair will rewrite under the same name to its own name under ``damaged/``, durably."""
     fs.make_directory(ROOT)
     number = 1 + sum(name.startswith(f"{path}.") for name in fs.list(ROOT))
     bring(fs, path, fs, join(ROOT, f"{path}.{number}"))

@@ -34,7 +34,7 @@ LOG = "wal"
 
 
 class LogFound:
-    """The log as it is, or as a repair will write it."""
+    """A damaged log as it is, or as a repair will write it."""
 
     def __init__(self, fs: FileSystem, manifest: Manifest) -> None:
         """Raises CorruptionError if the log cannot be repaired."""
@@ -141,7 +141,7 @@ def is_interrupted(fs: FileSystem) -> bool:
 
 
 def finish(fs: FileSystem, manifest: ManifestFile) -> None:
-    """Install the log that was written. Can be repeated after a crash."""
+    """Finish the repair of a log: install the log that was written. Can be repeated after a crash."""
     note = replacement.note_of(fs)
     assert note is not None, "there is a log to put in place"
     floor = max(SystemClock().now(), manifest.current.last_timestamp)

@@ -36,7 +36,7 @@ Rows = tuple[KeyVector, np.ndarray, dict[int, Vector]]
 
 @dataclass(frozen=True)
 class Readings:
-    """Two ways to read the same rows."""
+    """Two ways to read the rows of a damaged rowset."""
 
     best: DiskRowSet
     """With every file that can be opened, even with damaged pages."""
@@ -71,7 +71,7 @@ def readable_hashes(rowset: DiskRowSet, schema: TableSchema) -> Iterator[np.ndar
 
 
 class Salvage:
-    """One pass over the rows of a rowset. Counts its findings in ``repair``."""
+    """One pass over the rows of a damaged rowset. Counts its findings in ``repair``."""
 
     def __init__(
         self, readings: Readings, schema: TableSchema, repair: RowsetRepair, backup: BackupRows | None = None
@@ -289,7 +289,8 @@ class Salvage:
 
 
 def restored(backup: BackupRows | None, between: Range, lost: int | None, repair: RowsetRepair) -> Iterator[Rows]:
-    """Yield the rows between two keys that only the backup has; ``lost`` rows were there (None: unknown)."""
+    """Yield the rows of a damaged rowset between two keys that only the backup has; ``lost`` rows were there (None:
+    unknown)."""
     count = 0
     for keys, cells in backup.missing(between) if backup else ():
         count += len(keys)

@@ -23,7 +23,8 @@ Range = tuple[bytes | None, bytes | None]
 
 
 class TabletBackup(Protocol):
-    """The rows that a tablet, or more of its table, had at ``until``, in the table's present columns."""
+    """A backup for a repair: the rows that a tablet, or more of its table, had at ``until``, in the table's present
+    columns."""
 
     @property
     def until(self) -> int: ...
@@ -56,7 +57,8 @@ class Backups(Protocol):
 
 
 class BackupRows:
-    """A backup beside the rowsets of its tablet: finds its cells of existing rows, and rows that only it has."""
+    """A backup for a repair beside the rowsets of its tablet: finds its cells of existing rows, and rows that only it
+    has."""
 
     def __init__(self, backup: TabletBackup, tablet: Tablet, is_of_tablet: RowTest, sound: list[DiskRowSet]) -> None:
         """``sound`` are the rowsets of the tablet whose keys are all readable."""
@@ -105,7 +107,7 @@ class BackupRows:
 
 
 class RowTest(Protocol):
-    """Selects rows by their cells."""
+    """Selects rows of a backup by their cells."""
 
     def __call__(self, cells: dict[int, Vector], count: int) -> np.ndarray: ...
 

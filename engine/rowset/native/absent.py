@@ -31,13 +31,13 @@ def absent_cells(column: ColumnSchema, row_count: int) -> Vector:
 
 
 def absent_bytes(column: ColumnSchema) -> float:
-    """Return the bytes of one such cell when it is materialised."""
+    """Return the bytes of one cell of an absent column when it is materialised."""
     cell = absent_cells(column, 1)
     return float(cell.nbytes)
 
 
 def absent_zone_map(column: ColumnSchema, row_count: int) -> ZoneMap:
-    """Return the zone map of ``row_count`` such cells: only the read default, or only NULL."""
+    """Return the zone map of ``row_count`` cells of an absent column: only the read default, or only NULL."""
     one = _zone_map_of_one(column)
     return replace(one, null_count=one.null_count * row_count, row_count=row_count)
 

@@ -27,7 +27,7 @@ CELL_SIZE = CELL_BYTES + 1
 
 
 class TooManyBytesError(Exception):
-    """Rows that are read at once have more bytes than they may: ``times`` as many, about, and more than once."""
+    """Rows that kernels read at once have more bytes than they may: ``times`` as many, about, and more than once."""
 
     def __init__(self, times: float) -> None:
         super().__init__(times)
@@ -35,7 +35,8 @@ class TooManyBytesError(Exception):
 
 
 class CellTable:
-    """The cells of the columns, and the liveness, of the rows at some locations; -1 for keys that no row has."""
+    """A table that kernels fill: the cells of the columns, and the liveness, of the rows at some locations; -1 for keys
+    that no row has."""
 
     def __init__(self, columns: RowColumns, locations: np.ndarray, held_max: int | None = None) -> None:
         """``held_max``: the most bytes of pages, and of strings restored from them, that it may hold; None: any."""

@@ -20,7 +20,8 @@ _SCRATCH = Scratch(kernels.SCRATCH_BYTES)
 def read_morsel(
     columns: Sequence[ColumnBase], first: int, last: int, as_strings: bool, read: Callable[[ColumnSchema], Vector]
 ) -> list[Vector]:
-    """Return rows [first, last), at least one, of columns; ``read`` reads a column as vectors.
+    """Read a morsel by a kernel: return rows [first, last), at least one, of columns; ``read`` reads a column as
+    vectors.
 
     With ``as_strings`` the values of dictionaries are copied, else columns keep their codes.
     """

@@ -30,11 +30,11 @@ _LONGEST = 256
 
 
 class CannotReadError(Exception):
-    """A column has to be read as vectors."""
+    """Kernels cannot read a column: it has to be read as vectors."""
 
 
 class MorselColumn:
-    """A column to read, and the memory of its result."""
+    """A column of a morsel as kernels read it, and the memory of its result."""
 
     def __init__(
         self, base: ColumnBase, first: int, last: int, as_strings: bool = False, in_windows: bool = False
@@ -189,7 +189,7 @@ _MORE = 1.125
 
 
 class MorselTables:
-    """The tables that describe columns to a kernel."""
+    """The tables that describe the columns of a morsel to a kernel."""
 
     def __init__(self, columns: Sequence[MorselColumn]) -> None:
         self.columns = np.array([column.fields for column in columns], np.int64)

@@ -17,7 +17,7 @@ from .morsel_column import CannotReadError, ColumnBase, MorselColumn, MorselTabl
 
 
 class Chosen(NamedTuple):
-    """Rows that a filter left: one bool a row, and how many are True."""
+    """Rows of a morsel that a filter left: one bool a row, and how many are True."""
 
     mask: np.ndarray
     count: int
@@ -29,8 +29,9 @@ _SCRATCH = Scratch(kernels.SCRATCH_BYTES)
 def choose_rows(
     bound: BoundFilter, columns: Sequence[ColumnBase], first: int, last: int, among: np.ndarray | None
 ) -> Chosen | None:
-    """Return which of the rows [first, last), at least one, match a filter, which `has_steps`, of these columns; None
-    if it has to be evaluated over vectors. Only rows that are True in ``among`` (None: all) can match."""
+    """Evaluate a filter by a kernel: return which of the rows [first, last), at least one, match it, which `has_steps`,
+    of these columns; None if it has to be evaluated over vectors. Only rows that are True in ``among`` (None: all) can
+    match."""
     if len(columns) > COLUMNS_MAX:
         return None
     places = {column.id: number for number, (column, _, _) in enumerate(columns)}

@@ -35,8 +35,8 @@ def fold_rows(
     last: int,
     among: np.ndarray | None,
 ) -> int | None:
-    """Fold the rows [first, last), at least one, that match a filter and are True in ``among`` (None: all) into slots
-    of a pool; return how many they are, or None if they have to be folded over vectors.
+    """Fold the rows [first, last) of a morsel, at least one, that match a filter and are True in ``among`` (None: all)
+    into slots of a pool, by a kernel; return how many they are, or None if they have to be folded over vectors.
 
     ``columns`` are those of the plan, then what else the filter reads; ``zones_of`` gives the zone maps of the pages
     that hold a column's base.

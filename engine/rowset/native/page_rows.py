@@ -36,7 +36,8 @@ _FIRST_COLUMNS = 64
 
 
 class NotInMemoryError(Exception):
-    """What a caller asked for that may not wait has to be read from the disk, or decompressed for long."""
+    """Kernels cannot read a row for a caller that may not wait: it has to be read from the disk, or decompressed for
+    long."""
 
 
 class _Room(threading.local):
@@ -78,7 +79,7 @@ class _Table:
 
 
 class PageRows:
-    """The base cells of one rowset by row. Thread safe."""
+    """Reads single rows of a base file by a kernel: the base cells of one rowset by row. Thread safe."""
 
     def __init__(self, columns: RowColumns, streams: Sequence[StreamReader | None], newest_base: int) -> None:
         """``streams`` are those of the columns, and that of liveness, None if there is none."""

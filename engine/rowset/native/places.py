@@ -20,7 +20,8 @@ _TRUE = np.array([1, 0], np.int64)
 
 
 def place_of(vector: Vector, held: list[object]) -> Place:
-    """Return the place of cells in memory, and add to ``held`` what must live while it is used."""
+    """Return the place of cells in memory for kernels that read single rows, and add to ``held`` what must live while
+    it is used."""
     if not isinstance(vector, FixedVector):
         vector = as_bytes(vector)
         held.append(vector)
@@ -43,7 +44,8 @@ def place_of(vector: Vector, held: list[object]) -> Place:
 
 
 def place_of_one(vector: Vector, held: list[object]) -> Place:
-    """Return the place of a cell that is the same in all rows, from a vector of it alone; see ``place_of``."""
+    """Return the place, for kernels, of a cell that is the same in all rows, from a vector of it alone; see
+    ``place_of``."""
     place = place_of(vector, held)
     if vector.valid is not None and not vector.valid[0]:
         return (kernels.NULLS, *([0] * (kernels.PLACE_FIELDS - 1)))
@@ -64,5 +66,6 @@ TRUE: Place = _one(address_of(_TRUE))
 
 
 def is_widened(stored: PhysicalType | None, wanted: PhysicalType) -> bool:
-    """Whether cells as stored differ from the column's by more than their width: floats that became doubles."""
+    """Whether cells as stored differ for kernels from the column's by more than their width: floats that became
+    doubles."""
     return stored is PhysicalType.FLOAT32 and wanted is PhysicalType.FLOAT64

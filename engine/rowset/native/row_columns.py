@@ -14,7 +14,8 @@ from .absent import absent_cells
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowColumns:
-    """Columns in order, with what is the same for all of their rows. Readers keep things for it: make one a schema."""
+    """Columns in order for kernels that read single rows, with what is the same for all of their rows. Readers keep
+    things for it: make one a schema."""
 
     columns: tuple[ColumnSchema, ...]
     ids: tuple[int, ...]

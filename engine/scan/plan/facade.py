@@ -26,7 +26,8 @@ from .snapshots import Snapshots
 
 
 class Reads:
-    """For what the methods do, see ``schemas.service.StoreService``. Thread safe."""
+    """The scans and point reads of one store. For what the methods do, see ``schemas.service.StoreService``. Thread
+    safe."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ _PartKey = tuple[int | None, str | None]
 
 @dataclass(slots=True, eq=False)
 class PlannedScan:
-    """A planned scan, and the versions that it reads."""
+    """A planned scan, whose parts clients read by tickets, and the versions that it reads."""
 
     spec: ScanSpec
     """Pinned to the snapshot."""
@@ -61,7 +61,7 @@ class PlannedScan:
 
 
 class PlannedScans:
-    """The planned scans of one store. Thread safe."""
+    """Keeps the planned scans of one store until their parts are read: their versions, as of the plan. Thread safe."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ _PAIR = re.compile(_EQUALS, re.ASCII)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointScan:
-    """How to read the row that filters of one form select."""
+    """The plan of a scan of one row: how to read the row that filters of one form select."""
 
     order: tuple[int, ...]
     """For each key column, which of the literals is its value."""
@@ -68,7 +68,7 @@ class _Plans(dict[Any, PointScan | None]):
 
 
 class PointScans:
-    """Scans of one row. Thread safe."""
+    """The plans of scans of one row. Thread safe."""
 
     def __init__(self, snapshot: Callable[[], int], filters: FilterCache, limits: Limits) -> None:
         self._snapshot = snapshot

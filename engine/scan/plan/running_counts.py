@@ -10,7 +10,7 @@ from ....schemas.rows.prune_count import PruneCount
 
 
 class RunningCounts:
-    """Thread safe."""
+    """What all scans of a store have read and skipped, those that run included. Thread safe."""
 
     def __init__(self) -> None:
         self._ended = PruneCount()

@@ -17,7 +17,7 @@ from ..read.chunk import ChangeRange
 
 
 class Snapshots:
-    """The snapshots of one store. Thread safe."""
+    """Turns the times that requests to one store name into snapshots. Thread safe."""
 
     def __init__(self, clock: Clock, mvcc: MvccManager, clock_error_seconds: int, server: str | None = None) -> None:
         """``server`` is the name of this server in a placement."""

@@ -41,8 +41,8 @@ class Tally:
 
 
 def aggregate_chunk(chunk: Chunk, request: ScanRequest, pool: SlotPool, tally: Tally) -> pa.Table | None:
-    """Fold a chunk into the pool, or else into the partial answer that is returned, with what the pool is done with;
-    None if that is nothing."""
+    """Aggregate a chunk of a scan: fold it into the pool, or else into the partial answer that is returned, with what
+    the pool is done with; None if that is nothing."""
     partials = [*_of_chunk(chunk, request, pool, tally), *pool.done()]
     return pa.concat_tables(partials) if partials else None
 
@@ -99,7 +99,8 @@ def _folded(chunk: Chunk, request: ScanRequest, pool: SlotPool, selection: Selec
 
 
 def known_partial(chunk: Chunk, request: ScanRequest, plan: AggregatePlan) -> pa.Table | None:
-    """Return the partial answer of a chunk if counts and zone maps give it exactly; None if rows must be read.
+    """Return the partial answer of a chunk of a scan if counts and zone maps give it exactly; None if rows must be
+    read.
 
     Only liveness is read. Zone maps are exact if the chunk is made of whole pages, and has no visible delta and no dead
     row.

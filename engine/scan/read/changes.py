@@ -55,7 +55,8 @@ class _Changes:
 
 
 def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
-    """Return the changes in a chunk that the filter selects, in row order; None if there are none."""
+    """Read the change feed of a chunk: return the changes that the filter selects, in row order; None if there are
+    none."""
     feed, rowset = request.changes, chunk.rowset
     assert feed is not None, "a request for changes"
     commits = rowset.changes(chunk.first, chunk.last, feed.since, request.snapshot, feed.column_ids)

@@ -112,7 +112,7 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Rows [first, last) of a rowset, or only some of these."""
+    """A chunk of a scan: rows [first, last) of a rowset, or only some of these."""
 
     rowset: RowSet
     first: int
@@ -172,8 +172,8 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
 
 
 def fetched(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:
-    """Return chunks. What they read for sure is fetched while those before them are read, if the store's files are far
-    away; a scan that may end early fetches nothing ahead."""
+    """Return the chunks of a scan. What they read for sure is fetched while those before them are read, if the store's
+    files are far away; a scan that may end early fetches nothing ahead."""
     chunks = iter(wanted)
     return _fetched(chunks, request) if request.is_far and request.limit is None else chunks
 
@@ -201,7 +201,7 @@ def _fetch(gathered: Sequence[Chunk], request: ScanRequest) -> None:
 
 
 def in_runs(wanted: Sequence[Chunk], request: ScanRequest, readers: int) -> Iterator[Chunk]:
-    """Join adjacent similar whole chunks, to runs of some pages; ``readers`` read at once."""
+    """Join adjacent similar whole chunks of a scan, to runs of some pages; ``readers`` read at once."""
     rows = _PAGES_OF_RUN * PAGE_ROWS
     if readers > 1:
         share = sum(chunk.last - chunk.first for chunk in wanted) // (_RUNS_OF_READER * readers)
@@ -224,7 +224,7 @@ def _continues(run: Chunk, last: int, chunk: Chunk) -> bool:
 
 
 def pieces(run: Chunk, request: ScanRequest) -> Iterator[Chunk]:
-    """Cut a run into pieces of a few pages of at most ``chunk_bytes``, if it is whole."""
+    """Cut a run of a scan's chunks into pieces of a few pages of at most ``chunk_bytes``, if it is whole."""
     if run.rows is not None:
         yield run
         return

@@ -31,7 +31,7 @@ def clusters(rowsets: Iterable[RowSet], request: ScanRequest) -> list[Cluster]:
 
 
 def is_in_order(cluster: Cluster) -> bool:
-    """Whether the rows of a cluster are in key order without a merge."""
+    """Whether the rows of a cluster of a scan's rowsets are in key order without a merge."""
     return len(cluster) == 1 and isinstance(cluster[0][1], DiskRowSet)
 
 
@@ -47,7 +47,7 @@ def read_in_order(rowsets: Sequence[RowSet], request: ScanRequest, pool: Executo
 
 
 def after(key: bytes) -> bytes:
-    """Return the least key above ``key``."""
+    """Return the least key above ``key``, from which a scan goes on."""
     return key + b"\0"
 
 

@@ -34,7 +34,7 @@ def scan_unordered(
 def aggregate(
     version: Version, request: ScanRequest, plan: AggregatePlan, pool: Executor, ahead: int
 ) -> Iterator[pa.Table]:
-    """Yield partial answers, first those that need no reading."""
+    """Aggregate a tablet in chunks: yield partial answers, first those that need no reading."""
     unknown: list[Chunk] = []
     for rowset in version.rowsets():
         whole = Chunk(rowset, 0, rowset.row_count(request.snapshot))
@@ -60,7 +60,7 @@ def _wanted(version: Version, request: ScanRequest) -> Iterator[Chunk]:
 def read_ahead(
     wanted: Iterator[Chunk], read: Callable[[Chunk], Result | None], pool: Executor, ahead: int
 ) -> Iterator[Result]:
-    """Read chunks in order, ``ahead`` of them ahead if the pool has threads."""
+    """Read the chunks of a scan in order, ``ahead`` of them ahead if the pool has threads."""
     running: list[Future[Result | None]] = []
     try:
         for chunk in wanted:
@@ -85,7 +85,7 @@ def submit(pool: Executor, work: Callable[..., Result], *arguments: object) -> F
 
 
 def result(future: Future[Result]) -> Result:
-    """Wait for a submitted part. Raises UnavailableError if the store was closed before it began."""
+    """Wait for a submitted part of a scan. Raises UnavailableError if the store was closed before it began."""
     try:
         return future.result()
     except CancelledError:

@@ -138,7 +138,7 @@ class _Piece(Future[Any]):
 
 
 class ScanPool(Executor):
-    """Reads for the scans of one store."""
+    """The threads that read for the scans of one store."""
 
     def __init__(self, threads: int) -> None:
         """At most ``threads`` threads read for a scan at once, the one that asks included; 0 is the same as 1."""

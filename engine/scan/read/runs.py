@@ -37,8 +37,8 @@ _SAMPLES = 8
 
 
 class Column:
-    """The cells of one column of a run, decoded at first use: a merge by columns copies them while they are still in
-    the cache."""
+    """The cells of one column of a run of a scan, decoded at first use: a merge by columns copies them while they are
+    still in the cache."""
 
     def __init__(self, read: Callable[[], Vector]) -> None:
         self._read = read
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRun:
-    """Rows in key order; ``columns`` are those of the scan's schema."""
+    """Rows of an ordered scan in key order; ``columns`` are those of the scan's schema."""
 
     keys: KeyVector
     columns: list[Column]
@@ -65,7 +65,7 @@ class KeyRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """Rows [first, last) of a run, at least one."""
+    """Rows [first, last) of a run of an ordered scan, at least one."""
 
     run: KeyRun
     first: int
@@ -99,7 +99,7 @@ class Span:
 
 
 class Head:
-    """The rows of one stream that are in memory."""
+    """The rows of one stream of an ordered scan that are in memory."""
 
     def __init__(self) -> None:
         self._spans: list[Span] = []
@@ -132,7 +132,7 @@ class Head:
 
 
 class RunReader:
-    """Reads chunks as runs: the columns of a scan, and the keys."""
+    """Reads the chunks of an ordered scan as runs: the columns of the scan, and the keys."""
 
     def __init__(self, request: ScanRequest, key: tuple[ColumnSchema, ...], encoder: KeyEncoder) -> None:
         self.request = request
@@ -187,7 +187,8 @@ def _stable(keys: KeyVector, order: np.ndarray) -> np.ndarray:
 
 
 def spans_by_batch(spans: Sequence[Span], batch_rows: int) -> Iterator[list[Span]]:
-    """Cut at keys that divide the rows evenly; yield the spans of each part, together about ``batch_rows`` rows."""
+    """Cut spans of an ordered scan at keys that divide the rows evenly; yield the spans of each part, together about
+    ``batch_rows`` rows."""
     bounds = _dividing_keys(spans, batch_rows)
     for parts in zip(*(span.divided(bounds) for span in spans), strict=True):
         yield [part for part in parts if part]
@@ -215,17 +216,17 @@ def _every(spans: Sequence[Span], step: int) -> Iterator[bytes]:
 
 
 def merged_places(spans: Sequence[Span]) -> Places:
-    """Return the merged order of the rows of spans without common keys."""
+    """Return the merged order of the rows of an ordered scan's spans, which have no common keys."""
     return merge_places([span.keys for span in spans])
 
 
 def merged_column(spans: Sequence[Span], number: int, places: Places, arrow_type: pa.DataType) -> pa.Array:
-    """Return column ``number`` of the spans' rows at ``places``, which come from `merged_places`."""
+    """Return column ``number`` of an ordered scan's rows at ``places``, which come from `merged_places`."""
     return to_arrow(take_from([span.cells(number) for span in spans], places), arrow_type)
 
 
 def batch_of(span: Span, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of one span."""
+    """Return the rows of one span of an ordered scan."""
     arrays = [to_arrow(span.cells(number), kind) for number, kind in enumerate(schema.types)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

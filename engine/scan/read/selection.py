@@ -23,7 +23,7 @@ GATHER_BELOW = 1 / 8
 
 
 class ChunkCells(Mapping[int, Vector]):
-    """The cells of a chunk by column id, decoded when they are first asked for."""
+    """The cells of a scan's chunk by column id, decoded when they are first asked for."""
 
     def __init__(self, chunk: Chunk, request: ScanRequest) -> None:
         self._chunk = chunk
@@ -95,7 +95,7 @@ class _Few(Mapping[int, Vector]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Rows of a chunk that are alive and match a filter as far as kernels could test it."""
+    """Rows of a scan's chunk that are alive and match a filter as far as kernels could test it."""
 
     mask: np.ndarray | None
     """One bool a row; None for all rows."""
@@ -110,7 +110,8 @@ class Selection:
 
 
 def select_rows(chunk: Chunk, request: ScanRequest) -> Selection | None:
-    """Return the rows that kernels chose, without decoding them into vectors; None if the chunk is not whole.
+    """Return the rows of a scan's chunk that kernels chose, without decoding them into vectors; None if the chunk is
+    not whole.
 
     Once fewer rows are left than mini-blocks, the rest of the filter waits: it is tested for these rows alone.
     """
@@ -135,7 +136,8 @@ def select_rows(chunk: Chunk, request: ScanRequest) -> Selection | None:
 def wanted_rows(
     chunk: Chunk, request: ScanRequest, cells: ChunkCells, selection: Selection | None = None
 ) -> np.ndarray | None:
-    """Return the rows that are alive and match, counted from the chunk's first (int64, ascending); None for all.
+    """Return the rows of a scan's chunk that are alive and match, counted from the chunk's first (int64, ascending);
+    None for all.
 
     ``selection`` is that of `select_rows`, if it is known.
     """

@@ -48,7 +48,7 @@ def split(version: Version, request: ScanRequest, split_bytes: int | None) -> tu
 def split_rowsets(
     rowsets: Iterable[RowSet], request: ScanRequest, split_bytes: int | None
 ) -> tuple[list[Split], PruneCount]:
-    """Return the same for some rowsets."""
+    """Return the parts of a scan of some rowsets, as `split` does."""
     count = PruneCount()
     wanted = [chunk for rowset in rowsets for chunk in chunks(rowset, request, count)]
     whole = Split(request.keys, count.rows_in_chunks, int(count.bytes_in_chunks))

@@ -30,7 +30,8 @@ def verdicts(
     inverse: BoundFilter | None,
     columns: Sequence[ColumnSchema],
 ) -> Iterable[Verdict]:
-    """Return the verdict of a filter of these columns on each of some ranges of rows, in order, none of them empty.
+    """Return the verdict of a filter of these columns on ranges of rows that a scan may read, in order, none of them
+    empty.
 
     ``inverse`` is NOT ``where``; without it no verdict is that all rows match.
     """
@@ -102,7 +103,7 @@ def _zone_map(rowset: RowSet, column: ColumnSchema, first: int, last: int) -> Zo
 
 
 def joined(zones: Sequence[ZoneMap]) -> ZoneMap | None:
-    """Return the bounds of all pages together; None if there are none."""
+    """Return the zone maps of all pages that a scan may read as one; None if there are none."""
     if len(zones) < 2:
         return zones[0] if zones else None
     with_values = [zone for zone in zones if zone.min is not None]

@@ -22,7 +22,8 @@ from .row_plan import PlannedRow, RowPlan
 
 @dataclass(slots=True, eq=False)
 class RowWrite:
-    """A row to be written, and what became of it: a commit, an error, or that the batch lane has to judge it."""
+    """A row to be written by the plan lane, and what became of it: a commit, an error, or that the batch lane has to
+    judge it."""
 
     table: Table
     plan: RowPlan
@@ -76,7 +77,7 @@ class _Decided:
 
 
 def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability, may_wait: bool) -> None:
-    """Write rows of one tablet, under its write lock; no two may have one key. Settles each row.
+    """Write rows of one tablet by their plans, under its write lock; no two may have one key. Settles each row.
 
     Those that are not plain are left to the batch lane. Unless they ``may_wait``, those whose keys would have to be
     read from the disk are left to their threads, and all if the log has no place for them now.
@@ -128,7 +129,7 @@ def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided 
 
 
 def is_plain(tablet: Tablet) -> bool:
-    """Whether nobody moves the tablet or waits for its new keys."""
+    """Whether the plan lane may write to a tablet: nobody moves it or waits for its new keys."""
     return not tablet.is_watched and (tablet.is_closed is None or not tablet.is_closed())
 
 
@@ -138,7 +139,7 @@ def _fits(tablet: Tablet, place: RowPlace, plan: RowPlan) -> bool:
 
 
 def applied(timestamp: int, durability: Durability, rows: int = 1) -> WriteResult:
-    """Return the answer to rows that were all written."""
+    """Return the answer to rows that the plan lane has written, all of them."""
     return WriteResult(timestamp=timestamp, rows=rows, applied=rows, durability=durability)
 
 

@@ -36,7 +36,7 @@ _PLANS_MAX = 256
 
 
 class PlannedRow(NamedTuple):
-    """A row that fits its table."""
+    """A row that fits its table, as the plan lane writes it."""
 
     tablet: Tablet
     key: PlacedKey
@@ -47,7 +47,7 @@ class PlannedRow(NamedTuple):
 
 
 class Written(NamedTuple):
-    """How one kind of change is logged and applied."""
+    """How the plan lane logs and applies one kind of change."""
 
     change: RowChange
     ids: list[int]
@@ -58,7 +58,7 @@ class Written(NamedTuple):
 
 
 class RowPlan:
-    """How to write rows of one form. Thread safe."""
+    """The plan of writes of single rows of one form. Thread safe."""
 
     def __init__(self, version: TableVersion, operation: Operation, names: Sequence[str]) -> None:
         """Raises InvalidArgumentError if no row can have these columns."""

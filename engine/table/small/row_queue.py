@@ -21,7 +21,7 @@ from .row_commit import RowWrite, commit_rows
 
 
 class RowQueue:
-    """The waiting rows of all tables of a store. Thread safe."""
+    """The single rows of all tables of a store that wait in the plan lane. Thread safe."""
 
     def __init__(self, log: CommitLog, is_written: Callable[[Tablet, int], None]) -> None:
         """``is_written`` is called when rows were written to a tablet whose MemRowSet had so many before."""

@@ -34,7 +34,8 @@ _ROWS_BETWEEN_LOOKS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRows:
-    """Rows that are written and not acknowledged. They become visible whether or not ``result`` is called."""
+    """Rows that the plan lane has written, not acknowledged yet. They become visible whether or not ``result`` is
+    called."""
 
     commit: Commit | RowWrite
     log: CommitLog
@@ -48,7 +49,7 @@ class PendingRows:
 
 
 class RowWrites:
-    """Writes single rows to the tables of one store, each as one commit. Thread safe."""
+    """Writes single rows to the tables of one store by their plans, each as one commit. Thread safe."""
 
     def __init__(
         self,

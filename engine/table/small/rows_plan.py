@@ -34,7 +34,7 @@ _TEXT = {str}
 
 
 class RowsOfTablet(NamedTuple):
-    """Rows of different keys that belong to one tablet."""
+    """A few rows of different keys that belong to one tablet, as the plan lane writes them."""
 
     tablet: Tablet
     columns: list[Vector]
@@ -44,7 +44,7 @@ class RowsOfTablet(NamedTuple):
 
 
 class PlannedRows(NamedTuple):
-    """Rows that fit their table."""
+    """A few rows that fit their table, as the plan lane writes them."""
 
     parts: list[RowsOfTablet]
     """By ascending id of the tablet."""
@@ -103,7 +103,7 @@ class _ColumnMaker:
 
 
 class RowsPlan:
-    """How to write a few rows of one form. Thread safe."""
+    """The plan of writes of a few rows of one form. Thread safe."""
 
     def __init__(self, plan: RowPlan) -> None:
         self.plan = plan

@@ -33,7 +33,8 @@ _BYTES_AHEAD = 32 << 20
 
 
 class Writes:
-    """For what the methods do, see ``schemas.service.StoreService``. Thread safe."""
+    """The writes to the tables of one store, by the batch lane or the plan lane. For what the methods do, see
+    ``schemas.service.StoreService``. Thread safe."""
 
     def __init__(
         self,

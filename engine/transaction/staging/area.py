@@ -60,7 +60,7 @@ def _is_abandoned(staged_at: int, now: int, seconds_to_live: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A part that is complete and durable."""
+    """A staged part of a transaction that is complete and durable."""
 
     fs: FileSystem
     path: str

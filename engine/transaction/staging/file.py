@@ -53,7 +53,7 @@ _BY_NUMBER = {number: operation for operation, number in _OPERATIONS.items()}
 
 
 class PartInfo(Message, frozen=True, extra="forbid"):
-    """The metadata of a part, in the head of its file."""
+    """The metadata of a staged part, in the head of its file."""
 
     transaction: str
     part: str
@@ -63,7 +63,7 @@ class PartInfo(Message, frozen=True, extra="forbid"):
 
 
 class PartWriter:
-    """Writes one part. For one thread. An unfinished file is no part."""
+    """Writes the file of one staged part. For one thread. An unfinished file is no part."""
 
     def __init__(self, fs: FileSystem, path: str, info: PartInfo) -> None:
         self._file: WritableFile = fs.create(path)
@@ -98,7 +98,7 @@ class PartWriter:
 
 
 def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
-    """Return the metadata of a part and its number of rows; None if the file was not finished.
+    """Return the metadata of a staged part and its number of rows; None if the file was not finished.
 
     Raises:
         CorruptionError: the file is not what was written.
@@ -116,7 +116,8 @@ def read_info(fs: FileSystem, path: str) -> tuple[PartInfo, int] | None:
 
 
 def read_rows(fs: FileSystem, path: str) -> Iterator[tuple[Operation, pa.RecordBatch]]:
-    """Yield the rows of a finished file with their operations. Reads and verifies one block at a time.
+    """Yield the rows in the finished file of a staged part, with their operations. Reads and verifies one block at a
+    time.
 
     Raises:
         CorruptionError: the file is not what was written.

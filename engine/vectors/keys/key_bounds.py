@@ -7,7 +7,8 @@ KeyBounds = tuple[bytes, bytes]
 
 
 def overlapping(ranges: Sequence[KeyBounds]) -> list[list[int]]:
-    """Return the numbers of the ranges in clusters that do not overlap, both in the order of their least keys."""
+    """Return the numbers of ranges of encoded keys in clusters that do not overlap, both in the order of their least
+    keys."""
     clusters: list[list[int]] = []
     end = b""
     for number in sorted(range(len(ranges)), key=lambda number: ranges[number]):

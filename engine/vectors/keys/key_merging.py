@@ -18,7 +18,8 @@ from .key_vector import BytesKeys, KeyVector, U64Keys, concat_keys, key_bytes
 
 
 def merge_order(streams: Sequence[KeyVector]) -> np.ndarray:
-    """Return the merged order of sorted streams, all of one form, as rows (int64) of the concatenated streams.
+    """Return the merged order of sorted streams of encoded keys, all of one form, as rows (int64) of the concatenated
+    streams.
 
     Equal keys of two streams are in any order; those of one keep theirs.
     """

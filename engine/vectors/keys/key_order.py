@@ -13,7 +13,7 @@ from .key_vector import BytesKeys, KeyVector, U64Keys
 
 
 def argsort_keys(keys: KeyVector) -> np.ndarray:
-    """Return the row numbers (int64) in key order; equal keys are in any order."""
+    """Sort encoded keys: return their row numbers (int64) in order; equal keys are in any order."""
     if isinstance(keys, U64Keys):
         return np.argsort(keys.values)
     count = len(keys)
@@ -43,7 +43,7 @@ def argsort_keys(keys: KeyVector) -> np.ndarray:
 
 
 def keys_ascend(keys: KeyVector) -> bool:
-    """Return whether every key sorts before the next."""
+    """Return whether every encoded key sorts before the next."""
     if isinstance(keys, U64Keys):
         return bool((keys.values[:-1] < keys.values[1:]).all())
     places = address_of(keys.offsets), address_of(keys.data)
@@ -51,7 +51,7 @@ def keys_ascend(keys: KeyVector) -> bool:
 
 
 def words_at(keys: BytesKeys, depth: int) -> np.ndarray:
-    """Return the 8 bytes of each key from ``depth`` on as a number (uint64), padded with zeros."""
+    """Return the 8 bytes of each encoded key from ``depth`` on as a number (uint64), padded with zeros."""
     words = allocate(len(keys), np.uint64)
     write_words(keys, depth, address_of(words))
     return words

@@ -9,7 +9,8 @@ from .key_vector import BytesKeys, KeyVector, U64Keys
 
 
 def last_at_or_before(sorted_keys: KeyVector, keys: KeyVector) -> np.ndarray:
-    """Return for each key the row (int64) of the last sorted key that is not after it; -1 if all are after it."""
+    """Return for each encoded key the row (int64) of the last sorted key that is not after it; -1 if all are after
+    it."""
     if isinstance(sorted_keys, U64Keys):
         assert isinstance(keys, U64Keys), "keys of two forms do not mix"
         return np.searchsorted(sorted_keys.values, keys.values, "right") - 1
@@ -22,7 +23,7 @@ def last_at_or_before(sorted_keys: KeyVector, keys: KeyVector) -> np.ndarray:
 
 
 def rows_of(stored: KeyVector, firsts: np.ndarray, lasts: np.ndarray, keys: KeyVector) -> np.ndarray:
-    """Return the row (int64) of ``stored`` with each key, -1 if there is none.
+    """Return for each encoded key its row (int64) in ``stored``, -1 if there is none.
 
     Searches key i in rows [firsts[i], lasts[i]) (int64), which must be sorted; the whole need not be.
     """

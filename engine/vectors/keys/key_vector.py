@@ -20,7 +20,7 @@ from .key_bounds import KeyBounds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class U64Keys:
-    """Keys of at most 8 bytes: ``values`` (uint64), of which the low ``width`` bytes are the key."""
+    """Encoded keys of at most 8 bytes: ``values`` (uint64), of which the low ``width`` bytes are the key."""
 
     values: np.ndarray
     width: int
@@ -36,7 +36,7 @@ class U64Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BytesKeys:
-    """Keys of any length: key i is ``data[offsets[i] : offsets[i + 1]]``, as in a BytesVector."""
+    """Encoded keys of any length: key i is ``data[offsets[i] : offsets[i + 1]]``, as in a BytesVector."""
 
     offsets: np.ndarray
     data: np.ndarray
@@ -61,7 +61,7 @@ def key_bytes(keys: KeyVector, row: int) -> bytes:
 
 
 def outermost_keys(keys: KeyVector) -> KeyBounds:
-    """Return the least and the greatest of at least one key, in any order."""
+    """Return the least and the greatest of at least one encoded key, in any order."""
     if isinstance(keys, U64Keys):
         least, greatest = int(keys.values.argmin()), int(keys.values.argmax())
     else:
@@ -81,7 +81,8 @@ def keys_as_bytes(keys: KeyVector) -> BytesVector:
 
 
 def hash_keys(keys: KeyVector) -> np.ndarray:
-    """Return a 64-bit hash (uint64) of each key. On disk only Bloom filters contain it (`rowset.key_filter`)."""
+    """Return a 64-bit hash (uint64) of each encoded key. On disk only Bloom filters contain it
+    (`rowset.key_filter`)."""
     result = allocate(len(keys), np.uint64)
     if isinstance(keys, U64Keys):
         hashing.hash_u64(address_of(keys.values), len(keys), address_of(result))
@@ -92,7 +93,7 @@ def hash_keys(keys: KeyVector) -> np.ndarray:
 
 
 def take_keys(keys: KeyVector, indices: np.ndarray) -> KeyVector:
-    """Return the keys of the rows at ``indices``. Raises IndexError outside [0, len)."""
+    """Return the encoded keys of the rows at ``indices``. Raises IndexError outside [0, len)."""
     indices = checked_indices(indices, len(keys))
     if isinstance(keys, U64Keys):
         return U64Keys(gather_fixed(keys.values, indices), keys.width)
@@ -100,14 +101,14 @@ def take_keys(keys: KeyVector, indices: np.ndarray) -> KeyVector:
 
 
 def slice_keys(keys: KeyVector, first: int, last: int) -> KeyVector:
-    """Return the keys of rows [first, last) as views."""
+    """Return the encoded keys of rows [first, last) as views."""
     if isinstance(keys, U64Keys):
         return U64Keys(keys.values[first:last], keys.width)
     return BytesKeys(keys.offsets[first : last + 1], keys.data)
 
 
 def concat_keys(parts: Sequence[KeyVector]) -> KeyVector:
-    """Return the keys of all ``parts`` (at least one, all of one form), one after the other."""
+    """Return the encoded keys of all ``parts`` (at least one, all of one form), one after the other."""
     if len(parts) == 1:
         return parts[0]
     words = [part for part in parts if isinstance(part, U64Keys)]
@@ -119,7 +120,7 @@ def concat_keys(parts: Sequence[KeyVector]) -> KeyVector:
 
 
 def equal_at(keys: KeyVector, indices: np.ndarray, other: KeyVector, other_indices: np.ndarray) -> np.ndarray:
-    """Return whether ``keys[indices[i]]`` equals ``other[other_indices[i]]``, one bool a pair."""
+    """Return whether the encoded key ``keys[indices[i]]`` equals ``other[other_indices[i]]``, one bool a pair."""
     indices = checked_indices(indices, len(keys))
     other_indices = checked_indices(other_indices, len(other))
     assert len(indices) == len(other_indices), "rows are compared in pairs"
@@ -142,7 +143,7 @@ def equal_at(keys: KeyVector, indices: np.ndarray, other: KeyVector, other_indic
 
 
 def first_occurrences(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
-    """Return for each row the first row with the same key (perhaps itself), int64.
+    """Return for each row the first row with the same encoded key (perhaps itself), int64.
 
     ``hashes`` are `hash_keys` of ``keys``; keys with equal hashes are compared.
     """
@@ -160,7 +161,7 @@ def first_occurrences(keys: KeyVector, hashes: np.ndarray) -> np.ndarray:
 
 
 def lower_bound(sorted_keys: KeyVector, bound: bytes) -> int:
-    """Return how many keys sort before ``bound``: the first row at or after it."""
+    """Return how many encoded keys sort before ``bound``: the first row at or after it."""
     if isinstance(sorted_keys, U64Keys):
         word = _bound_word(bound, sorted_keys.width)
         is_longer = len(bound) > sorted_keys.width  # then an equal key is its prefix, and so smaller
@@ -171,7 +172,7 @@ def lower_bound(sorted_keys: KeyVector, bound: bytes) -> int:
 
 
 def keys_less_equal(keys: KeyVector, bound: bytes) -> np.ndarray:
-    """Return whether each key sorts at or before ``bound``, one bool a row."""
+    """Return whether each encoded key sorts at or before ``bound``, one bool a row."""
     if isinstance(keys, U64Keys):
         word = _bound_word(bound, keys.width)
         return keys.values < word if len(bound) < keys.width else keys.values <= word
@@ -183,7 +184,7 @@ def keys_less_equal(keys: KeyVector, bound: bytes) -> np.ndarray:
 
 
 def keys_at_least(keys: KeyVector, bound: bytes) -> np.ndarray:
-    """Return whether each key sorts at or after ``bound``, one bool a row."""
+    """Return whether each encoded key sorts at or after ``bound``, one bool a row."""
     if isinstance(keys, U64Keys):
         word = _bound_word(bound, keys.width)
         return keys.values > word if len(bound) > keys.width else keys.values >= word

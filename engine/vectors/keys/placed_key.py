@@ -27,7 +27,7 @@ class PlacedKey(NamedTuple):
 
 
 class KeyPlacer:
-    """Places the keys of one table. Thread safe."""
+    """Encodes single keys of one table at addresses that kernels take. Thread safe."""
 
     def __init__(self, encoder: KeyEncoder) -> None:
         self._encoder = encoder

@@ -35,7 +35,7 @@ def mapped(size: int) -> np.ndarray:
 
 
 class HugePages(KeptMemory):
-    """Arrays in mapped regions. Thread safe.
+    """Memory for long-lived arrays, in mapped regions of huge pages. Thread safe.
 
     An array's part of its region becomes free when its last view is dropped. Allocation takes the first free part that
     is large enough. A region without arrays returns to the operating system, at once or, as far as ``idle_bytes_max``

@@ -16,7 +16,7 @@ _IDLE_BYTES_MAX = 32 << 20
 
 
 class Lender(KeptMemory):
-    """Lends memory. Thread safe.
+    """Lends memory for decoded data, and lends it again when its last view is dropped. Thread safe.
 
     Idle blocks are kept for the next request, at most ``idle_bytes_max``, until `release_unused`. A block is a power of
     two, and takes memory only as far as it was ever filled.

@@ -16,7 +16,7 @@ SLACK_BYTES = 256
 
 
 def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
-    """Return an uninitialised, writable array of ``count`` cells, 64-byte aligned, with slack past its end.
+    """Return memory for cells: an uninitialised, writable array of ``count``, 64-byte aligned, with slack past its end.
 
     The array owns its memory, which returns to the pool when the last view of it is dropped.
     """
@@ -50,7 +50,7 @@ def give_back() -> None:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return the address of the first byte of ``array``, which must be contiguous and outlive the use.
+    """Return the address in memory of the first byte of ``array``, which must be contiguous and outlive the use.
 
     Six times faster than ``array.ctypes.data``. Raises ValueError if the array is not contiguous.
     """
@@ -58,10 +58,10 @@ def address_of(array: np.ndarray) -> int:
 
 
 def address_or_0(array: np.ndarray | None) -> int:
-    """Return the address of an array, 0 of none: as kernels take the flags of NULLs."""
+    """Return the address in memory of an array, 0 of none: as kernels take the flags of NULLs."""
     return 0 if array is None else address_of(array)
 
 
 def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the address of each array (int64), for kernels that take many."""
+    """Return the address in memory of each array (int64), for kernels that take many."""
     return np.array([address_of(array) for array in arrays], np.int64)

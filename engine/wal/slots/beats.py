@@ -12,7 +12,7 @@ from .slot_sink import SlotRequest, SlotSink
 
 
 class Beats:
-    """A thread that makes a slot whenever none was sent for ``beat_seconds``."""
+    """Shows that the holder of a log lives: a thread that makes a slot whenever none was sent for ``beat_seconds``."""
 
     def __init__(
         self, writer: LogWriter[Any], sink: SlotSink, beat_seconds: float, boot_seconds: Callable[[], float]

@@ -14,7 +14,7 @@ _NAME = re.compile(r"\d{20}")
 
 
 class BucketSlots:
-    """See ``SlotStore``. Objects with other names are ignored."""
+    """The slots of a log as objects of a bucket: see ``SlotStore``. Objects with other names are ignored."""
 
     def __init__(self, bucket: Bucket, home: str = "", attempt_seconds: float | None = None) -> None:
         """The objects' names begin with ``home``, which is empty or ends with a slash. ``attempt_seconds``: one attempt

@@ -15,7 +15,8 @@ from ...mvcc.clock import Clock, timestamp_of
 
 
 class CeilingClock:
-    """A ``Clock`` on another one's time of day. When that leaps past the ceiling, it follows with the next slots."""
+    """The ``Clock`` of a log's holder, on another one's time of day, below the ceiling in its slots. When that time
+    leaps past the ceiling, it follows with the next slots."""
 
     def __init__(self, inner: Clock, floor: int) -> None:
         """``floor``: every timestamp will be greater."""

@@ -16,8 +16,8 @@ from .slot_store import SlotStore
 
 @dataclass(slots=True)
 class SlotReport:
-    """What is in a log. ``claims`` are those that are needed or must stay, ``leftovers`` slots that a holder did not
-    come to delete: they may be deleted."""
+    """What is in a log of slots. ``claims`` are those that are needed or must stay, ``leftovers`` slots that a holder
+    did not come to delete: they may be deleted."""
 
     end: int = 0
     needed_slot: int = 1
@@ -28,8 +28,9 @@ class SlotReport:
 
 
 def check_slots(slots: SlotStore, store_uuid: bytes | None = None) -> SlotReport:
-    """Read every slot. From the one that the newest needs on there is no gap, one chain of checksums, epochs, record
-    numbers and timestamps rise; no timestamp passes the ceiling of the slot before. Before that, only claims matter.
+    """Read every slot of a log. From the one that the newest needs on there is no gap, one chain of checksums, epochs,
+    record numbers and timestamps rise; no timestamp passes the ceiling of the slot before. Before that, only claims
+    matter.
 
     Raises UnavailableError.
     """

@@ -23,30 +23,30 @@ ENTRY_BYTES = _ENTRY.size
 
 @dataclass(frozen=True, slots=True)
 class PayloadChunk:
-    """The content of one."""
+    """One chunk of a slot's payload."""
 
     size_bytes: int
     crc: int
 
 
 def chunk_name(reign: int, nonce: bytes, index: int) -> str:
-    """Return the name of a chunk, the first of which has the index 0."""
+    """Return the name of a chunk of a slot's payload, the first of which has the index 0."""
     return f"{reign}-{nonce.hex()}-{index}"
 
 
 def reign_of_chunk(name: str) -> int:
-    """Return the reign in which a chunk was put; a large number if the name is of none."""
+    """Return the reign in which a chunk of a slot's payload was put; a large number if the name is of none."""
     reign = name.partition("-")[0]
     return int(reign) if reign.isdigit() else 1 << 63
 
 
 def encode_table(chunks: Iterable[PayloadChunk]) -> bytes:
-    """Return the table of a slot."""
+    """Return the table of a slot: the chunks of its payload."""
     return b"".join(_ENTRY.pack(chunk.size_bytes, chunk.crc, 0) for chunk in chunks)
 
 
 def decode_table(table: memoryview, count: int) -> tuple[PayloadChunk, ...] | None:
-    """Return the chunks in a table; None if it has not so many, or is none."""
+    """Return the chunks in the table of a slot; None if it has not so many, or is none."""
     if len(table) != count * ENTRY_BYTES:
         return None
     entries = list(_ENTRY.iter_unpack(table))

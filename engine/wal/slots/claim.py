@@ -36,7 +36,7 @@ _LOOKS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A claim that holds; it was first sent at ``sent``, in seconds since the machine started."""
+    """A claim of a log that holds: a slot, first sent at ``sent``, in seconds since the machine started."""
 
     slot: Slot
     sent: float
@@ -44,7 +44,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A process that wants a log."""
+    """A process that wants a log of slots."""
 
     slots: SlotStore
     options: SlotOptions

@@ -21,13 +21,14 @@ AFTER_RELEASE = "after_release"
 
 
 def pack_note(about: Mapping[str, object], ttl_seconds: float, last: Slot | None) -> bytes:
-    """Return the payload of a claim after ``last``, the end of a log. ``about`` tells others of the holder."""
+    """Return the payload of the slot that claims a log after ``last``, its end. ``about`` tells others of the
+    holder."""
     is_released = last is not None and last.header.kind is SlotKind.RELEASE
     return json.dumps({**about, TTL: ttl_seconds, **({AFTER_RELEASE: True} if is_released else {})}).encode()
 
 
 def note_of(claim: Slot) -> Mapping[str, Any]:
-    """Return what a claim tells; empty if that cannot be understood, or it is none."""
+    """Return what the slot of a claim tells of the holder; empty if that cannot be understood, or it is none."""
     if claim.header.kind is not SlotKind.CLAIM:
         return {}
     try:

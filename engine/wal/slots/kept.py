@@ -11,7 +11,7 @@ from .slot import Slot, SlotKind
 
 @dataclass(slots=True)
 class KeptSlot:
-    """A slot that is not freed."""
+    """A slot of a log that is not freed."""
 
     number: int
     next_lsn: int
@@ -30,7 +30,7 @@ class KeptSlot:
 
 @dataclass(slots=True)
 class KeptSlots:
-    """The slots from the first that is needed on, ascending. Thread safe."""
+    """The slots that a holder keeps in its log, from the first that is needed on, ascending. Thread safe."""
 
     kept: list[KeptSlot] = field(default_factory=list)
     is_whole: bool = False

@@ -17,7 +17,8 @@ _SAFE_PART = 0.8
 
 
 class Lease:
-    """One holder's. Any thread may ask; the thread that writes the log renews it."""
+    """The time for which a holder may believe that it has a log of slots. Any thread may ask; the thread that writes
+    the log renews it."""
 
     def __init__(self, ttl_seconds: float, boot_seconds: Callable[[], float]) -> None:
         self._seconds = _SAFE_PART * ttl_seconds

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SlotOptions:
-    """``ttl_seconds``: after such a silence another process may claim the log, or after its own if that is longer.
+    """The options of a log of slots. ``ttl_seconds``: after such a silence another process may claim the log, or after
+    its own if that is longer.
 
     ``beat_seconds``: an idle holder shows this often that it lives. ``poll_seconds``: so often somebody who wants the
     log looks whether it does. ``linger_seconds``: how long a slot waits for more records. ``patience_seconds``: after

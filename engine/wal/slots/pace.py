@@ -14,7 +14,7 @@ _PART_OF_LEASE = 0.2
 
 
 class Pace:
-    """``bytes`` are what one request may carry. Any thread may note how long one took."""
+    """How many ``bytes`` one request for a slot may carry. Any thread may note how long one took."""
 
     def __init__(self, ttl_seconds: float) -> None:
         self._seconds = _PART_OF_LEASE * ttl_seconds

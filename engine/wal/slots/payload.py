@@ -12,7 +12,7 @@ from .slot_store import SlotStore
 
 
 def whole(slots: SlotStore, slot: Slot) -> Slot:
-    """Return a slot with its payload.
+    """Return a slot with its payload, fetched from its chunks if these have it.
 
     Raises:
         CorruptionError: a chunk is missing, or not what was put.

@@ -18,7 +18,8 @@ _KEPT_BYTES = 64 << 20
 
 
 def newest_slot(slots: SlotStore) -> Slot | None:
-    """Return the slot at the end of a log; None if there is none. Raises CorruptionError and UnavailableError."""
+    """Return the newest slot, at the end of a log; None if there is none. Raises CorruptionError and
+    UnavailableError."""
     while end := slots.end():
         content = slots.read(end)
         if content is not None:
@@ -28,7 +29,8 @@ def newest_slot(slots: SlotStore) -> Slot | None:
 
 
 class SlotReader:
-    """Reads slots up to ``newest``, any number of times; what was read first stays in memory while it is little."""
+    """Reads the slots of a log up to ``newest``, any number of times; what was read first stays in memory while it is
+    little."""
 
     def __init__(self, slots: SlotStore, newest: Slot) -> None:
         self._slots = TailedSlots(slots, _KEPT_BYTES)

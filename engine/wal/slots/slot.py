@@ -56,7 +56,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class SlotKind(IntEnum):
-    """The numbers are on disk: never reuse one."""
+    """The kind of a slot. The numbers are on disk: never reuse one."""
 
     CLAIM = 1
     RECORDS = 2
@@ -66,7 +66,7 @@ class SlotKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotHeader:
-    """See the module's text."""
+    """The header of a slot of the log: see the module's text."""
 
     kind: SlotKind
     count: int
@@ -173,7 +173,7 @@ def encode_slot(
 
 
 def payload_of(records: Sequence[EncodedRecord]) -> list[bytes | memoryview]:
-    """Return the pieces of a payload of records."""
+    """Return the pieces of the payload of a slot with records."""
     return [piece for record in records for piece in record.pieces]
 
 

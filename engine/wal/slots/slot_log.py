@@ -47,12 +47,13 @@ _logger = logging.getLogger(__name__)
 
 
 def pause(seconds: float) -> None:
-    """Wait."""
+    """Wait ``seconds`` between two attempts at a log of slots."""
     threading.Event().wait(seconds)
 
 
 class SlotLog(StoreLog):
-    """See the module's text, and ``StoreLog``. From ``open`` to ``close`` this process is the holder, and beats."""
+    """The write-ahead log of a store in a bucket, as slots. See the module's text, and ``StoreLog``. From ``open`` to
+    ``close`` this process is the holder, and beats."""
 
     def __init__(
         self,

@@ -45,7 +45,8 @@ _LATE = 1.1
 
 @dataclass(slots=True, eq=False)
 class SlotRequest:
-    """Asks for a slot. Also what a thread waits for: ``lsn`` is 0 once the slot has landed."""
+    """A thread's request for a slot of the log. Also what the thread waits for: ``lsn`` is 0 once the slot has
+    landed."""
 
     kind: SlotKind = SlotKind.BEAT
     manifest: tuple[str, int] | None = None
@@ -57,7 +58,7 @@ class SlotRequest:
 
 @dataclass(slots=True)
 class SlotGroup(TakenGroup):
-    """``content`` and ``landing`` are made when it is first sent."""
+    """A group of the log that becomes a slot. ``content`` and ``landing`` are made when it is first sent."""
 
     requests: list[SlotRequest]
     kind: SlotKind
@@ -72,7 +73,7 @@ class SlotGroup(TakenGroup):
 
 
 class SlotSink:
-    """See the module's text, and ``Sink``."""
+    """Puts the groups of a log into slots. See the module's text, and ``Sink``."""
 
     free_bytes = 1 << 62
     group_bytes = 8 << 20

@@ -32,7 +32,7 @@ class StandbyStoppedError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a standby knows of the log. ``since`` is when it saw slot ``end`` first, in seconds since the machine
+    """What a standby knows of a log of slots. ``since`` is when it saw slot ``end`` first, in seconds since the machine
     started; 0 is the end of an empty log."""
 
     end: int
@@ -42,7 +42,8 @@ class Seen:
 
 
 class Standby:
-    """One wait for a log. Any thread may ask it and tell it; the one that opens the log waits.
+    """One wait for a log that another process holds. Any thread may ask it and tell it; the one that opens the log
+    waits.
 
     ``handicap_seconds``: it leaves the log to others for so long, also one that was released. ``kept_bytes``: the most
     that stays in memory of what a holder would replay. ``handicap_later``: the handicap once somebody else had the log.

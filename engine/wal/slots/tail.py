@@ -17,7 +17,8 @@ _FORGETS = 0.9
 
 
 class Tail:
-    """For one thread. ``seen`` is the newest slot, None if there is none; it was seen first at ``since``."""
+    """Follows the end of a log of slots, as a process sees it that is not its holder. For one thread. ``seen`` is the
+    newest slot, None if there is none; it was seen first at ``since``."""
 
     def __init__(self, slots: SlotStore, ttl_seconds: float, boot_seconds: Callable[[], float]) -> None:
         """``ttl_seconds``: after such a silence the log is free, or after its holder's if that is longer. Raises

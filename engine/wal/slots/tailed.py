@@ -14,9 +14,9 @@ _SLOT = ""
 
 
 class TailedSlots:
-    """Slots, of which those that were read stay in memory until they are forgotten, with their chunks: a slot has one
-    content, unless the bucket is put back to an earlier state. The one at the end is read anew after each look where
-    the end is. See ``SlotStore``."""
+    """Slots of a log that is followed, of which those that were read stay in memory until they are forgotten, with
+    their chunks: a slot has one content, unless the bucket is put back to an earlier state. The one at the end is read
+    anew after each look where the end is. See ``SlotStore``."""
 
     def __init__(self, slots: SlotStore, bytes_max: int) -> None:
         self._slots = slots

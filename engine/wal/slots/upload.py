@@ -13,8 +13,8 @@ from .slot_store import SlotStore
 
 
 class Upload:
-    """One payload. ``chunks`` are those that were put: one after the other, by a thread of its own, so that beats go
-    on, or by ``put_rest``."""
+    """Puts the payload of one slot as chunks. ``chunks`` are those that were put: one after the other, by a thread of
+    its own, so that beats go on, or by ``put_rest``."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Upload:
 
 
 def cut(payload: Sequence[bytes | memoryview], size: Callable[[], int]) -> Iterator[bytes]:
-    """Yield all bytes of a payload, each time as many as ``size`` returns then."""
+    """Yield all bytes of a slot's payload in chunks, each time as many as ``size`` returns then."""
     taken: list[bytes | memoryview] = []
     room = size()
     for piece in map(memoryview, payload):
