@@ -47,7 +47,8 @@ _KIND_BY_ID = {example.id: kind for kind, examples in _KINDS.items() for example
 
 
 def kind_of(given: pa.DataType) -> str:
-    """Return the kind of an Arrow type: a word of ``FITTING``, or "null" (no values), or "other" (never fits)."""
+    """Return the kind of the cells of an Arrow type: a word of ``FITTING``, or "null" (no values), or "other" (never
+    fits)."""
     return _KIND_BY_ID.get(bare_type(given).id, "other")
 
 

@@ -16,14 +16,14 @@ _DECIMAL64_DIGITS = 18
 
 
 def plain_name(encoding: str) -> str:
-    """Return the name under which an encoding is stored: ``dict`` is ``dictionary``, ``rle`` ``run_length``,
+    """Return the name under which an encoding of cells is stored: ``dict`` is ``dictionary``, ``rle`` ``run_length``,
     ``for`` ``frame_of_reference``."""
     name = encoding.lower()
     return _ALIASES.get(name, name)
 
 
 def encodings_for(kind: LogicalType) -> tuple[str, ...]:
-    """Return the encodings that fit a type, the default first.
+    """Return the encodings that fit a type of cells, the default first.
 
     >>> encodings_for(LogicalType("bool"))
     ('run_length', 'plain', 'auto')

@@ -21,7 +21,7 @@ EXACT = decimal.Context(
 
 
 def exact_decimal(value: Any) -> decimal.Decimal:
-    """Return all digits of a text, an integer or a decimal.
+    """Return the decimal with all digits of a text, an integer or a decimal.
 
     Raises:
         ArithmeticError: the text is no number.
@@ -31,7 +31,7 @@ def exact_decimal(value: Any) -> decimal.Decimal:
 
 
 def power_of_ten(exponent: int) -> decimal.Decimal:
-    """Return 10 ** exponent.
+    """Return 10 ** exponent as an exact decimal.
 
     >>> power_of_ten(-2)
     Decimal('0.01')
@@ -40,7 +40,7 @@ def power_of_ten(exponent: int) -> decimal.Decimal:
 
 
 def at_scale(value: decimal.Decimal, scale: int) -> decimal.Decimal:
-    """Return a number with so many digits after the point.
+    """Return a decimal with so many digits after the point.
 
     Raises:
         ArithmeticError: it has more, or too many digits in all.

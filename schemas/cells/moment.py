@@ -47,7 +47,7 @@ def moment_of(microseconds: int) -> dt.datetime | int:
 
 
 def is_beyond(value: object) -> TypeGuard[int]:
-    """Whether a value is what ``moment_of`` returns outside Python's calendar."""
+    """Whether the value of a cell is what ``moment_of`` returns outside Python's calendar."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63 and not FIRST_MICROSECOND <= value <= LAST_MICROSECOND
 
 

@@ -21,22 +21,22 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def last_of(microseconds: int) -> int:
-    """Return the last timestamp in a microsecond: a scan as of it sees everything committed up to then."""
+    """Return the last hybrid timestamp in a microsecond: a scan as of it sees everything committed up to then."""
     return microseconds << LOGICAL_BITS | LOGICAL_MAX
 
 
 def microseconds_of(timestamp: int) -> int:
-    """Return the wall-clock part."""
+    """Return the wall-clock part of a hybrid timestamp, in microseconds since 1970."""
     return timestamp >> LOGICAL_BITS
 
 
 def datetime_of(timestamp: int) -> dt.datetime:
-    """Return the wall-clock part as a datetime in UTC."""
+    """Return the wall-clock part of a hybrid timestamp as a datetime in UTC."""
     return _EPOCH + dt.timedelta(microseconds=microseconds_of(timestamp))
 
 
 def check_timestamp(timestamp: int, what: str) -> int:
-    """Return a timestamp from outside. ``what`` names it in errors.
+    """Return a hybrid timestamp from outside. ``what`` names it in errors.
 
     Raises:
         InvalidArgumentError: it has more bits than any has.
@@ -50,8 +50,8 @@ def check_timestamp(timestamp: int, what: str) -> int:
 
 
 def read_moment(moment: Moment, what: str = "as_of") -> int:
-    """Return the timestamp of a moment as users give it: as ``parse_moment`` takes it, or an age, which counts back
-    from this machine's clock: a timedelta, or text such as "90s", "5m", "2h" or "7d".
+    """Return the hybrid timestamp of a moment as users give it: as ``parse_moment`` takes it, or an age, which counts
+    back from this machine's clock: a timedelta, or text such as "90s", "5m", "2h" or "7d".
 
     Raises:
         InvalidArgumentError: as ``parse_moment``; or an age is negative, or reaches back to before 1970.
@@ -73,7 +73,7 @@ def read_moment(moment: Moment, what: str = "as_of") -> int:
 
 
 def is_age(moment: object) -> bool:
-    """Return whether a moment counts back from now."""
+    """Return whether a moment that a user gave counts back from now."""
     return isinstance(_age(moment) if isinstance(moment, str) else moment, dt.timedelta)
 
 
@@ -85,7 +85,7 @@ def _age(text: str) -> str | dt.timedelta:
 
 
 def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:
-    """Return the timestamp of a moment: an integer is one already; for an aware datetime or ISO text, the last
+    """Return the hybrid timestamp of a moment: an integer is one already; for an aware datetime or ISO text, the last
     timestamp in its microsecond. ``what`` names it in errors.
 
     Raises:

@@ -171,7 +171,7 @@ def _parse(text: str) -> LogicalType:
 
 
 def type_words() -> list[str]:
-    """All type names, with p, s and n for the numbers."""
+    """All names of column types, with p, s and n for the numbers."""
     return [*_SIMPLE, "decimal(p,s)", "varchar(n)"]
 
 
@@ -185,7 +185,7 @@ def _held(kind: pa.DataType) -> LogicalType | None:
 
 
 def holder(kind: pa.DataType) -> LogicalType | None:
-    """Return the type that holds every cell of an Arrow type; None if there is none.
+    """Return the column type that holds every cell of an Arrow type; None if there is none.
 
     Nanosecond timestamps count as held by timestamp[us]: cells with parts of a microsecond are refused when they are
     written. Wrapped Arrow types (extensions, dictionaries, run-end encoding) count as the types inside.
@@ -211,7 +211,7 @@ def holder(kind: pa.DataType) -> LogicalType | None:
 
 
 def nearest(kind: pa.DataType) -> str:
-    """Return the name of the type that holds most of what ``kind`` holds, and how to convert to it."""
+    """Return the name of the column type that holds most of what ``kind`` holds, and how to convert to it."""
     is_, bare = pa.types, bare_type(kind)
     if is_.is_decimal(bare) and (digits := _digits(bare))[0] > 38:
         return f"decimal(38,{min(digits[1], 38)}), if its values fit"
@@ -226,7 +226,7 @@ def nearest(kind: pa.DataType) -> str:
 
 
 def nearest_word(kind: pa.DataType) -> str:
-    """Return the name of the type that holds most of what ``kind`` holds."""
+    """Return the name of the column type that holds most of what ``kind`` holds."""
     return nearest(kind).partition(" (")[0].partition(", if")[0]
 
 

@@ -13,7 +13,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Budget:
-    """Bytes shared by all who take some, in portions. Thread safe."""
+    """Bytes of memory that requests share, which they take in portions. Thread safe."""
 
     def __init__(self, what: str, bytes_max: int) -> None:
         """``what`` takes them, in the plural."""
@@ -89,7 +89,7 @@ class Budget:
 
 
 class BudgetShare:
-    """What one request takes of a budget. For one thread."""
+    """The share of one request in a budget of memory. For one thread."""
 
     def __init__(self, budget: Budget, wait_seconds: float = 0, user: str = "") -> None:
         self._budget = budget

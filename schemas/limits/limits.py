@@ -6,7 +6,7 @@ from ..message import Message
 
 
 class Limits(Message, frozen=True, extra="forbid"):
-    """What a store accepts. Sizes are in bytes."""
+    """The limits of a store: what it accepts. Sizes are in bytes."""
 
     cell_bytes: PositiveInt = 64 * 1024
     """The largest string or binary cell."""

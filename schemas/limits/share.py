@@ -14,10 +14,10 @@ _LEAST = 16
 
 
 def is_over_share(limit: int, total: int, own: int) -> bool:
-    """Whether a user would have too much with ``own`` of a ``total``."""
+    """Whether a user would have too much of a limit, with ``own`` of a ``total``."""
     return own > max(limit - total, limit // _LEAST, 1)
 
 
 def most_greedy(held: Mapping[str, int]) -> str:
-    """Return the user with the most, of at least one: where something must go, it is this user's."""
+    """Return the user with the most of a limit, of at least one: where something must go, it is this user's."""
     return max(held, key=lambda user: held[user])

@@ -23,27 +23,27 @@ _FINDINGS = 3
 
 
 class TableName(Message, frozen=True, extra="forbid"):
-    """The body of ``describe_table`` and ``table_stats``, and the command of DoExchange."""
+    """The JSON body of the Flight actions ``describe_table`` and ``table_stats``, and the command of DoExchange."""
 
     table: str = Field(validation_alias=AliasChoices("table", "name"))
 
 
 class DropBody(TableName, frozen=True):
-    """The body of ``drop_table``."""
+    """The JSON body of the Flight action ``drop_table``."""
 
     keep_seconds: StrictInt = 0
     """How long the table can be recalled."""
 
 
 class NowBody(Message, frozen=True, extra="forbid"):
-    """The body of ``now``."""
+    """The JSON body of the Flight action ``now``."""
 
     at_least: StrictInt = 0
     """A lower bound for the answer: the time on another server's clock."""
 
 
 class RecallBody(Message, frozen=True, extra="forbid"):
-    """The body of ``recall_table``."""
+    """The JSON body of the Flight action ``recall_table``."""
 
     table: StrictStr | StrictInt
     """Its name when it was dropped, or its id."""
@@ -51,13 +51,13 @@ class RecallBody(Message, frozen=True, extra="forbid"):
 
 
 class MaintainBody(TableName, frozen=True):
-    """The body of ``maintain``."""
+    """The JSON body of the Flight action ``maintain``."""
 
     op: str
 
 
 class BatchMetadata(Message, frozen=True):
-    """The ``app_metadata`` of a batch in DoPut: asks for an answer to this batch, under this number."""
+    """The ``app_metadata`` of a batch in a DoPut stream: asks for an answer to this batch, under this number."""
 
     seq: int | None = None
     last: bool = False
@@ -82,7 +82,7 @@ class PutResult(WriteResult, frozen=True):
 
 
 class LastChange(Message, frozen=True):
-    """The answer of ``last_change``."""
+    """The JSON answer of the Flight action ``last_change``."""
 
     timestamp: int
     """Of the last commit that changed rows of the table; 0 if there is none."""
@@ -102,7 +102,7 @@ class InfoMetadata(Message, frozen=True):
 
 
 class LeaseName(Message, frozen=True, extra="forbid"):
-    """The body of ``release_scan``."""
+    """The JSON body of the Flight action ``release_scan``."""
 
     lease: StrictStr
 
@@ -128,7 +128,7 @@ class RowCount(Message, frozen=True):
 
 
 def read_json(model: type[Model], body: bytes, what: str) -> Model:
-    """Parse ``body`` as a ``model``; ``what`` names it in errors.
+    """Parse the ``body`` of a request as a ``model``; ``what`` names it in errors.
 
     Raises:
         InvalidArgumentError: it is not JSON, lacks a field, or has an invalid or unknown one.
@@ -140,7 +140,7 @@ def read_json(model: type[Model], body: bytes, what: str) -> Model:
 
 
 def built(model: type[Model], what: str, **parts: object) -> Model:
-    """Return a ``model`` with the fields ``parts``; ``what`` names it in errors.
+    """Return a request, a ``model`` with the fields ``parts``; ``what`` names it in errors.
 
     Raises:
         InvalidArgumentError: a field is invalid or unknown.
@@ -152,8 +152,8 @@ def built(model: type[Model], what: str, **parts: object) -> Model:
 
 
 def explain(error: ValidationError, what: str, known: Iterable[str] = ()) -> str:
-    """Describe in one line what is wrong with ``what``: the first findings, and how many more there are. ``known`` are
-    its field names."""
+    """Describe in one line what is wrong with a request, ``what``: the first findings, and how many more there are.
+    ``known`` are its field names."""
     findings = error.errors(include_url=False, include_input=False)
     fields = [*known]
     begun = f"{what}:" if findings[0]["type"] == _UNKNOWN else f"{what} is wrong{'' if findings[0]['loc'] else ':'}"
@@ -194,7 +194,7 @@ def write_command(path: list[bytes], command: bytes) -> WriteCommand:
 
 
 def table_of(path: list[bytes]) -> str:
-    """Return the table that a descriptor path names.
+    """Return the table that the path of a Flight descriptor names.
 
     Raises:
         InvalidArgumentError: it is not one name in UTF-8.

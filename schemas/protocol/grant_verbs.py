@@ -11,7 +11,7 @@ from .verb import ANSWER, verb
 
 
 class GrantVerbs(Protocol):
-    """A part of ``Verbs``."""
+    """The verbs of grants: a part of ``Verbs``."""
 
     @verb(GrantChange, GrantList, member="grants", needs=on_table(Privilege.ADMIN))
     def grant(self, change: GrantChange) -> list[Grant]:

@@ -9,7 +9,7 @@ from ..store.grants import Privilege
 
 
 class Scope(Enum):
-    """The things on which a caller needs the privilege."""
+    """The things on which the caller of a verb needs the privilege."""
 
     NOTHING = auto()
     """Every caller may call the verb."""
@@ -28,7 +28,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A privilege and its scope."""
+    """What a verb needs of its caller: a privilege and its scope."""
 
     scope: Scope
     privilege: Privilege | None = None
@@ -41,22 +41,22 @@ BY_CONTENT = Need(Scope.CONTENT)
 
 
 def on_column(privilege: Privilege) -> Need:
-    """Return the need of a privilege on any column of a table."""
+    """Return a verb's need of a privilege on any column of a table."""
     return Need(Scope.ANY_COLUMN, privilege)
 
 
 def on_table(privilege: Privilege) -> Need:
-    """Return the need of a privilege on a whole table."""
+    """Return a verb's need of a privilege on a whole table."""
     return Need(Scope.TABLE, privilege)
 
 
 def on_table_of_id(privilege: Privilege) -> Need:
-    """Return the need of a privilege on the whole table of an import, a pin or a compaction."""
+    """Return a verb's need of a privilege on the whole table of an import, a pin or a compaction."""
     return Need(Scope.TABLE_OF_ID, privilege)
 
 
 def on_all_tables(privilege: Privilege) -> Need:
-    """Return the need of a privilege on all tables."""
+    """Return a verb's need of a privilege on all tables."""
     return Need(Scope.ALL_TABLES, privilege)
 
 

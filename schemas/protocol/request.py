@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Owner(NamedTuple):
-    """Whose something is that outlasts its request: limits are shared out by it."""
+    """Whose something is that a request leaves behind: limits are shared out by it."""
 
     peer: str = ""
     """The machine; empty for this one, and for the store's own process."""
@@ -30,7 +30,7 @@ NOBODY = Owner()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the store sees it."""
+    """One request to the store's service, as the store sees it."""
 
     peer: str
     """Its origin: limits on what one peer may hold are counted by it."""
@@ -52,7 +52,8 @@ _thread = _Thread()
 
 
 class serving:
-    """Set the request that this thread serves during the body. (A generator would cost three times as much.)"""
+    """Set the request to the store's service that this thread serves during the body. (A generator would cost three
+    times as much.)"""
 
     __slots__ = ("_before", "_request")
 
@@ -101,17 +102,17 @@ def carried(work: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def owner() -> Owner:
-    """Return whose the request is."""
+    """Return the owner of the request that this thread serves."""
     request = _thread.request
     return NOBODY if request is None else Owner(request.peer, request.user)
 
 
 def user() -> str:
-    """Return who asks; empty if nobody knows."""
+    """Return the user whose request this thread serves; empty if nobody knows."""
     request = _thread.request
     return "" if request is None else request.user
 
 
 def identify() -> Callable[[], str]:
-    """Return what returns the id of the request that this thread serves now."""
+    """Return a function that returns the id of the request that this thread serves now."""
     return _thread.request.id if _thread.request is not None else str

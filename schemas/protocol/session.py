@@ -29,13 +29,13 @@ from ..table.column import ColumnSchema
 
 
 class SessionCommand(Message, frozen=True, extra="forbid"):
-    """The command of a DoExchange that is a session."""
+    """The command that opens a session: a DoExchange that stays open."""
 
     session: Literal[1]
 
 
 class SessionRequest(Message, frozen=True, extra="forbid"):
-    """The first line of a request: one of ``get``, ``get_many``, ``scan`` and ``write``."""
+    """The first line of a request in a session: one of ``get``, ``get_many``, ``scan`` and ``write``."""
 
     get: str | None = None
     """The table of one row, whose ``key`` is in the second line."""
@@ -51,7 +51,7 @@ class SessionRequest(Message, frozen=True, extra="forbid"):
 
 
 class SessionDetails(Message, frozen=True, extra="forbid"):
-    """The second line of a request; it may be empty."""
+    """The second line of a request in a session; it may be empty."""
 
     key: list[Any] | None = None
     """The values of the key columns, as filters write them."""
@@ -66,25 +66,26 @@ class SessionDetails(Message, frozen=True, extra="forbid"):
 
 
 def request(first: bytes, second: bytes = b"", rest: bytes = b"") -> bytes:
-    """Return a request."""
+    """Return the message of a request in a session: two lines, and the rest."""
     return b"%b\n%b\n%b" % (first, second, rest)
 
 
 def traced(message: bytes, traceparent: str) -> bytes:
-    """Return a request with the trace that it belongs to."""
+    """Return the message of a request in a session with the trace that it belongs to."""
     first, second, rest = parts_of(message)
     details = {**(from_json(second) if second else {}), "traceparent": traceparent}
     return request(first, to_json_text(details), rest)
 
 
 def parts_of(message: bytes) -> list[bytes]:
-    """Return the three parts of a request: two lines, and the rest. Missing ones are empty."""
+    """Return the three parts of a request's message in a session: two lines, and the rest. Missing ones are empty."""
     parts = message.split(b"\n", 2)
     return parts if len(parts) == 3 else [*parts, b"", b""][:3]
 
 
 def answer_of(message: bytes) -> tuple[dict[str, Any], bytes, bytes]:
-    """Return the line of an answer, parsed and as it came, and the Arrow stream after it."""
+    """Return the parts of an answer's message in a session: its line, parsed and as it came, and the Arrow stream after
+    it."""
     line, _, rest = message.partition(b"\n")
     return from_json(line), line, rest
 
@@ -94,7 +95,7 @@ _PLAIN = frozenset({"bool", "int8", "int16", "int32", "int64", "string", "varcha
 
 
 def is_plain(column: ColumnSchema) -> bool:
-    """Whether JSON has the cells of a column as they are."""
+    """Whether the JSON of a session has the cells of a column as they are."""
     return column.logical.name in _PLAIN
 
 
@@ -103,8 +104,8 @@ _LITERALS = frozenset({float, bytes, dt.date, dt.datetime, decimal.Decimal})
 
 
 def cells_to_json(cells: Iterable[Any]) -> list[Any] | None:
-    """Return the cells of a row to write, Python values, as JSON that says their types: see ``literal_json``. None if
-    one has another type than those that columns return."""
+    """Return the cells of a row to write in a session, Python values, as JSON that says their types: see
+    ``literal_json``. None if one has another type than those that columns return."""
     found: list[Any] = []
     for cell in cells:
         kind = type(cell)
@@ -117,7 +118,8 @@ def cells_to_json(cells: Iterable[Any]) -> list[Any] | None:
 
 
 def cells_from_json(cells: list[Any]) -> list[Any]:
-    """Return what ``cells_to_json`` made, as Python values. Raises InvalidArgumentError if it cannot have made it."""
+    """Return the cells of a row in a session, as ``cells_to_json`` wrote them, as Python values. Raises
+    InvalidArgumentError if it cannot have made it."""
     return [_literal(cell) if type(cell) is dict else cell for cell in cells] if dict in map(type, cells) else cells
 
 
@@ -142,7 +144,7 @@ _FROM_LITERALS: dict[str, Callable[[Any], Any]] = {
 
 
 class RowCells:
-    """The cells of one row as JSON, and back, for one version of a table. Thread safe.
+    """The cells of one row as a session's JSON, and back, for one version of a table. Thread safe.
 
     Beside what JSON has, dates and timestamps are ISO text, decimals their digits, floats that JSON lacks
     ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, and bytes ``{"base64": ...}``. Dates outside the years 1 to 9999 are

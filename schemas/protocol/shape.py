@@ -15,8 +15,8 @@ _DEPTH = 3
 
 
 def shape(model: type[BaseModel], is_request: bool = False) -> str:
-    """Return the names of the fields, and what is inside of them. ``is_request``: a name that can be left out is
-    followed by a question mark."""
+    """Return the shape of a message's JSON: the names of the fields, and what is inside of them. ``is_request``: a name
+    that can be left out is followed by a question mark."""
     return _object(model, is_request, 1)
 
 

@@ -23,7 +23,7 @@ BUDGET_WAIT_SECONDS = 2.0
 
 
 def unsorted(spec: ScanSpec, key: Sequence[str]) -> ScanSpec:
-    """Return the scan of the rows to sort: with the columns of the order and the key, and without a limit.
+    """Return the scan whose answer is to be sorted: with the columns of the order and the key, and without a limit.
 
     If the order is that of the primary key, return a scan in that order, which needs no sorting.
     """
@@ -36,7 +36,7 @@ def unsorted(spec: ScanSpec, key: Sequence[str]) -> ScanSpec:
 
 
 def is_key_order(spec: ScanSpec, key: Sequence[str]) -> bool:
-    """Return whether the requested order is that of the primary key."""
+    """Return whether the order that a scan requests is that of the primary key."""
     terms = spec.order_by or []
     return [term.column for term in terms] == list(key[: len(terms)]) and not any(term.descending for term in terms)
 
@@ -51,7 +51,7 @@ def _columns(spec: ScanSpec, key: Sequence[str]) -> list[str] | None:
 def sorted_stream(
     spec: ScanSpec, key: Sequence[str], scan: Callable[[ScanSpec], ScanStream], memory: Budget
 ) -> ScanStream:
-    """Return the rows of ``scan`` in the order, and within the limits, of a scan with ``order_by``.
+    """Sort the answer to a scan with ``order_by``: return the rows of ``scan`` in its order and within its limits.
 
     Rows with equal values come in the order of the primary key ``key``. With a limit, only the rows within it are held
     in memory, else all rows, until the stream ends or is closed. What that takes comes out of ``memory``.
@@ -146,7 +146,7 @@ def _taken(columns: Mapping[str, pa.Array], places: pa.Array, schema: pa.Schema)
 
 
 def skipped(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows after the first ``count``."""
+    """Yield the rows of a sorted answer after the first ``count``."""
     left = count
     for batch in batches:
         if left < batch.num_rows:

@@ -25,7 +25,7 @@ ANSWER: Any = None
 
 
 class Kind(Enum):
-    """The kinds of work for admission; the value is the kind's name in errors."""
+    """The kinds of work that verbs do, for admission; the value is the kind's name in errors."""
 
     CALL = "requests"
     """Short actions."""
@@ -47,7 +47,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """An answer of several results."""
+    """The answer of a verb in several results."""
 
     cut: Callable[[Any], Iterator[bytes]] = iter
     joined: Callable[[Iterator[bytes]], Any] = iter
@@ -57,7 +57,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """An action, and the method of ``StoreService`` that performs it.
+    """A verb of a store: an action of Arrow Flight, and the method of ``StoreService`` that performs it.
 
     The method takes ``request`` itself, or its fields in order; it returns ``answer``, or its only ``member``. Without
     an answer, ``{}`` is sent.

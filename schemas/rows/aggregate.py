@@ -17,7 +17,8 @@ ALL_ROWS = "*"
 
 
 class AggregateFunction(StrEnum):
-    """Computed from the cells of a group. NULLs are skipped; without cells all but ``count`` give NULL."""
+    """The function of an aggregate, computed from the cells of a group. NULLs are skipped; without cells all but
+    ``count`` give NULL."""
 
     COUNT = "count"
     SUM = "sum"
@@ -27,7 +28,7 @@ class AggregateFunction(StrEnum):
 
 
 def measures_json(measures: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return ``{name: (column, function)}`` after checking its form.
+    """Return the measures that a scan requests as ``{name: (column, function)}`` after checking their form.
 
     Raises:
         InvalidArgumentError: an entry is invalid; the message names it.
@@ -53,7 +54,7 @@ def measures_json(measures: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], group_by: Sequence[str]) -> pa.Schema:
-    """Return the schema of the result: the columns of ``group_by``, then one column for each measure.
+    """Return the schema of an aggregate's result: the columns of ``group_by``, then one column for each measure.
 
     Raises:
         InvalidArgumentError: the table lacks a column, a column's type lacks a function, or a name occurs twice.

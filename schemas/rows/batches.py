@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches of one schema, at least one, as one batch; a single batch is not copied."""
+    """Return batches of rows of one schema, at least one, as one batch; a single batch is not copied."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -18,8 +18,8 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def begun(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Read the first of some batches, at least one, which may raise; return their schema, and all of them. Closing
-    these closes those."""
+    """Read the first of some batches of rows, at least one, which may raise; return their schema, and all of them.
+    Closing these closes those."""
     first = next(batches)
 
     def whole() -> Iterator[pa.RecordBatch]:

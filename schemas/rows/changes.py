@@ -14,7 +14,7 @@ OPS = ("insert", "update", "delete")
 
 
 class ChangeSpec(Message, frozen=True, extra="forbid"):
-    """Read what commits with ``since`` < timestamp <= ``until`` changed.
+    """The request for a change feed: read what commits with ``since`` < timestamp <= ``until`` changed.
 
     Moments are timestamps or ISO text; ``until`` None means now. The result is the net change of each key, or with
     ``every`` one row for each key and commit; ``before`` adds the previous values.
@@ -27,7 +27,8 @@ class ChangeSpec(Message, frozen=True, extra="forbid"):
 
 
 def feed_schema(columns: Sequence[pa.Field], before: bool) -> pa.Schema:
-    """Return the schema of changes: ``_op``, ``_timestamp``, ``columns`` and, if asked for, their previous values."""
+    """Return the schema of a change feed: ``_op``, ``_timestamp``, ``columns`` and, if asked for, their previous
+    values."""
     own = [pa.field("_op", pa.string(), False), pa.field("_timestamp", pa.int64(), False)]
     earlier = [column.with_name(BEFORE + column.name).with_nullable(True) for column in columns] if before else []
     return pa.schema([*own, *columns, *earlier])

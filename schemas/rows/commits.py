@@ -31,7 +31,7 @@ _PAGE_COMMITS = 10_000
 
 
 class CommitsBody(Message, frozen=True, extra="forbid"):
-    """The body of ``commits``."""
+    """The body of ``commits``, which lists those of a table's rows."""
 
     table: str
     since: int | str | None = None
@@ -39,7 +39,7 @@ class CommitsBody(Message, frozen=True, extra="forbid"):
 
 
 class CommitsPage(Message):
-    """One result of ``commits``: parallel columns, ascending in ``timestamp``."""
+    """One result of ``commits``, a page of them: parallel columns, ascending in ``timestamp``."""
 
     timestamp: list[int]
     writer: list[str | None]
@@ -53,7 +53,7 @@ class CommitsPage(Message):
 
 
 def commits_table(columns: dict[str, list]) -> pa.Table:
-    """Return commits as a table, given all columns but ``at``."""
+    """Return the commits of a table's history as an Arrow table, given all columns but ``at``."""
     moments = pa.array([timestamp >> 12 for timestamp in columns["timestamp"]], pa.int64())
     named = {**columns, "at": moments.cast(COMMITS_SCHEMA.field("at").type)}
     unknown = pa.nulls(len(moments), pa.string())
@@ -62,17 +62,17 @@ def commits_table(columns: dict[str, list]) -> pa.Table:
 
 
 def pages_of(commits: pa.Table) -> Iterator[bytes]:
-    """Yield commits as JSON pages, at least one."""
+    """Yield the commits of a table's history as JSON pages, at least one."""
     for first in range(0, max(commits.num_rows, 1), _PAGE_COMMITS):
         page = commits.slice(first, _PAGE_COMMITS).drop_columns(["at"]).to_pydict()
         yield CommitsPage.model_validate(page).model_dump_json().encode()
 
 
 def commits_of(pages: Iterable[bytes]) -> pa.Table:
-    """Return the commits in pages."""
+    """Return the commits of a table's history that are in pages."""
     return pa.concat_tables([commits_table(CommitsPage.model_validate_json(page).model_dump()) for page in pages])
 
 
 def since_of(since: int | str | None, oldest: int) -> int:
-    """Return the moment after which commits are wanted; None means the oldest possible."""
+    """Return the moment after which the commits of a table are wanted; None means the oldest possible."""
     return oldest if since is None else parse_moment(since, "since")

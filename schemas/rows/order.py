@@ -16,7 +16,8 @@ _TERM = re.compile(
 
 
 class OrderTerm(Message, frozen=True, extra="forbid"):
-    """One column of an order. NULLs come last in either direction, unless ``nulls`` says otherwise."""
+    """One column of the order that a scan requests. NULLs come last in either direction, unless ``nulls`` says
+    otherwise."""
 
     column: str
     descending: bool = False
@@ -24,7 +25,7 @@ class OrderTerm(Message, frozen=True, extra="forbid"):
 
 
 def order_terms(order_by: Any) -> list[OrderTerm] | None:
-    """Parse ``order_by``: text as in SQL, "price DESC NULLS FIRST, id", or a list of such terms.
+    """Parse a scan's ``order_by``: text as in SQL, "price DESC NULLS FIRST, id", or a list of such terms.
 
     Raises:
         InvalidArgumentError: it has another form, or names no column or one twice.

@@ -24,7 +24,7 @@ ComparisonOp = Literal["=", "<>", "<", "<=", ">", ">="]
 
 
 class Comparison(Message, frozen=True, extra="forbid"):
-    """``column op value``; the value is JSON as in ``literal_json``, never NULL."""
+    """In the filter of a request: ``column op value``; the value is JSON as in ``literal_json``, never NULL."""
 
     op: ComparisonOp
     column: str
@@ -32,7 +32,7 @@ class Comparison(Message, frozen=True, extra="forbid"):
 
 
 class InList(Message, frozen=True, extra="forbid"):
-    """``column IN (values)`` or ``NOT IN``, without NULL among the values."""
+    """In the filter of a request: ``column IN (values)`` or ``NOT IN``, without NULL among the values."""
 
     op: Literal["in", "not_in"]
     column: str
@@ -40,7 +40,7 @@ class InList(Message, frozen=True, extra="forbid"):
 
 
 class Between(Message, frozen=True, extra="forbid"):
-    """``column BETWEEN lower AND upper``, both included."""
+    """In the filter of a request: ``column BETWEEN lower AND upper``, both included."""
 
     op: Literal["between"]
     column: str
@@ -49,7 +49,7 @@ class Between(Message, frozen=True, extra="forbid"):
 
 
 class Like(Message, frozen=True, extra="forbid"):
-    """``column LIKE pattern``: ``%`` matches any characters, ``_`` one."""
+    """In the filter of a request: ``column LIKE pattern``: ``%`` matches any characters, ``_`` one."""
 
     op: Literal["like"]
     column: str
@@ -57,28 +57,29 @@ class Like(Message, frozen=True, extra="forbid"):
 
 
 class NullTest(Message, frozen=True, extra="forbid"):
-    """``column IS NULL`` or ``IS NOT NULL``."""
+    """In the filter of a request: ``column IS NULL`` or ``IS NOT NULL``."""
 
     op: Literal["is_null", "is_not_null"]
     column: str
 
 
 class Condition(Message, frozen=True, extra="forbid"):
-    """Any condition as SQL text, such as ``price > cost * 2``: see docs/filters.md."""
+    """In the filter of a request: any condition as SQL text, such as ``price > cost * 2``: see docs/filters.md."""
 
     op: Literal["sql"]
     text: str
 
 
 class Not(Message, frozen=True, extra="forbid"):
-    """``NOT arg``."""
+    """In the filter of a request: ``NOT arg``."""
 
     op: Literal["not"]
     arg: Predicate
 
 
 class Junction(Message, frozen=True, extra="forbid"):
-    """``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR false."""
+    """In the filter of a request: ``arg AND arg ...`` or ``arg OR arg ...``; an empty AND is true, an empty OR
+    false."""
 
     op: Literal["and", "or"]
     args: list[Predicate]
@@ -95,7 +96,7 @@ def _adapter() -> TypeAdapter[Predicate]:
 
 
 def parse_tree(tree: Any, limits: Limits) -> Predicate:
-    """Read a filter tree from JSON.
+    """Read the filter of a request from JSON.
 
     Raises:
         InvalidArgumentError: a part is invalid, or a limit is exceeded; the message says which.
@@ -127,7 +128,7 @@ def _check_raw_size(tree: Any, limits: Limits) -> None:
 
 
 def check_size(predicate: Predicate, limits: Limits) -> Predicate:
-    """Return ``predicate`` if its nodes and values are within the limits."""
+    """Return ``predicate``, the filter of a request, if its nodes and values are within the limits."""
     values = letters = 0
     for nodes, node in enumerate(walk(predicate), start=1):
         if isinstance(node, InList):
@@ -151,7 +152,8 @@ def check_size(predicate: Predicate, limits: Limits) -> Predicate:
 
 
 def operands(junction: Junction) -> Iterator[Predicate]:
-    """Yield the operands in order, with those of nested ANDs in the place of the ANDs, at any depth."""
+    """Yield the operands of a junction in a request's filter in order, with those of nested ANDs in the place of the
+    ANDs, at any depth."""
     waiting: list[Predicate] = list(reversed(junction.args))
     while waiting:
         node = waiting.pop()
@@ -162,7 +164,7 @@ def operands(junction: Junction) -> Iterator[Predicate]:
 
 
 def walk(predicate: Predicate) -> Iterator[Predicate]:
-    """Yield every node of the tree, without recursion."""
+    """Yield every node of the filter of a request, without recursion."""
     waiting: list[Predicate] = [predicate]
     while waiting:
         node = waiting.pop()
@@ -186,7 +188,8 @@ _TUPLE_OPS = {
 
 
 def from_tuples(filters: list[Any]) -> Predicate:
-    """Read the list form of ``pyarrow.parquet`` filters: a list of tuples is AND, a list of lists OR over ANDs.
+    """Read the filter of a request from the list form of ``pyarrow.parquet``: a list of tuples is AND, a list of lists
+    OR over ANDs.
 
     Raises:
         InvalidArgumentError: it has another form.

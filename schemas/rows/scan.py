@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True), Before
 
 
 class ScanSpec(Message, frozen=True, extra="forbid"):
-    """One scan.
+    """The request for one scan of a table's rows.
 
     ``columns`` None means all, an empty list means rows without cells (for counting). ``where`` is SQL text or the JSON
     of a filter tree. ``as_of`` is a timestamp or ISO text; None means now. ``changes`` asks for changes instead of

@@ -17,7 +17,7 @@ _KEY = "; it has the key "
 
 
 class StatementKind(StrEnum):
-    """The effect of a statement on the rows."""
+    """The kind of a statement: its effect on the rows."""
 
     UPDATE = "update"
     """Set columns of the rows that ``where`` selects."""
@@ -28,7 +28,7 @@ class StatementKind(StrEnum):
 
 
 class Statement(Message, frozen=True, extra="forbid"):
-    """The body of ``execute``: one commit, computed from the rows just before it."""
+    """The body of ``execute``, a statement: one commit, computed from the rows just before it."""
 
     table: str
     kind: StatementKind
@@ -73,11 +73,11 @@ class Statement(Message, frozen=True, extra="forbid"):
 
 
 def with_key(message: str, key: str) -> str:
-    """Return the message of a row's error with the key of the row, by which people find it."""
+    """Return the message of a row's error in a write with the key of the row, by which people find it."""
     return f"{message}{_KEY}{key}"
 
 
 def without_keys(done: WriteResult) -> WriteResult:
-    """Return an answer whose errors do not tell the keys of their rows."""
+    """Return the answer to a write without the keys of rows in its errors."""
     errors = [each.model_copy(update={"message": each.message.partition(_KEY)[0]}) for each in done.errors]
     return done.model_copy(update={"errors": errors})

@@ -19,14 +19,14 @@ VERSION_MAX = (1 << 63) - 1
 
 
 class StagedBatch(NamedTuple):
-    """Rows of a part, with their operation; None means the command's."""
+    """Rows to stage in a part of a transaction, with their operation; None means the command's."""
 
     batch: pa.RecordBatch
     op: Operation | None = None
 
 
 class ServerRows(Message):
-    """Which staged rows went to one of several servers."""
+    """Which staged rows of a transaction went to one of several servers."""
 
     server: str
     part_rows: list[int] = Field(default_factory=new_list)
@@ -59,7 +59,7 @@ class ServerRows(Message):
 
 
 class StageResult(Message, frozen=True):
-    """The answer for a part that is staged and durable."""
+    """The answer for a part of a transaction that is staged and durable."""
 
     transaction: str
     part: str
@@ -92,7 +92,7 @@ class StageResult(Message, frozen=True):
 
 
 class TransactionCommit(Message, frozen=True, extra="forbid"):
-    """The body of ``commit_transaction``: what to make visible, at one timestamp."""
+    """The body of ``commit_transaction``: the staged rows to make visible, at one timestamp."""
 
     transaction: TransactionName
     parts: list[TransactionName] = Field(default_factory=new_list)
@@ -109,13 +109,13 @@ class TransactionCommit(Message, frozen=True, extra="forbid"):
 
 
 class TransactionAbort(Message, frozen=True, extra="forbid"):
-    """The body of ``abort_transaction`` and ``staged_parts``."""
+    """The body of ``abort_transaction`` and ``staged_parts``: whose staged rows to drop, or to tell about."""
 
     transaction: TransactionName
 
 
 class StagedShape(Message, frozen=True):
-    """What rows a staged part has: one for each operation and set of columns."""
+    """What rows a staged part of a transaction has: one for each operation and set of columns."""
 
     part: str
     table: str
@@ -125,7 +125,7 @@ class StagedShape(Message, frozen=True):
 
 
 class StagedParts(Message, frozen=True):
-    """The answer of ``staged_parts``."""
+    """The answer of ``staged_parts``: those of a transaction."""
 
     parts: list[StagedShape]
 

@@ -21,14 +21,14 @@ TransactionName = Annotated[str, StringConstraints(min_length=1, max_length=TRAN
 
 
 class Durability(StrEnum):
-    """What an acknowledgement means: the log is fsynced, or handed to the operating system."""
+    """What the acknowledgement of a write means: the log is fsynced, or handed to the operating system."""
 
     FSYNC = "fsync"
     OS = "os"
 
 
 class CommitMode(StrEnum):
-    """What one commit contains: one batch of a stream, or the whole stream."""
+    """What one commit of a write contains: one batch of a stream, or the whole stream."""
 
     BATCH = "batch"
     STREAM = "stream"
@@ -65,7 +65,7 @@ class WriteCommand(Message, frozen=True, extra="forbid"):
 
 
 class RowError(Message, frozen=True):
-    """Why a row was rejected. ``row`` is its position in the data."""
+    """Why a row of a write was rejected. ``row`` is its position in the data."""
 
     row: int
     code: str
@@ -78,7 +78,7 @@ class RowError(Message, frozen=True):
 
 
 class WriteResult(Message, frozen=True):
-    """The outcome of a write.
+    """The answer to a write of rows: its outcome.
 
     ``timestamp`` is that of the last commit, even if no row was applied; a scan ``as_of`` it sees the whole write.
     ``errors`` lists the first thousand; ``error_count`` counts all. ``truncated`` counts the cells of applied rows that
@@ -105,7 +105,7 @@ class WriteResult(Message, frozen=True):
 
 
 def combine(results: list[WriteResult]) -> WriteResult:
-    """Combine the answers of consecutive batches; their error positions must already be shifted."""
+    """Combine the answers to writes of consecutive batches; their error positions must already be shifted."""
     return WriteResult(
         timestamp=max(result.timestamp for result in results),
         rows=sum(result.rows for result in results),

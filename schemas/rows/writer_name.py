@@ -17,7 +17,7 @@ _SUFFIX_MAX = 64
 
 
 def owned(user: str, writer: str) -> str:
-    """Return the name under which the numbers of a user's writer are kept.
+    """Return the name of a user's writer, under which the numbers of its writes are kept.
 
     It is no longer than any other name: a longer one is replaced by its hash, up to the tablet that may be at its end.
     """
@@ -30,12 +30,13 @@ def owned(user: str, writer: str) -> str:
 
 
 def is_owned(name: str) -> bool:
-    """Return whether a name has a user."""
+    """Return whether the name of a writer has a user."""
     return name.startswith(_MARK)
 
 
 def unowned(name: str) -> str | None:
-    """Return a name without its user; None if it has none, is a hash, or would be that of another user."""
+    """Return the name of a writer without its user; None if it has none, is a hash, or would be that of another
+    user."""
     if not is_owned(name):
         return None
     _, found, writer = name[1:].partition(_MARK)
@@ -43,7 +44,8 @@ def unowned(name: str) -> str | None:
 
 
 def user_of(name: str) -> str:
-    """Return the user of a name, quoted as there; empty if it has none. Names that are hashes have one together."""
+    """Return the user in the name of a writer, quoted as there; empty if it has none. Names that are hashes have one
+    together."""
     if not is_owned(name):
         return ""
     user, found, _ = name[1:].partition(_MARK)
@@ -52,11 +54,11 @@ def user_of(name: str) -> str:
 
 @lru_cache(4096)
 def login_of(name: str) -> str:
-    """Return the user of a name as it logs in; empty if the name has none, or is a hash."""
+    """Return the user in the name of a writer as it logs in; empty if the name has none, or is a hash."""
     user = user_of(name)
     return "" if user == _MARK else unquote(user)
 
 
 def shown(name: str) -> str:
-    """Return a name for people: ``USER/NAME``."""
+    """Return the name of a writer for people: ``USER/NAME``."""
     return name.replace(_MARK, "", 1).replace(_MARK, "/", 1) if is_owned(name) else name

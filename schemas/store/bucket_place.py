@@ -10,7 +10,7 @@ from ..message import Message
 
 
 class BucketPlace(Message, frozen=True, extra="forbid"):
-    """The place of a store. It has no secrets: whoever goes there has credentials of its own."""
+    """The place of a store in a bucket. It has no secrets: whoever goes there has credentials of its own."""
 
     url: str
     """The bucket, as the server calls it."""
@@ -19,7 +19,7 @@ class BucketPlace(Message, frozen=True, extra="forbid"):
 
 
 class InBucket(Message, frozen=True, extra="forbid"):
-    """A message that tells where a store is."""
+    """A message about a store that tells where in a bucket it is."""
 
     bucket: BucketPlace | None = None
     """The bucket of the store; None: it is in a directory."""

@@ -23,7 +23,7 @@ IMPORT_FILES_MAX = 100_000
 
 
 class ImportMode(StrEnum):
-    """What to do with an imported row whose key is in the table already."""
+    """What an import does with a row whose key is in the table already."""
 
     INSERT_ONLY = "insert_only"
     """Reject the import."""
@@ -32,7 +32,7 @@ class ImportMode(StrEnum):
 
 
 class ImportBegin(Message, frozen=True, extra="forbid"):
-    """The body of ``import_begin``."""
+    """The body of ``import_begin``: lets builders make files for the store."""
 
     table: str
     ttl_seconds: int = Field(default=24 * 3600, ge=1, le=TTL_SECONDS_MAX)
@@ -40,7 +40,7 @@ class ImportBegin(Message, frozen=True, extra="forbid"):
 
 
 class ImportTablet(Message, frozen=True, extra="forbid"):
-    """A tablet to build files for, and its partition."""
+    """A tablet of an import's table to build files for, and its partition."""
 
     id: PositiveInt
     partition: TabletPartition
@@ -72,7 +72,7 @@ class ImportPlan(InBucket, frozen=True, extra="forbid"):
 
 
 class ImportFile(Message, frozen=True, extra="forbid"):
-    """A built file. Keys are encoded, in hexadecimal."""
+    """The description of a file that was built for an import. Keys are encoded, in hexadecimal."""
 
     tablet: PositiveInt
     name: str
@@ -88,7 +88,8 @@ class ImportFile(Message, frozen=True, extra="forbid"):
 
 
 class ImportCommit(Message, frozen=True, extra="forbid"):
-    """The body of ``import_commit``; files that it does not name are dropped."""
+    """The body of ``import_commit``: the built files that the store attaches; those that it does not name are
+    dropped."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)
     files: tuple[ImportFile, ...] = Field(max_length=IMPORT_FILES_MAX)
@@ -96,6 +97,6 @@ class ImportCommit(Message, frozen=True, extra="forbid"):
 
 
 class ImportAbort(Message, frozen=True, extra="forbid"):
-    """The body of ``import_abort``."""
+    """The body of ``import_abort``: the store drops the built files."""
 
     import_id: str = Field(max_length=IMPORT_ID_LENGTH_MAX)

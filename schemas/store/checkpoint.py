@@ -8,14 +8,14 @@ from ..message import Message
 
 
 class MakeCheckpoint(Message, frozen=True, extra="forbid"):
-    """The body of ``checkpoint``."""
+    """The body of ``checkpoint``: where to copy the running store."""
 
     directory: StrictStr
     """An absolute path on the machine of the store."""
 
 
 class Checkpoint(Message, frozen=True):
-    """A checkpoint that was made."""
+    """The description of a checkpoint of a store that was made."""
 
     directory: str
     timestamp: int
@@ -37,7 +37,7 @@ class Checkpoint(Message, frozen=True):
 
 
 class StoreCopied(Message, frozen=True):
-    """A copy of a store in a bucket that was made."""
+    """The description of a copy of a store in a bucket that was made."""
 
     url: str
     name: str

@@ -21,7 +21,7 @@ TASK_FILES_MAX = 10_000
 
 
 class CompactionBegin(Message, frozen=True, extra="forbid"):
-    """The body of ``compaction_begin``."""
+    """The body of ``compaction_begin``: the store hands out rowset files to merge outside it."""
 
     table: str
     tablets: tuple[PositiveInt, ...] | None = None
@@ -34,7 +34,7 @@ class CompactionBegin(Message, frozen=True, extra="forbid"):
 
 
 class CompactionTask(Message, frozen=True, extra="forbid"):
-    """Rowsets of one tablet to merge."""
+    """A task of an outside compaction: rowsets of one tablet to merge."""
 
     number: NonNegativeInt
     tablet: PositiveInt
@@ -54,7 +54,7 @@ class CompactionTask(Message, frozen=True, extra="forbid"):
 
 
 class CompactionPlan(InBucket, frozen=True, extra="forbid"):
-    """The answer of ``compaction_begin``."""
+    """The answer of ``compaction_begin``: the rowset files that the store hands out."""
 
     compaction_id: str
     table: str
@@ -68,7 +68,7 @@ class CompactionPlan(InBucket, frozen=True, extra="forbid"):
 
 
 class MergedFile(Message, frozen=True, extra="forbid"):
-    """A written file."""
+    """The description of a file that an outside compaction has written."""
 
     file_id: PositiveInt
     bytes: PositiveInt
@@ -77,7 +77,7 @@ class MergedFile(Message, frozen=True, extra="forbid"):
 
 
 class MergedRowset(Message, frozen=True, extra="forbid"):
-    """An output rowset. Keys are encoded, in hexadecimal."""
+    """The description of a rowset that an outside compaction has written. Keys are encoded, in hexadecimal."""
 
     base: MergedFile
     undo: MergedFile | None = None
@@ -87,7 +87,7 @@ class MergedRowset(Message, frozen=True, extra="forbid"):
 
 
 class MergedTask(Message, frozen=True, extra="forbid"):
-    """The result of a task."""
+    """The result of a task of an outside compaction."""
 
     number: NonNegativeInt
     attempt: str = Field(pattern="^[0-9a-f]{1,64}$")
@@ -99,20 +99,20 @@ class MergedTask(Message, frozen=True, extra="forbid"):
 
 
 class CompactionCommit(Message, frozen=True, extra="forbid"):
-    """The body of ``compaction_commit``."""
+    """The body of ``compaction_commit``: the merged files that the store installs."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
     task: MergedTask
 
 
 class CompactionName(Message, frozen=True, extra="forbid"):
-    """The body of ``compaction_renew`` and ``compaction_abort``."""
+    """The body of ``compaction_renew`` and ``compaction_abort``: which outside compaction of the store."""
 
     compaction_id: str = Field(max_length=COMPACTION_ID_LENGTH_MAX)
 
 
 class CompactionDone(Message, frozen=True, extra="forbid"):
-    """The answer of ``compaction_commit``."""
+    """The answer of ``compaction_commit``: what the store has installed."""
 
     tablet: PositiveInt
     rowsets_before: NonNegativeInt

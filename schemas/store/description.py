@@ -15,7 +15,7 @@ from .maintenance import FailingWork
 
 
 class TableStore(Message, frozen=True):
-    """A store that has tablets of a table, and the table's id there; neither is ever reused."""
+    """One of the stores that have tablets of a table, and the table's id there; neither is ever reused."""
 
     store_uuid: str
     """32 hexadecimal digits, assigned when the data directory was created."""
@@ -25,7 +25,7 @@ class TableStore(Message, frozen=True):
 
 
 class TableDescription(Message, frozen=True):
-    """The answer of ``describe_table`` and ``create_table``."""
+    """The store's description of a table: the answer of ``describe_table`` and ``create_table``."""
 
     name: str
     table_id: int
@@ -41,7 +41,7 @@ class TableDescription(Message, frozen=True):
 
 
 class TabletPlace(Message, frozen=True):
-    """One tablet as a server knows it."""
+    """One tablet in a store's description of a table, as its server knows it."""
 
     tablet: int
     """Its number on this server."""
@@ -52,7 +52,8 @@ class TabletPlace(Message, frozen=True):
 
 
 class TabletMap(Message, frozen=True):
-    """The answer of ``tablets``: the partitions of a table, and which of its tablets are here."""
+    """The store's description of a table's tablets, the answer of ``tablets``: the partitions, and which of the tablets
+    are here."""
 
     schema_version: int
     partitions: PartitionSchema
@@ -60,13 +61,13 @@ class TabletMap(Message, frozen=True):
 
 
 class TableNames(Message, frozen=True):
-    """The answer of ``tables``."""
+    """The names of a store's tables: the answer of ``tables``."""
 
     tables: list[str]
 
 
 class DroppedTable(Message, frozen=True):
-    """A table that was dropped and can be recalled."""
+    """A table of a store that was dropped and can be recalled."""
 
     table_id: int
     name: str
@@ -76,7 +77,7 @@ class DroppedTable(Message, frozen=True):
 
 
 class DroppedTables(Message, frozen=True):
-    """The answer of ``dropped_tables``."""
+    """A store's dropped tables: the answer of ``dropped_tables``."""
 
     tables: list[DroppedTable]
 
@@ -92,7 +93,7 @@ class ColumnStats(Message):
 
 
 class KeyIndexStats(Message):
-    """How a tablet finds keys in its DiskRowSets."""
+    """A tablet's statistics of its key index: how it finds keys in its DiskRowSets."""
 
     bytes: int
     """Memory of the index."""
@@ -101,7 +102,8 @@ class KeyIndexStats(Message):
 
 
 class RowsetStats(Message):
-    """A rowset on disk. Its keys are told by their place among the first and last keys of all rowsets of the tablet."""
+    """A tablet's statistics of a rowset on disk. Its keys are told by their place among the first and last keys of all
+    rowsets of the tablet."""
 
     first_key: int
     """How many different first and last keys are smaller than its first key."""
@@ -114,7 +116,7 @@ class RowsetStats(Message):
 
 
 class TabletStats(Message):
-    """The state of one tablet."""
+    """The statistics of one tablet: its state."""
 
     tablet: int
     live_rows: int
@@ -166,7 +168,7 @@ class MemoryStats(Message):
 
 
 class TableStats(Message):
-    """The answer of ``table_stats``."""
+    """The statistics of a table in a store: the answer of ``table_stats``."""
 
     name: str
     live_rows: int
@@ -180,7 +182,8 @@ class TableStats(Message):
 
 
 class ScanSplit(Message):
-    """One part of a scan that can be read independently; rows and bytes are estimates from statistics."""
+    """One part in the store's description of a scan, which can be read independently; rows and bytes are estimates from
+    statistics."""
 
     tablet: int
     rows: int
@@ -211,7 +214,7 @@ class ScanSplit(Message):
 
 
 class ScanPlan(Message):
-    """How a scan would run: its snapshot and parts, what it skips and why."""
+    """The store's description of how a scan would run: its snapshot and parts, what it skips and why."""
 
     snapshot: int
     schema_version: int
@@ -236,7 +239,7 @@ class ScanPlan(Message):
 
 
 class DamagedFile(Message):
-    """A file that differs from what was written, or cannot be read."""
+    """A file of a store that differs from what was written, or cannot be read."""
 
     path: str
     """Within the data directory."""
@@ -251,8 +254,9 @@ class DamagedFile(Message):
 
 
 class Health(Message):
-    """The answer of ``health``: ``ok``; ``degraded``: some files are damaged, the disk is nearly full, or maintenance
-    fails, as the reason says, and everything else works; or ``read_only`` with the reason why writes are rejected."""
+    """The health of a store, the answer of ``health``: ``ok``; ``degraded``: some files are damaged, the disk is nearly
+    full, or maintenance fails, as the reason says, and everything else works; or ``read_only`` with the reason why
+    writes are rejected."""
 
     status: str
     reason: str = ""

@@ -17,7 +17,7 @@ PIN_SECONDS_MAX = 7 * 86_400
 
 
 class PinSnapshot(Message, frozen=True, extra="forbid"):
-    """The body of ``pin_snapshot``."""
+    """The body of ``pin_snapshot``: the store keeps a table's files for readers outside it."""
 
     table: str
     as_of: int | str | None = None
@@ -27,7 +27,7 @@ class PinSnapshot(Message, frozen=True, extra="forbid"):
 
 
 class PinName(Message, frozen=True, extra="forbid"):
-    """The body of ``renew_pin`` and ``release_pin``."""
+    """The body of ``renew_pin`` and ``release_pin``: which pin of the store."""
 
     pin_id: str = Field(max_length=PIN_ID_LENGTH_MAX)
 
@@ -43,7 +43,7 @@ class PinnedIn(BucketPlace, frozen=True, extra="forbid"):
 
 
 class PinnedTable(InBucket, frozen=True, extra="forbid"):
-    """The answer of ``pin_snapshot``: everything needed to read the files."""
+    """The answer of ``pin_snapshot``: everything needed to read the files that the store keeps."""
 
     pin_id: str
     table: str

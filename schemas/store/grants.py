@@ -28,7 +28,7 @@ GranteeName = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
 
 class Privilege(StrEnum):
-    """What can be granted on a table."""
+    """What can be granted on a store's tables."""
 
     READ = "read"
     """Read cells: rows, filters, aggregates, order, changes, history."""
@@ -51,7 +51,7 @@ OF_COLUMNS = (Privilege.READ, Privilege.INSERT, Privilege.UPDATE)
 
 
 class Grantee(Message, frozen=True, extra="forbid"):
-    """A user, or all users with a role."""
+    """Who can be granted privileges: a user, or all users with a role."""
 
     user: GranteeName | None = None
     role: GranteeName | None = None
@@ -63,7 +63,7 @@ class Grantee(Message, frozen=True, extra="forbid"):
 
 
 class GrantChange(Grantee, frozen=True):
-    """The body of ``grant`` and ``revoke``."""
+    """The body of ``grant`` and ``revoke``: how the grants of a store change."""
 
     table: str
     """A table, or ``ALL_TABLES``."""
@@ -92,7 +92,7 @@ class GrantChange(Grantee, frozen=True):
 
 
 class Grant(Grantee, frozen=True):
-    """One privilege that somebody has on a table."""
+    """One grant in a store: a privilege that somebody has on a table."""
 
     table: str
     table_id: int | None = None
@@ -105,7 +105,7 @@ class Grant(Grantee, frozen=True):
 
 
 class GrantList(Message, frozen=True):
-    """The answer of ``grant``, ``revoke`` and ``grants``."""
+    """The grants of a store: the answer of ``grant``, ``revoke`` and ``grants``."""
 
     grants: list[Grant]
 

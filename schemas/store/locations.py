@@ -23,7 +23,7 @@ _HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 
 
 def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return each location once, whole, in the order given.
+    """Return each location of a store once, whole, in the order given.
 
     Raises:
         InvalidArgumentError: there is none, one is empty, or has a user or a password.
@@ -54,7 +54,7 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_servers(locations: Iterable[str]) -> None:
-    """Check that each location names a server by host and port, as far as a look at it tells.
+    """Check that each location of a store names a server by host and port, as far as a look at it tells.
 
     Raises:
         InvalidArgumentError: the scheme is that of web pages; the host is missing; or the port, without which gRPC
@@ -76,5 +76,5 @@ def check_servers(locations: Iterable[str]) -> None:
 
 
 def joined(locations: Iterable[str]) -> str:
-    """Return locations as one text, which ``locations_of`` reads."""
+    """Return the locations of a store as one text, which ``locations_of`` reads."""
     return ",".join(locations)

@@ -10,7 +10,7 @@ PAUSE_SECONDS_MAX = 86_400
 
 
 class PauseMaintenance(Message, frozen=True, extra="forbid"):
-    """The body of ``pause_maintenance``."""
+    """The body of ``pause_maintenance``: which work on its files a store leaves for a while."""
 
     op: str | None = None
     """The kind of work, as for ``maintain``; None: all kinds."""
@@ -19,7 +19,7 @@ class PauseMaintenance(Message, frozen=True, extra="forbid"):
 
 
 class DueWork(Message, frozen=True):
-    """Work that is worth doing."""
+    """Maintenance of a store that is worth doing."""
 
     name: str
     """What it does and to what."""
@@ -32,7 +32,7 @@ class DueWork(Message, frozen=True):
 
 
 class DoneWork(Message, frozen=True):
-    """Work that was done, or failed."""
+    """Maintenance of a store that was done, or failed."""
 
     name: str
     op: str | None = None
@@ -45,7 +45,8 @@ class DoneWork(Message, frozen=True):
 
 
 class FailingWork(Message, frozen=True):
-    """Work that failed when it was last tried. It rests until the next try, and holds up no other work."""
+    """Maintenance of a store that failed when it was last tried. It rests until the next try, and holds up no other
+    work."""
 
     name: str
     op: str | None = None
@@ -61,7 +62,7 @@ class FailingWork(Message, frozen=True):
 
 
 class MaintenanceState(Message, frozen=True):
-    """The answer of ``maintenance``."""
+    """The state of a store's maintenance: the answer of ``maintenance``."""
 
     is_on: bool = True
     """Whether due work is done without being asked for."""

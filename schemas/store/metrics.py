@@ -23,8 +23,8 @@ Labels = Mapping[str, str]
 
 
 class Histogram:
-    """Counts values by their size. For any number of threads, without a lock: an interpreter with its own lock switches
-    threads at calls and jumps back only, and there are none after the bucket is found."""
+    """A metric that counts values by their size. For any number of threads, without a lock: an interpreter with its own
+    lock switches threads at calls and jumps back only, and there are none after the bucket is found."""
 
     __slots__ = ("bounds", "counts", "greatest", "least", "total")
 
@@ -49,7 +49,7 @@ class Histogram:
 
 
 class Sample(Message, frozen=True):
-    """One number with its labels, or the state of one histogram."""
+    """One number of a metric with its labels, or the state of one histogram."""
 
     labels: dict[str, str] = Field(default_factory=new_dict)
     value: float = 0.0
@@ -63,7 +63,7 @@ class Sample(Message, frozen=True):
 
 
 class MetricFamily(Message, frozen=True):
-    """All numbers of one name."""
+    """All numbers of a metric's name."""
 
     name: str
     """As Prometheus shows it, but without ``_total`` and the like; the unit is its last word."""
@@ -75,23 +75,23 @@ class MetricFamily(Message, frozen=True):
 
 
 class Metrics(Message, frozen=True):
-    """The answer of ``metrics``. Numbers count from the start of the process."""
+    """The metrics of a process, the answer of ``metrics``. Numbers count from the start of the process."""
 
     families: list[MetricFamily] = Field(default_factory=new_list)
 
 
 def gauge(name: str, about: str, *samples: Sample) -> MetricFamily:
-    """Return numbers that go up and down."""
+    """Return a metric: numbers that go up and down."""
     return MetricFamily(name=name, kind="gauge", about=about, samples=list(samples))
 
 
 def counter(name: str, about: str, *samples: Sample) -> MetricFamily:
-    """Return numbers that only go up."""
+    """Return a metric: numbers that only go up."""
     return MetricFamily(name=name, kind="counter", about=about, samples=list(samples))
 
 
 def histogram(name: str, about: str, label: str, found: Mapping[str, Histogram]) -> MetricFamily:
-    """Return histograms with the same bounds, by the value of a label; an empty label is none."""
+    """Return a metric: histograms with the same bounds, by the value of a label; an empty label is none."""
     samples = [
         Sample(
             labels={label: value} if label else {},
@@ -140,17 +140,17 @@ def extremes(counts: Sequence[int], bounds: Sequence[float], total: float) -> tu
 
 
 def one(value: float, **labels: str) -> Sample:
-    """Return a number with labels."""
+    """Return a number of a metric with labels."""
     return Sample(labels=labels, value=value)
 
 
 def each_of(label: str, values: Mapping[str, float]) -> list[Sample]:
-    """Return numbers by the value of a label."""
+    """Return numbers of a metric by the value of a label."""
     return [one(value, **{label: name}) for name, value in list(values.items())]
 
 
 def joined(label: str, parts: Mapping[str, Metrics]) -> Metrics:
-    """Return the metrics of several processes, each number with the name of its process as another label."""
+    """Return the metrics of several processes as one, each number with the name of its process as another label."""
 
     def named(family: MetricFamily, name: str) -> MetricFamily:
         samples = [each.model_copy(update={"labels": {**each.labels, label: name}}) for each in family.samples]

@@ -20,13 +20,14 @@ MOVE_NAME_LENGTH_MAX = 64
 
 
 class MoveName(Message, frozen=True, extra="forbid"):
-    """The body of ``move_round``, ``move_status``, ``move_forget`` and ``move_abort``."""
+    """The body of ``move_round``, ``move_status``, ``move_forget`` and ``move_abort``: which move of a tablet between
+    stores."""
 
     move: str = Field(min_length=1, max_length=MOVE_NAME_LENGTH_MAX)
 
 
 class MoveBegin(MoveName, frozen=True):
-    """The body of ``move_begin``: starts a move, or its next round."""
+    """The body of ``move_begin``: starts the move of a tablet to another store, or its next round."""
 
     table: str
     tablet: PositiveInt
@@ -50,7 +51,7 @@ class MoveFile(Message, frozen=True, extra="forbid"):
 
 
 class MoveObjects(Message, frozen=True, extra="forbid"):
-    """Where in a bucket the files of a round are."""
+    """Where in a bucket the files of a round of a move are."""
 
     cluster: str
     """The uuid of all stores below one root of a bucket."""
@@ -61,7 +62,8 @@ class MoveObjects(Message, frozen=True, extra="forbid"):
 
 
 class MoveRound(MoveName, frozen=True):
-    """The answer of ``move_begin``, and the body of ``move_receive`` and ``move_prepare``."""
+    """A round of a move, the files that it brings: the answer of ``move_begin``, and the body of ``move_receive`` and
+    ``move_prepare``."""
 
     number: PositiveInt
     """The round's number."""
@@ -95,14 +97,14 @@ class MoveRound(MoveName, frozen=True):
 
 
 class MoveRead(MoveName, frozen=True):
-    """The body of ``move_read``."""
+    """The body of ``move_read``: a file of a moving tablet that its source sends."""
 
     name: str
     """The file's name."""
 
 
 class MoveFetch(MoveName, frozen=True):
-    """The body of ``move_fetch``."""
+    """The body of ``move_fetch``: a file of a moving tablet that its target gets from the source."""
 
     source: str
     """The server that has the file."""
@@ -110,14 +112,14 @@ class MoveFetch(MoveName, frozen=True):
 
 
 class MoveLacking(Message, frozen=True, extra="forbid"):
-    """The answer of ``move_receive``."""
+    """The answer of ``move_receive``: the files of a round that the target lacks."""
 
     names: tuple[str, ...]
     """The files of the round that are not here yet."""
 
 
 class MoveHandOver(MoveName, frozen=True):
-    """The body of ``move_hand_over``."""
+    """The body of ``move_hand_over``: its source gives a moving tablet away."""
 
     table: str
     to: str
@@ -127,7 +129,7 @@ class MoveHandOver(MoveName, frozen=True):
 
 
 class MovedAnswers(Message, frozen=True, extra="forbid"):
-    """The answers to numbered writes to one tablet, by writer."""
+    """The answers to numbered writes that move with a tablet, by writer."""
 
     writer: str
     floor: NonNegativeInt
@@ -147,7 +149,7 @@ class HandedOver(MoveName, frozen=True):
 
 
 class MoveState(StrEnum):
-    """The state of a move at its source."""
+    """The state of the move of a tablet at its source."""
 
     UNDER_WAY = "under_way"
     HANDED_OVER = "handed_over"
@@ -156,14 +158,14 @@ class MoveState(StrEnum):
 
 
 class MoveStatus(Message, frozen=True, extra="forbid"):
-    """The answer of ``move_status`` and ``move_abort``."""
+    """How far the move of a tablet is at its source: the answer of ``move_status`` and ``move_abort``."""
 
     state: MoveState
     handed_over: HandedOver | None = None
 
 
 class MoveNote(MoveName, frozen=True):
-    """A server's record of a move."""
+    """A server's record of the move of a tablet."""
 
     server: str
     """The other server."""
@@ -185,7 +187,7 @@ class Moves(Message, frozen=True, extra="forbid"):
 
 
 class MoveProgress(Protocol):
-    """Receives the progress of a move."""
+    """Receives the progress of the move of a tablet."""
 
     def __call__(self, done: int, total: int) -> object:
         """``done`` of ``total`` bytes of files have been copied; both may grow."""

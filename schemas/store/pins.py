@@ -21,7 +21,7 @@ def _checked_name(name: str) -> str:
 
 
 class CreatePin(Message, frozen=True, extra="forbid"):
-    """The body of ``create_pin``."""
+    """The body of ``create_pin``: the store keeps a snapshot under a name until somebody drops the pin."""
 
     name: Annotated[str, AfterValidator(_checked_name)]
     """No other kept pin of the store has it."""
@@ -32,7 +32,7 @@ class CreatePin(Message, frozen=True, extra="forbid"):
 
 
 class KeptPin(Message, frozen=True):
-    """A pin that stays until it is dropped."""
+    """The description of a pin of a store that stays until it is dropped."""
 
     pin_id: str
     name: str
@@ -44,14 +44,14 @@ class KeptPin(Message, frozen=True):
 
 
 class KeptPins(Message, frozen=True, extra="forbid"):
-    """The answer of ``pins``."""
+    """The pins that a store keeps: the answer of ``pins``."""
 
     pins: list[KeptPin]
     """Oldest first."""
 
 
 class OpenPin(Message, frozen=True, extra="forbid"):
-    """The body of ``open_pin``."""
+    """The body of ``open_pin``: which pin of the store to read, and which table."""
 
     pin_id: str = Field(max_length=PIN_ID_LENGTH_MAX)
     table: str | None = None
@@ -59,7 +59,7 @@ class OpenPin(Message, frozen=True, extra="forbid"):
 
 
 class OpenedPin(Message, frozen=True, extra="forbid"):
-    """The answer of ``open_pin``."""
+    """The answer of ``open_pin``: everything needed to read the files that the store keeps."""
 
     pinned: PinnedTable
     options: TableOptions

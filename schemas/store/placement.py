@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Rule(Message, frozen=True, extra="forbid"):
-    """Assigns tablets to a server: those of one range, of certain buckets, or both."""
+    """A rule of a placement: assigns tablets to a server: those of one range, of certain buckets, or both."""
 
     server: str
     lower: tuple[Cell, ...] | None = None
@@ -46,7 +46,7 @@ class Rule(Message, frozen=True, extra="forbid"):
 
 
 class TablePlacement(Message, frozen=True, extra="forbid"):
-    """The placement of one table's tablets."""
+    """The placement of one table's tablets on servers."""
 
     servers: tuple[str, ...] = ()
     """The servers that share the tablets without a rule; empty: all."""
@@ -156,7 +156,7 @@ def _ends(each: RangePartition) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """A placement as one of its servers sees it."""
+    """The placement of tablets as one of its servers sees it."""
 
     placement: Placement
     server: str

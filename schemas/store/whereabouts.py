@@ -8,7 +8,7 @@ from ..message import Message, new_list
 
 
 class Holder(Message, frozen=True):
-    """The process that has a store."""
+    """The process that has a store, and its locations."""
 
     locations: list[str] = Field(default_factory=new_list)
     """Where clients reach it, such as ``grpc://m1:8815``; empty if it was not told."""
@@ -19,7 +19,8 @@ class Holder(Message, frozen=True):
 
 
 class Whereabouts(Message, frozen=True):
-    """The answer of ``where``, and the content of the object ``where`` of a store in a bucket."""
+    """Where a store is served: the answer of ``where``, and the content of the object ``where`` of a store in a
+    bucket."""
 
     name: str | None = None
     """The store's in a bucket, or the server's in its placement; None: it is in a directory."""
@@ -40,14 +41,14 @@ class Whereabouts(Message, frozen=True):
 
 
 class ReleaseStore(Message, frozen=True):
-    """The body of ``server_release``."""
+    """The body of ``server_release``: a server gives a store up."""
 
     name: str | None = None
     """The store that is meant; None: whichever the process has."""
 
 
 class TakeStore(ReleaseStore, frozen=True):
-    """The body of ``server_take``."""
+    """The body of ``server_take``: a server takes a store over."""
 
     force: bool = False
     """Take it though its holder lives."""

@@ -37,7 +37,7 @@ class TableState:
 
 
 def altered(table: TableState, steps: Sequence[alter.Step], limits: Limits) -> TableState:
-    """Return the table after all ``steps``, with the next schema version.
+    """Alter a table: return it after all ``steps``, with the next schema version.
 
     Raises:
         InvalidArgumentError: a step breaks a rule of names, types, keys or options, or a limit, or names an unknown
@@ -201,7 +201,8 @@ def _rename_table(state: TableState, step: alter.RenameTable, limits: Limits) ->
 
 
 def is_wider(old: LogicalType, new: LogicalType) -> bool:
-    """Return whether ``new`` is another type that holds every value of ``old`` unchanged.
+    """Return whether an alteration widens a column: ``new`` is another type that holds every value of ``old``
+    unchanged.
 
     >>> is_wider(LogicalType.parse("int8"), LogicalType.parse("int32"))
     True

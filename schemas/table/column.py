@@ -30,7 +30,7 @@ TRUNCATE: TooLong = "truncate"
 
 
 class ColumnOptions(Message, frozen=True, extra="forbid"):
-    """How a column is stored and filled; every option may be left out.
+    """The options of a table's column: how it is stored and filled; every option may be left out.
 
     ``encoding`` and ``compression`` default by type. ``read_default`` is the value in rows older than the column,
     ``write_default`` the value of a new row if the data has no such column.
@@ -54,7 +54,7 @@ class ColumnOptions(Message, frozen=True, extra="forbid"):
 
 
 class ColumnDefinition(Message, frozen=True, extra="forbid"):
-    """A column in ``create_table``; the store assigns its id."""
+    """The definition of a column in ``create_table``; the store assigns its id."""
 
     name: str
     type: str

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Operation(StrEnum):
-    """The operation of a batch; it applies to all rows."""
+    """The operation of a batch that is written to a table; it applies to all rows."""
 
     INSERT = "insert"
     INSERT_IGNORE = "insert_ignore"

@@ -21,7 +21,7 @@ SEED_MAX = (1 << 31) - 1
 
 
 class HashLevel(Message, frozen=True, extra="forbid"):
-    """Rows are spread over ``buckets`` by the hash of some key columns.
+    """A hash level of a table's partitions: rows are spread over ``buckets`` by the hash of some key columns.
 
     The bucket is what Spark computes as ``pmod(xxhash64(columns), buckets)``; with a ``seed`` other than 0 as
     ``pmod(xxhash64(seed, columns), buckets)``, the seed an INT.
@@ -33,8 +33,8 @@ class HashLevel(Message, frozen=True, extra="forbid"):
 
 
 class RangeEnds(Message, frozen=True, extra="forbid"):
-    """The ends of a range. ``lower`` and ``upper`` have a value for each of the leading range columns; missing ones
-    mean the least value, None means no bound."""
+    """The ends of a range of a table's partitions. ``lower`` and ``upper`` have a value for each of the leading range
+    columns; missing ones mean the least value, None means no bound."""
 
     lower: list[Any] | None = None
     upper: list[Any] | None = None
@@ -43,14 +43,14 @@ class RangeEnds(Message, frozen=True, extra="forbid"):
 
 
 class RangeBound(RangeEnds, frozen=True):
-    """One range of the range columns. ``hash`` gives it its own hash levels."""
+    """One range of a table's partitions. ``hash`` gives it its own hash levels."""
 
     hash: list[HashLevel] | None = None
 
 
 class RangeLevel(Message, frozen=True, extra="forbid"):
-    """Rows are divided by ranges of some key columns: ``bounds``, which may leave gaps, each split at the ``splits``
-    within it.
+    """The range level of a table's partitions: rows are divided by ranges of some key columns: ``bounds``, which may
+    leave gaps, each split at the ``splits`` within it.
 
     Without ``bounds`` there is one range, of all values.
     """
@@ -85,7 +85,7 @@ def hash(*columns: str, buckets: int, seed: int = 0) -> HashLevel:
 
 
 def range(*columns: str, bounds: Iterable[Bound] = (), splits: Iterable[Any] = ()) -> RangeLevel:
-    """Return a range level for ``partition_by``.
+    """Return a range level for ``partition_by``: rows are divided by ranges of ``columns``.
 
     ``bounds`` are pairs (lower, upper): lower inclusive, upper exclusive, None for no bound, tuples of values for
     several columns. They may also be dicts with ``lower``, ``upper``, ``lower_inclusive``, ``upper_inclusive`` and
@@ -104,7 +104,8 @@ def range(*columns: str, bounds: Iterable[Bound] = (), splits: Iterable[Any] = (
 
 
 def range_bound(bound: Bound) -> RangeBound:
-    """Return a bound in any form that ``range`` accepts. Raises InvalidArgumentError if it is invalid."""
+    """Return a range of a table's partitions in any form that ``range`` accepts. Raises InvalidArgumentError if it is
+    invalid."""
     if isinstance(bound, RangeBound):
         return bound
     if isinstance(bound, Mapping):

@@ -49,7 +49,7 @@ Cell = Annotated[Any, AfterValidator(_hashable)]
 
 
 class HashSchema(Message, frozen=True, extra="forbid"):
-    """One hash level: the columns by id, in the order in which they are hashed."""
+    """One hash level of a table's partitions: the columns by id, in the order in which they are hashed."""
 
     columns: tuple[int, ...]
     buckets: int
@@ -57,8 +57,8 @@ class HashSchema(Message, frozen=True, extra="forbid"):
 
 
 class RangePartition(Message, frozen=True, extra="forbid"):
-    """The rows whose range columns are at least ``lower`` and below ``upper``: values for the leading range columns;
-    empty for no bound."""
+    """One range of a table's partitions: the rows whose range columns are at least ``lower`` and below ``upper``:
+    values for the leading range columns; empty for no bound."""
 
     lower: tuple[Cell, ...] = ()
     upper: tuple[Cell, ...] = ()
@@ -70,7 +70,7 @@ class RangePartition(Message, frozen=True, extra="forbid"):
 
 
 class TabletPartition(Message, frozen=True, extra="forbid"):
-    """The rows of a tablet: those of one range, and of one bucket of each of its hash levels."""
+    """The partition of a tablet: the rows of one range, and of one bucket of each of its hash levels."""
 
     lower: tuple[Cell, ...] = ()
     upper: tuple[Cell, ...] = ()
@@ -78,14 +78,14 @@ class TabletPartition(Message, frozen=True, extra="forbid"):
 
 
 def sum_of(partitions: Iterable[TabletPartition]) -> str:
-    """Return 16 hexadecimal digits that identify a set of tablets: the digits of disjoint sets add up to those of their
-    union, modulo 2^64."""
+    """Return 16 hexadecimal digits that identify a set of partitions: the digits of disjoint sets add up to those of
+    their union, modulo 2^64."""
     digests = (blake2b(partition.model_dump_json().encode(), digest_size=8).digest() for partition in partitions)
     return f"{sum(int.from_bytes(digest) for digest in digests) % (1 << 64):016x}"
 
 
 class RangeSplit(Message, frozen=True, extra="forbid"):
-    """A range split in two: below ``at``, and from it on."""
+    """A range of a table's partitions split in two: below ``at``, and from it on."""
 
     whole: RangePartition
     at: tuple[Cell, ...]

@@ -79,7 +79,7 @@ class TableOptionsDict(TypedDict, total=False):
 
 
 class TableDefinition(Message, frozen=True, extra="forbid"):
-    """The body of ``create_table``."""
+    """The definition of a table: the body of ``create_table``."""
 
     name: str
     columns: list[ColumnDefinition]
@@ -161,7 +161,7 @@ def _type_word(field: pa.Field, chosen: str | None) -> str:
 
 
 class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_property,)):
-    """The schema of a table at one version; immutable.
+    """The schema of a table at one version: its columns and its key; immutable.
 
     ``columns`` begin with the primary key, in key order. Ids come from ``next_column_id`` and are never reused. Without
     ``unique_key``, the store fills in the last key column.
