@@ -47,7 +47,7 @@ _ROUNDS = 8
 
 
 class TabletSplit:
-    """The split of one tablet. The caller holds its maintenance lock."""
+    """The split of one tablet by an alteration of its table. The caller holds its maintenance lock."""
 
     def __init__(self, tablet: Tablet, environment: Environment, state: TableState, split: RangeSplit) -> None:
         """``state`` is that of the table after the split."""

@@ -26,7 +26,8 @@ _LONG, _INTEGER, _ENDS = Struct("<q"), Struct("<i"), Struct("<ii")
 
 
 def buckets_of(level: HashSchema, cells: Mapping[int, Vector], columns: Sequence[ColumnSchema]) -> np.ndarray:
-    """Return the hash bucket (int64) of each row; ``cells`` are those of the level's ``columns``, by id."""
+    """Return the hash bucket (int64) of each row in one level of the partitions; ``cells`` are those of the level's
+    ``columns``, by id."""
     count = len(cells[columns[0].id])
     states = allocate(count, np.uint64)
     states[:] = _SPARK_SEED
@@ -43,7 +44,8 @@ _NUMBER, _OFFSETS = 8, 16
 
 
 def bucket_of(level: HashSchema, cells: Sequence[RawCell], columns: Sequence[ColumnSchema]) -> int:
-    """Return the hash bucket of one row, given the raw cells of the level's ``columns``."""
+    """Return the hash bucket of one row in one level of the partitions, given the raw cells of the level's
+    ``columns``."""
     memory = bytearray(24)  # not shared: a signal's handler may write rows, too
     state = pa.py_buffer(memory).address
     number, offsets = state + _NUMBER, state + _OFFSETS

@@ -47,7 +47,8 @@ class LevelCount:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The numbers of the tablets that may have a match, and the effect of each level."""
+    """The tablets of a partitioned table that pruning leaves: the numbers of those that may have a match, and the
+    effect of each level."""
 
     left: list[int]
     levels: list[LevelCount]

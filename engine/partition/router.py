@@ -33,7 +33,7 @@ NOWHERE = -1
 
 
 def encoded(cells: Sequence[Any], columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> bytes:
-    """Return the encoding of a range's bound: one JSON value for each of the leading ``columns``."""
+    """Return the encoding of the bound of a range partition: one JSON value for each of the leading ``columns``."""
     return encoder.encode_bound([cell_of(cell, column) for cell, column in zip(cells, columns, strict=False)])
 
 
@@ -50,7 +50,8 @@ def encoder_of(columns: Sequence[ColumnSchema]) -> KeyEncoder:
 
 
 class Router:
-    """Numbers the tablets of a table in the given order, and finds the number of each row. Immutable."""
+    """Finds the tablets of rows by their partitions: numbers the tablets of a table in the given order, and finds the
+    number of each row. Immutable."""
 
     def __init__(self, partitions: PartitionSchema, schema: TableSchema, tablets: Sequence[TabletPartition]) -> None:
         self._schema = schema

@@ -57,8 +57,7 @@ _RECHECK_SECONDS = 1.0  # a leader that is interrupted while it hands over may w
 
 
 class LogWriter(Generic[AnyGroup]):
-    """Writes the log: many threads append, one writes for all. See the module's text. Any thread may call any
-    method."""
+    """Writes the log for the threads that append. See the module's text. Any thread may call any method."""
 
     def __init__(
         self,

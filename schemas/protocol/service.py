@@ -21,7 +21,7 @@ from .verbs import Verbs
 
 
 class MaintenanceKind(StrEnum):
-    """The operations of ``maintain``, which run at once on the caller's thread."""
+    """The operations of the verb ``maintain``, which run at once on the caller's thread."""
 
     FLUSH = "flush"
     """Write the MemRowSets to disk."""
@@ -47,7 +47,7 @@ class Marked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScanStream:
-    """A running scan: ``batches`` at ``snapshot``, all of ``schema``.
+    """A running scan, as a store's service answers it: ``batches`` at ``snapshot``, all of ``schema``.
 
     ``batches`` is a generator; closing it releases what the scan pins. Batches hold rows of one rowset (or, ordered, of
     all) and any number of bytes; the sender splits them.
@@ -85,7 +85,7 @@ class ScanStream:
 
 @runtime_checkable
 class RowRelay(Protocol):
-    """A store whose rows are on other servers, and whose answers a server passes on."""
+    """The service of a store whose rows are on other servers, and whose answers a server passes on."""
 
     def told_row(self, table: str, key: Sequence[Any]) -> dict[str, Any] | None:
         """Return what the server that has a row answers to a get in a session, with the ``table_id`` of this store's
@@ -98,7 +98,7 @@ class RowRelay(Protocol):
 
 @runtime_checkable
 class GrantKeeper(Protocol):
-    """A store in this process, which tells at once whether grants have changed."""
+    """The service of a store in this process, which tells at once whether grants have changed."""
 
     def grants_version(self) -> object:
         """Return what differs after each change of what ``grants`` returns."""
@@ -106,7 +106,7 @@ class GrantKeeper(Protocol):
 
 
 class PendingResult(Protocol):
-    """A write in flight."""
+    """A write to a store's service, in flight."""
 
     def result(self) -> WriteResult:
         """Return the answer once the write is durable. From any thread; may raise ``StoreError``."""
@@ -114,7 +114,7 @@ class PendingResult(Protocol):
 
 
 class KeyReader(Protocol):
-    """A store that finds rows by their keys."""
+    """The service of a store that finds rows by their keys."""
 
     def look_up(self, table: str, keys: pa.RecordBatch) -> ScanStream:
         """Start to read the live rows of the given primary keys, all at one snapshot, in the order of the keys. Absent
@@ -139,8 +139,8 @@ class KeyReader(Protocol):
 
 
 class RowWriter(Protocol):
-    """A store that may write a few rows without Arrow. Each method returns None if nothing was done, and the rows have
-    to come as a batch: to ``write``, which also raises what there is to raise."""
+    """The service of a store that may write a few rows without Arrow. Each method returns None if nothing was done, and
+    the rows have to come as a batch: to ``write``, which also raises what there is to raise."""
 
     def write_row(self, command: WriteCommand, row: Mapping[str, Any], seq: int | None = None) -> WriteResult | None:
         """Apply one row, as Python values by column, as ``write`` does a batch of it."""
@@ -156,7 +156,7 @@ class RowWriter(Protocol):
 
 
 class StoreService(Verbs, KeyReader, RowWriter, Protocol):
-    """A store. Every method may raise ``StoreError``; all may be called from many threads at once."""
+    """The service of a store. Every method may raise ``StoreError``; all may be called from many threads at once."""
 
     def write(self, command: WriteCommand, batch: pa.RecordBatch, seq: int | None = None) -> WriteResult:
         """Apply one record batch as one commit and return when it is durable.

@@ -83,7 +83,7 @@ def _count_rows(rows: int, tablets: list[Tablet], versions: list[Version]) -> No
 
 
 def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
-    """Yield only the batches."""
+    """Yield only the batches of a scan, without its marks."""
     for batch, _ in marked:
         if batch is not None:
             yield batch

@@ -16,7 +16,8 @@ from .resolve import ResolvedScan
 
 
 def estimate(scan: ResolvedScan) -> tuple[list[ScanSplit], dict[str, Any]]:
-    """Return the splits of the tablets with upper bounds of their rows and bytes, and what was pruned and why."""
+    """Plan the splits of a scan: return those of the tablets with upper bounds of their rows and bytes, and what was
+    pruned and why."""
     spec, request, wanted = scan.spec, scan.request, scan.wanted
     split_bytes = None if spec.is_whole else spec.split_bytes
     splits: list[ScanSplit] = []

@@ -202,7 +202,7 @@ def _columns(spec: ScanSpec, schema: TableSchema) -> tuple[ColumnSchema, ...]:
 
 
 def digest(table: Table, request: ScanRequest) -> str:
-    """Return a digest of the columns, equal for two scans with the same columns, names and types."""
+    """Return a digest of the columns that a scan reads, equal for two scans with the same columns, names and types."""
     columns = [(column.id, column.name, column.type, column.nullable) for column in request.columns_read]
     return blake2s(repr((table.table_id, columns)).encode(), digest_size=8).hexdigest()
 
@@ -247,7 +247,7 @@ def _part(spec: ScanSpec) -> KeyRange | None:
 
 
 def wanted_tablets(spec: ScanSpec, table: Table, version: TableVersion, request: ScanRequest) -> Wanted:
-    """Return the tablets that a scan reads.
+    """Plan which tablets a scan reads.
 
     Raises:
         NotFoundError: the tablet of a ticket, or a part of it, is gone.
@@ -316,7 +316,8 @@ def _within(partition: TabletPartition, table: Table, version: TableVersion) -> 
 
 
 def pinned(spec: ScanSpec, tablets: list[Tablet], table: Table, request: ScanRequest) -> list[Version]:
-    """Return the tablets' versions. Only pinned versions are sure to keep what the snapshot needs.
+    """Return the versions of the tablets that a scan reads. Only pinned versions are sure to keep what the snapshot
+    needs.
 
     Raises:
         SnapshotTooOldError: one of them no longer has it.
