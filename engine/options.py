@@ -120,8 +120,8 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     page_cache_bytes: PositiveInt = 512 * MIB
     """Cache of verified pages: encoded, but without block compression; deltas are decoded."""
     scan_threads: NonNegativeInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
-    """The most threads that read for a scan at once: the one that asks, and helpers that all scans share in turns; 0 or
-    1: only the one that asks."""
+    """The most threads that read for a scan at once: its own, and helpers that all scans share in turns; 0 or 1: only
+    its own."""
     load_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
     """Threads that write the rowsets of large transactions, beside the one that reads the staged rows."""
     scan_batch_bytes: PositiveInt = 8 * MIB
@@ -147,7 +147,7 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """The directory with copies of the files of a store in a bucket, for one process. None: one of the store's own
     below ``~/.cache/nyala``."""
     bucket_cache_bytes: NonNegativeInt = 16 * 1024 * MIB
-    """The most disk space of those copies, before the least recently used ones go."""
+    """The most disk space of those copies; beyond it, the least recently used are deleted."""
     log_linger_ms: NonNegativeFloat = 0.0
     """How long the log of a store in a bucket waits for further commits before it sends a group; at most a fifth of
     ``lease_seconds``."""

@@ -376,14 +376,14 @@ class Store:
     def placement(self) -> Placement:
         """See StoreService."""
         if self.options.here is None:
-            raise NotFoundError("this server shares its tables with no other")
+            raise NotFoundError("this server shares its tables with no other server")
         return self.options.here.placement
 
     def move_tablet(
         self, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
     ) -> None:
         """Raises InvalidArgumentError: tablets move between the servers of a placement."""
-        raise InvalidArgumentError("a tablet moves between servers: connect to one of them, with nyala.connect")
+        raise InvalidArgumentError("to move a tablet, connect to one of the servers with nyala.connect")
 
     # The store
 

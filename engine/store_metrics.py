@@ -75,7 +75,7 @@ class StoreMetrics:
             gauge("nyala_log_segments", "Files of the log.", one(stats.segment_count)),
             gauge(
                 "nyala_log_replay_seconds",
-                "How long a start would replay the log if the process died now, about.",
+                "Estimated time to replay the log at the next start if the process died now.",
                 one(self._replay_seconds()),
             ),
         ]
@@ -86,15 +86,15 @@ class StoreMetrics:
             histogram(
                 "nyala_maintenance_seconds", "Flushes and compactions that had something to do.", "work", work.seconds
             ),
-            counter("nyala_maintenance_rows", "Rows that they wrote.", *each_of("work", work.rows)),
+            counter("nyala_maintenance_rows", "Rows that flushes and compactions wrote.", *each_of("work", work.rows)),
             counter(
                 "nyala_maintenance_written_bytes",
-                "Bytes of the files that they wrote.",
+                "Bytes of the files that flushes and compactions wrote.",
                 *each_of("work", work.bytes_written),
             ),
             counter(
                 "nyala_maintenance_freed_bytes",
-                "Bytes of the files that they replaced.",
+                "Bytes of the files that flushes and compactions replaced.",
                 *each_of("work", work.bytes_freed),
             ),
         ]
@@ -114,7 +114,7 @@ class StoreMetrics:
             gauge("nyala_memory_bytes", "Memory of the store.", *each_of("kind", kinds)),
             gauge(
                 "nyala_memory_limit_bytes",
-                "Limits of it. That of rows covers flushes and batches too.",
+                "Limits of the memory. The limit of rows covers flushes and batches too.",
                 *each_of("kind", limits),
             ),
             counter(
@@ -122,7 +122,7 @@ class StoreMetrics:
                 "Batches that waited because memory was filling up.",
                 one(state.throttled_batches),
             ),
-            counter("nyala_throttled_seconds", "Time that they waited.", one(state.throttled_seconds)),
+            counter("nyala_throttled_seconds", "Time that batches waited for memory.", one(state.throttled_seconds)),
             counter("nyala_refused_batches", "Batches refused because memory was full.", one(state.refused_batches)),
             counter("nyala_page_cache_hits", "Pages found in the page cache.", one(cache.hits)),
             counter("nyala_page_cache_misses", "Pages read from files.", one(cache.misses)),
@@ -143,10 +143,14 @@ class StoreMetrics:
         }
         return [
             counter(
-                "nyala_scan_rowsets", "Rowsets that scans met, by what became of them.", *each_of("outcome", rowsets)
+                "nyala_scan_rowsets",
+                "Rowsets of scans, by whether they were read or why they were left out.",
+                *each_of("outcome", rowsets),
             ),
             counter(
-                "nyala_scan_chunks", "Ranges of rows that scans met in rowsets, likewise.", *each_of("outcome", chunks)
+                "nyala_scan_chunks",
+                "Ranges of rows of scans, by whether they were read or why they were left out.",
+                *each_of("outcome", chunks),
             ),
             counter(
                 "nyala_scan_rows", "Rows in the ranges that scans read, before the filter.", one(counts.rows_in_chunks)
@@ -154,7 +158,7 @@ class StoreMetrics:
             gauge("nyala_planned_scans", "Planned scans whose snapshot is kept for tickets.", one(len(self._planned))),
             gauge(
                 "nyala_planned_scan_bytes",
-                "What only planned scans keep.",
+                "Memory and disk space that only planned scans keep.",
                 *each_of("place", {"disk": kept[0], "memory": kept[1]}),
             ),
         ]
@@ -164,7 +168,7 @@ class StoreMetrics:
         tablets = self._catalog.tablets()
         unfinished = dict(zip(_UNFINISHED, map(len, self._unfinished), strict=True))
         return [
-            gauge("nyala_build_info", "The version that runs; always 1.", one(1, version=health.version)),
+            gauge("nyala_build_info", "The version of the server; always 1.", one(1, version=health.version)),
             gauge("nyala_read_only", "1 while the store takes no writes, else 0.", one(not health.takes_writes)),
             gauge("nyala_damaged_files", "Files found to be damaged.", one(len(health.damaged))),
             gauge(
@@ -187,7 +191,11 @@ class StoreMetrics:
                 "Free space of the data directory's disk.",
                 one(self._environment.fs.free_bytes("")),
             ),
-            gauge("nyala_disk_low_bytes", "With less free, writes are refused.", one(self._gate.disk.mark_bytes())),
+            gauge(
+                "nyala_disk_low_bytes",
+                "Free disk space below which writes are rejected.",
+                one(self._gate.disk.mark_bytes()),
+            ),
             gauge(
                 "nyala_commits_in_flight",
                 "Commits that are not visible yet.",
@@ -241,7 +249,7 @@ def _quotas(options: dict[str, TableOptions]) -> list[MetricFamily]:
 
     return [
         gauge("nyala_table_max_rows", "Quota of rows, of tables that have one.", *of_each("max_rows")),
-        gauge("nyala_table_max_bytes", "Quota of bytes, likewise.", *of_each("max_bytes")),
+        gauge("nyala_table_max_bytes", "Quota of bytes, of tables that have one.", *of_each("max_bytes")),
     ]
 
 

@@ -88,11 +88,13 @@ def _server_of_bucket(uri: Given, name: str, retries: bool, credentials: Credent
     Who writes the bucket is not who may see tokens: roots that the user gave must certify a server that it names.
     """
     if not isinstance(uri, str) or uri.startswith("grpc"):
-        raise InvalidArgumentError("name is that of a store in a bucket: give its URL, such as s3://bucket/root, too")
+        raise InvalidArgumentError(
+            "name names a store in a bucket: also give the URL of the bucket, such as s3://bucket/root"
+        )
     if credentials.is_secret and credentials.tls_roots is None:
         raise InvalidArgumentError(
-            "a bucket may name any server: give tls_roots, which certify yours, or the locations of the servers "
-            "instead, or no token and no client certificate"
+            "the bucket decides which servers get your credentials: give tls_roots that certify your servers, "
+            "or the locations of the servers instead of the bucket, or neither a token nor a client certificate"
         )
     from ..offline_jobs.noted import noted_locations
 
@@ -102,7 +104,9 @@ def _server_of_bucket(uri: Given, name: str, retries: bool, credentials: Credent
 
     if not (locations := noted(None)):
         over = " with TLS" if credentials.is_secret else ""
-        raise UnavailableError(f"no process has noted in {uri} where the store {name} is reached{over}: start one")
+        raise UnavailableError(
+            f"no server of the store {name} has recorded its location{over} in {uri}: start a server"
+        )
     return connection_to(locations, retries, credentials, noted, name)
 
 

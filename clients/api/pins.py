@@ -18,7 +18,7 @@ def pin_id_of(store: StoreService, pin: str | KeptPin) -> str:
         return pin.pin_id
     if not isinstance(pin, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgumentError(
-            f"{pin!r} is no pin: give the name of a pin, its id, or the KeptPin of create_pin or pins"
+            f"{pin!r} is not a pin: give the name of a pin, its id, or a KeptPin that create_pin or pins returned"
         )
     with suppress(PermissionDeniedError):  # who may not see all pins knows the id of its own
         return next((each.pin_id for each in store.pins() if each.name == pin), pin)

@@ -87,7 +87,7 @@ def _as_float(value: int | decimal.Decimal, column: str) -> float:
     except OverflowError:
         number = math.inf
     if math.isinf(number):
-        raise InvalidArgumentError(f"set column {column!r} to a number that a column can have, not to one beyond 1e308")
+        raise InvalidArgumentError(f"column {column!r} cannot be set to a number beyond 1e308")
     return number
 
 

@@ -56,7 +56,7 @@ def _measures(texts: list[str]) -> dict[str, tuple[str, str]]:
         before, equals, after = text.partition("=")
         label, measure = (before.strip(), after.strip()) if equals else (text.strip(), text.strip())
         if label in parsed:
-            raise InvalidArgumentError(f"{label!r} is given twice; give each measure another name, as in n=count")
+            raise InvalidArgumentError(f"{label!r} is given twice; give each measure a different name, as in n=count")
         parsed[label] = _measure(measure)
     return parsed
 

@@ -30,7 +30,8 @@ SetDefault = Annotated[
 SetEncoding = Annotated[Texts, typer.Option("--set-encoding", help="column=encoding; column= restores the default.")]
 SetCompression = Annotated[Texts, typer.Option("--set-compression", help="column=lz4; column= removes compression.")]
 SetTooLong = Annotated[
-    Texts, typer.Option("--set-too-long", help="column=error: a varchar refuses longer text; column= cuts it again.")
+    Texts,
+    typer.Option("--set-too-long", help="column=error: a varchar rejects longer text; column= truncates it again."),
 ]
 SetComment = Annotated[Texts, typer.Option("--set-comment", help="column=text; =text sets the table's comment.")]
 SetOption = Annotated[
@@ -38,7 +39,9 @@ SetOption = Annotated[
 ]
 AddRange = Annotated[Texts, typer.Option("--add-range", help="lower..upper: add a range; repeatable.")]
 DropRange = Annotated[Texts, typer.Option("--drop-range", help="lower..upper: drop a range and its rows.")]
-Split = Annotated[str | None, typer.Option("--split", help="Split a range at this value; excludes other steps.")]
+Split = Annotated[
+    str | None, typer.Option("--split", help="Split a range at this value; cannot be combined with other steps.")
+]
 RenameTo = Annotated[str | None, typer.Option("--rename-to", help="The table's new name.")]
 IfVersion = Annotated[int | None, typer.Option(help="Apply only if this is the table's schema version.")]
 
@@ -144,8 +147,8 @@ class _Steps:
         column = parse_column(text)
         if not column.nullable and column.write_default is None and column.read_default is None:
             raise InvalidArgumentError(
-                f"column {column.name!r} is NOT NULL: give it a default, which existing rows get, too, as in "
-                f'--add "{column.name} {column.type} not null default V", or a read default for these alone'
+                f"column {column.name!r} is NOT NULL: give it a default for existing and new rows, as in "
+                f'--add "{column.name} {column.type} not null default V", or a read default for existing rows only'
             )
         read_default = column.write_default if column.read_default is None else column.read_default
         self.change.add_column(**{**column.model_dump(), "read_default": read_default})

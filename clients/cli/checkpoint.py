@@ -21,7 +21,7 @@ Directory = Annotated[
 
 @takes_target()
 def checkpoint(target: Target, directory: Directory) -> None:
-    """Copy a store, as it is now, into a directory of its machine, while it is in use; later ones add what is new.
+    """Copy a running store, as it is now, into a directory of its machine; a later run copies only what is new.
 
     Column files become hard links where the disk allows it. The copy is a store: nyala serve --data DIR opens it.
     """

@@ -38,7 +38,7 @@ def check(
         Path | None,
         typer.Option(help="The --json output of an earlier check with --checksums: compare all rows with it."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that servers have to answer.")] = 30.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the answers of servers.")] = 30.0,
     executor: Runs = "local",
     workers: Workers = None,
     url: Url = None,
@@ -74,15 +74,17 @@ def balance(
     placement: PlacementFile = None,
     apply: Annotated[bool, typer.Option("--apply", help="Make the moves; without this, only print them.")] = False,
     by: Annotated[
-        str, typer.Option(help="What counts: tables, bytes, tablets, reads, writes.")
+        str, typer.Option(help="Comma-separated measures to balance: tables, bytes, tablets, reads, writes.")
     ] = "tables,bytes,tablets,reads,writes",
-    margin: Annotated[float, typer.Option(min=0, help="Skip moves that gain less than this share.")] = 0.05,
+    margin: Annotated[
+        float, typer.Option(min=0, help="Skip moves that gain less than this share of a server's load.")
+    ] = 0.05,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Make at most this many moves.")] = None,
     tables: Annotated[
         str | None, typer.Option("--tables", help="Comma-separated tables that may move.", show_default="all")
     ] = None,
     watch: Annotated[
-        float, typer.Option(min=0, help="Count the rows read and written for so many seconds; 0: they do not count.")
+        float, typer.Option(min=0, help="Measure reads and writes for this many seconds; 0 ignores them.")
     ] = 0.0,
     url: Url = None,
     json_output: Json = False,

@@ -48,7 +48,7 @@ def warn_of_token_file() -> None:
     except OSError:
         return  # whoever reads it says so
     if about.st_uid == os.geteuid() and about.st_mode & _OTHERS:
-        typer.echo(f"warning: others can read the token file {path}; run: chmod 600 {path}", err=True)
+        typer.echo(f"warning: other users can read the token file {path}; run: chmod 600 {path}", err=True)
 
 
 TokenFile = Annotated[

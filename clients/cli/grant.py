@@ -26,7 +26,7 @@ Privileges = Annotated[
         autocompletion=one_of("read", "insert", "update", "delete", "alter", "maintain", "admin"),
     ),
 ]
-IsRole = Annotated[bool, typer.Option("--role", help="The grantee is a role, which tokens name.")]
+IsRole = Annotated[bool, typer.Option("--role", help="GRANTEE is a role of tokens, not a user.")]
 Column = Annotated[
     list[str] | None, typer.Option("--column", help="Only this column; repeatable.", show_default="all columns")
 ]
@@ -73,7 +73,7 @@ def revoke(
 @app.command("list")
 @takes_target()
 def list_grants(target: Target) -> None:
-    """Print all grants; to others than administrators, their own."""
+    """Print all grants; users who are not administrators see only their own."""
     with target.database() as db:
         _show(target, db.grants())
 

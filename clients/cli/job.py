@@ -146,7 +146,7 @@ def restore_command(
     name: Name,
     root: Root,
     at: Annotated[
-        str | None, typer.Option(help="Restore the newest backup that ended by then.", show_default="the newest")
+        str | None, typer.Option(help="Restore the newest backup that ended by this time.", show_default="the newest")
     ] = None,
     new_name: Annotated[
         str | None, typer.Option("--as", help="The restored table's name.", show_default="as it was")
@@ -225,7 +225,8 @@ def copy_store_command(
         str | None, typer.Option(help="The source's bucket as this machine reaches it.", show_default="the server's")
     ] = None,
 ) -> None:
-    """Copy a store in a bucket, while it is in use; run again to add what is new. The copy can be opened as a store."""
+    """Copy a store in a bucket, while it is in use; a later run copies only what is new. The copy can be opened as a
+    store."""
     from ..jobs.copy_store_job import copy_store
 
     with job.database() as db:
@@ -316,7 +317,7 @@ def apply_command(
     op_column: Annotated[str, typer.Option(help="The column with the operation of each change.")] = "_op",
     order_by: Annotated[str | None, typer.Option(help="Order the changes of a file by this column.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="Changes per commit.")] = 250_000,
-    run: Annotated[str, typer.Option(help="A new run name applies unchanged files again.")] = "",
+    run: Annotated[str, typer.Option(help="A name of this run; a new name applies unchanged files again.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Apply files of changes, keeping the last of each key. A second run skips commits already applied."""

@@ -56,7 +56,7 @@ Nulls = Annotated[
 ]
 Charset = Annotated[str, typer.Option(help="The CSV character set, such as latin-1.")]
 RejectFile = Annotated[Path | None, typer.Option("--rejects", help="Write rejected rows to this .csv or .jsonl file.")]
-Run = Annotated[str, typer.Option(help="A new run name loads unchanged files again.")]
+Run = Annotated[str, typer.Option(help="A name of this run; a new name loads unchanged files again.")]
 _DELIMITERS = re.compile(r"[;|\t]")
 Again = Annotated[bool, typer.Option("--again", help="Load the files even if an earlier run loaded them.")]
 
@@ -235,7 +235,7 @@ def _columns_of(file: InputFile, key: Sequence[str]) -> dict[str, ColumnDefiniti
     is_cut = file.format != "csv" or others or only in key
     if not is_cut and (mark := _DELIMITERS.search(only)):
         said = f"try --delimiter {mark[0]!r}"
-        raise InvalidArgumentError(f"{file} has one column only, {only!r}: {said}")
+        raise InvalidArgumentError(f"{file} has only one column, {only!r}: {said}")
     try:
         return columns_like(schema)
     except InvalidArgumentError as error:

@@ -59,7 +59,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption
 def row_format(as_json: bool, as_csv: bool) -> RowFormat:
     """Return the format that options ask for. Raises InvalidArgumentError: they ask for two."""
     if as_json and as_csv:
-        raise InvalidArgumentError("give one of --json and --csv")
+        raise InvalidArgumentError("give --json or --csv, not both")
     return RowFormat.JSON if as_json else RowFormat.CSV if as_csv else RowFormat.TABLE
 
 

@@ -20,16 +20,18 @@ Mix = Annotated[str, typer.Option(help="Operations with their weights: get, scan
 def loadgen(
     url: Url = None,
     mix: Mix = "get=80,upsert=20",
-    clients: Annotated[int, typer.Option(min=1, max=10_000, help="How many clients, each with a connection.")] = 8,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long they send requests.")] = 10.0,
-    rows: Annotated[int, typer.Option(min=1, help="The rows of the table.")] = 100_000,
-    batch_rows: Annotated[int, typer.Option(min=1, help="The rows of a batch, and of a scan.")] = 1000,
-    table: Annotated[str, typer.Option(help="A new table, which is dropped at the end.")] = "nyala_loadgen",
-    processes: Annotated[int, typer.Option(min=1, max=256, help="How many processes the clients are in.")] = 1,
-    seed: Annotated[int, typer.Option(help="Another seed chooses other keys.")] = 1,
+    clients: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of clients, each with its own connection.")
+    ] = 8,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds for which clients send requests.")] = 10.0,
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows of the table.")] = 100_000,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Number of rows of a batch, and of a scan.")] = 1000,
+    table: Annotated[str, typer.Option(help="Name of a new table, which is dropped at the end.")] = "nyala_loadgen",
+    processes: Annotated[int, typer.Option(min=1, max=256, help="Number of processes that run the clients.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random keys.")] = 1,
     json_output: Json = False,
 ) -> None:
-    """Read and write a table of its own by many clients at once, and print rates and latencies.
+    """Read and write a new table from many clients at once, and print rates and latencies.
 
     nyala perf loadgen --mix get=90,upsert=9,scan=1 --clients 32 --processes 4
     """
@@ -38,12 +40,16 @@ def loadgen(
 
     load = Load(url or DEFAULT_LOCATION, table, rows, parse_mix(mix), seconds, clients, batch_rows, seed)
     if processes > clients:
-        raise InvalidArgumentError(f"{clients} clients cannot be in {processes} processes: give more --clients")
+        raise InvalidArgumentError(
+            f"--clients {clients} is less than --processes {processes}: each process needs at least one client"
+        )
     with connect(load.url) as db:
         try:
             made = db.create_table(table, SCHEMA, ["id"])
         except AlreadyPresentError:
-            raise AlreadyPresentError(f"there is a table {table!r}: give the name of a new one with --table") from None
+            raise AlreadyPresentError(
+                f"table {table!r} already exists: give the name of a new table with --table"
+            ) from None
         try:
             fill(made, rows)
             found = measure(load, processes).report(seconds)

@@ -34,7 +34,7 @@ def create_command(target: Target, pin: Pin, table: OfTable = None, as_of: AsOf 
 @app.command("list")
 @takes_target()
 def list_command(target: Target) -> None:
-    """Print the pins that are kept."""
+    """Print all pins."""
     from .output import print_table
 
     with target.database() as db:
@@ -47,7 +47,7 @@ def list_command(target: Target) -> None:
 @app.command("drop")
 @takes_target("json_output")
 def drop_command(target: Target, pin: Pin) -> None:
-    """Drop a pin: what only it keeps is deleted."""
+    """Drop a pin, and delete the files that only it keeps."""
     with target.database() as db:
         db.drop_pin(pin)
     typer.echo(f"dropped pin {pin}")

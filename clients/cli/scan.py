@@ -30,7 +30,7 @@ def scan(
     limit: Limit = None,
     offset: Annotated[int, typer.Option(min=0, help="Skip this many rows first.")] = 0,
     max_staleness: Annotated[
-        float | None, typer.Option(min=0, help="Let a replica answer that is at most so many seconds behind.")
+        float | None, typer.Option(min=0, help="Allow answers of a replica that is at most this many seconds behind.")
     ] = None,
     output: Output = None,
     count: Annotated[bool, typer.Option("--count", help="Only print the number of rows.")] = False,
@@ -84,7 +84,9 @@ def changes(
     from .output import print_rows, row_format
 
     if follow and (until or output or limit is not None):
-        raise InvalidArgumentError("--follow goes on for ever: leave --until, --limit and --output out")
+        raise InvalidArgumentError(
+            "--follow runs until Ctrl-C: it cannot be combined with --until, --limit or --output"
+        )
     with database(context, url, data, store) as db:
         chosen = names(columns) if columns else None
         start, end = moment(since), moment(until)
@@ -104,7 +106,7 @@ def _put_out(wanted: Scan, output: Path | None, as_json: bool, as_csv: bool, is_
     from .output import print_rows, row_format, write_scan
 
     if as_json + as_csv + (output is not None) > 1:
-        raise InvalidArgumentError("give one of --json, --csv and --output")
+        raise InvalidArgumentError("give only one of --json, --csv and --output")
     if output is not None:
         typer.echo(f"wrote {counted(write_scan(wanted, output), 'row')} to {output}")
     else:

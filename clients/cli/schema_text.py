@@ -62,7 +62,7 @@ def too_long_of(word: str) -> TooLong:
     for known in get_args(TooLong):
         if word.lower() == known:
             return known
-    raise InvalidArgumentError(f"too long text cannot be {word!r}: say error or truncate")
+    raise InvalidArgumentError(f"unknown treatment of too long text {word!r}; known: error, truncate")
 
 
 class _Parser:

@@ -180,7 +180,7 @@ def recall(
         raise InvalidArgumentError("give a name or --id, not both")
     wanted = table_id if name is None else name
     if wanted is None:
-        raise InvalidArgumentError('give a name or --id; "nyala table list --dropped" shows them')
+        raise InvalidArgumentError('give a name or --id; "nyala table list --dropped" shows dropped tables')
     with target.database() as db:
         about = db.recall_table(wanted, new_name).describe()
     typer.echo(f"recalled {about['name']}")
@@ -229,6 +229,8 @@ VERBS: Mapping[str, Callable[..., None]] = {
 }
 """The commands for tables: ``nyala table VERB``, or ``nyala VERB`` for short."""
 
-app = typer.Typer(no_args_is_help=True, help='Create, inspect, load and drop tables; "nyala VERB" is short for it.')
+app = typer.Typer(
+    no_args_is_help=True, help='Create, inspect, load and drop tables; "nyala VERB" is short for "nyala table VERB".'
+)
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

@@ -24,7 +24,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="NYALA_URL",
-        help="The server's URL, or several of one store with commas.",
+        help="The server's URL, or the URLs of all servers of a store, separated by commas.",
         show_default=DEFAULT_LOCATION,
     ),
 ]
@@ -105,7 +105,7 @@ def database(
     """
     if data is None:
         if name is not None:
-            raise InvalidArgumentError("--name is for a store in a bucket: give --data with the bucket's URL, too")
+            raise InvalidArgumentError("--name names a store in a bucket: also give the bucket's URL with --data")
         from ..api.connect import connect
 
         warn_of_token_file()

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ..api.database import Database
     from .activity import Section
 
-Interval = Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds from one picture to the next.")]
+Interval = Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between updates.")]
 
 
 def top(
     context: typer.Context,
     interval: Interval = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one picture of one interval, and exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one interval, and exit.")] = False,
     url: Url = None,
     json_output: Json = False,
 ) -> None:

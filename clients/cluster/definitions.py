@@ -56,8 +56,8 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
     """
     if any(isinstance(step, RenameTable) and step.replaces is not None for step in alteration.steps):
         raise InvalidArgumentError(
-            f"table {alteration.table!r} cannot take the place of another where servers share tables: drop the other, "
-            "then rename this one"
+            f"table {alteration.table!r} cannot replace another table when several servers share the tables: "
+            "drop the other table, then rename this table"
         )
     found = servers.outcomes(lambda store: store.describe_table(alteration.table))
     present = _present(found)
@@ -69,7 +69,8 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
     oldest = min(each.schema_version for each in present.values())
     if any(each.schema_version > oldest + 1 for each in present.values()):
         raise ConflictError(
-            f"the schema versions of table {alteration.table!r} on the servers are too far apart to repair"
+            f"table {alteration.table!r} has schema versions on the servers that differ by more than one "
+            "alteration, which this alteration cannot repair: see nyala cluster check"
         )
     behind = [name for name, each in present.items() if each.schema_version == oldest]
     wanted = alteration.model_copy(update={"if_version": alteration.if_version or oldest})
@@ -79,7 +80,9 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
             done[name] = servers.store(name).alter_table(wanted)
     except StoreError as error:
         if done:
-            error.add_note(f"{', '.join(done)} applied the alteration before; repeat it to apply it on the others")
+            error.add_note(
+                f"{', '.join(done)} already applied the alteration; repeat it to apply it on the other servers"
+            )
         raise
     new_name = next(iter(done.values())).name
     rest = [name for name, each in found.items() if name not in done and not isinstance(each, NotFoundError)]
@@ -96,7 +99,9 @@ def drop(servers: Servers, name: str, keep_seconds: int) -> None:
 def recall(servers: Servers, table: str | int, new_name: str | None) -> TableDescription:
     """Recall a table on the servers that dropped it. Raises NotFoundError if none can."""
     if isinstance(table, int):
-        raise InvalidArgumentError("table ids differ between servers: recall a table of several servers by its name")
+        raise InvalidArgumentError(
+            "a table of several servers cannot be recalled by its id, which differs between servers: give its name"
+        )
     _wherever(servers, lambda store: store.recall_table(table, new_name))
     return same(servers.each_with(lambda store: store.describe_table(new_name or table)))
 
@@ -106,7 +111,9 @@ def same(described: Mapping[str, TableDescription]) -> TableDescription:
     (first_name, first), *others = described.items()
     for name, other in others:
         if first.model_dump(exclude=_OWN) != other.model_dump(exclude=_OWN):
-            raise ConflictError(f"table {first.name!r} is not the same on the servers {first_name!r} and {name!r}")
+            raise ConflictError(
+                f"table {first.name!r} differs between the servers {first_name!r} and {name!r}: see nyala cluster check"
+            )
     return first.model_copy(update={"stores": _stores(described)})
 
 
@@ -177,5 +184,6 @@ def _check(definition: TableDefinition) -> None:
     used = {name for level in levels for name in (getattr(level, "hash", None) or getattr(level, "range", ()))}
     if AUTO_INCREMENTING in used:
         raise InvalidArgumentError(
-            f"{AUTO_INCREMENTING} cannot choose the server: the server that has the tablet assigns it"
+            f"partition_by cannot use {AUTO_INCREMENTING} when several servers share the table: the server of a "
+            "tablet assigns it only after the tablet is chosen"
         )

@@ -152,7 +152,9 @@ class Servers:
         answers, away = self.there(_or_not_found(act))
         missing = [answer for answer in answers.values() if isinstance(answer, NotFoundError)]
         if away and len(missing) == len(answers):
-            raise NotFoundError(f"{missing[0].message}; not all servers could be asked: {away.message}")
+            raise NotFoundError(
+                f"{missing[0].message}; but it may be on a server that could not be asked: {away.message}"
+            )
         return self.each_with(act) if away else _found(answers)
 
     def there_with(

@@ -194,7 +194,7 @@ def _owners(tablets: Sequence[TabletPartition], maps: Iterable[TabletMap]) -> np
     for place, found in enumerate(maps):
         for tablet in found.tablets:
             if tablet.server is None and here.setdefault(tablet.partition, place) != place:
-                raise UnavailableError("a tablet has moved meanwhile; try again", 0.1)
+                raise UnavailableError("a tablet moved to another server during the request; try again", 0.1)
     undivided = [(partition, here[partition]) for partition in here.keys() - set(tablets)]
     return np.array([here.get(tablet, _before_division(tablet, undivided)) for tablet in tablets], np.int64)
 

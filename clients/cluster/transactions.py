@@ -130,7 +130,7 @@ def execute(servers: Servers, asked: Statement) -> WriteResult:
             except StoreError as error:
                 if found:
                     is_half_done = asked.writer is not None
-                    error.add_note(f"it was executed on {', '.join(servers.names[: len(found)])} before that")
+                    error.add_note(f"the statement was already executed on {', '.join(servers.names[: len(found)])}")
                 raise
             if found[-1].error_count:
                 break

@@ -58,8 +58,8 @@ def _dataset(path: str) -> Any:
     suffix = "" if Path(path).is_dir() else Path(path).suffix.lower()
     if suffix not in _FORMATS:
         raise InvalidArgumentError(
-            f"data can be a Parquet or Arrow file, not {path}: load it with nyala.jobs.load, or with "
-            "`nyala load TABLE FILE --create --key COLUMNS`, which makes the table, too"
+            f"data can be a Parquet or Arrow file, not {path}: load it with nyala.jobs.load, or with `nyala "
+            "load TABLE FILE --create --key COLUMNS`, which also creates the table"
         )
     import pyarrow.dataset as ds
 

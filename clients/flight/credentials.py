@@ -98,9 +98,9 @@ class Credentials:
 
         if scheme in (TLS, "grpc+unix") or urlsplit(url).hostname in _HERE:
             return
-        wrong, what = "not show the client certificate, and encrypt nothing", "certificate"
+        wrong, what = "present no client certificate, and be unencrypted", "certificate"
         if self.token is not None:
-            wrong, what = "show the token to the network", "token"
+            wrong, what = "send the token unencrypted", "token"
         raise InvalidArgumentError(f"the connection to {url} would {wrong}: use {TLS}://, or give no {what}")
 
     def _with_headers(self, client: fl.FlightClient) -> fl.FlightClient:

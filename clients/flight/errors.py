@@ -64,7 +64,7 @@ def store_error(error: Exception) -> StoreError:
     if isinstance(error, fl.FlightUnauthenticatedError):
         return UnauthenticatedError(text.rpartition("UNAUTHENTICATED: ")[2])
     if _NO_THREAD in text:
-        return UnavailableError(f"{NOT_BEGUN}the server has no thread for it", _RETRY_SECONDS)
+        return UnavailableError(f"{NOT_BEGUN}the server has no free thread for it", _RETRY_SECONDS)
     if isinstance(error, _GONE):
         return _gone(text.removeprefix("Flight returned unavailable error, with message: "))
     if isinstance(error, OSError):

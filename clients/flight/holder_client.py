@@ -213,7 +213,7 @@ class HolderClient:
         client = self._clients.get(location)
         if client is None:
             raise UnavailableError(
-                f"{location}: it was named by a process that no longer counts, and forgotten", locations=[]
+                f"{location} is no longer used: the process that named it no longer has the store", locations=[]
             )
         return client
 
@@ -264,7 +264,7 @@ class HolderClient:
             where = location or self.location
             if where == self.location:
                 self.here = cast(Client, _Nowhere(where))
-            raise InvalidArgumentError(f"{where} has another store than the client had before: check the URL")
+            raise InvalidArgumentError(f"{where} now serves another store than before: check the URL")
         self._name = self._name or about.name
         self._store_uuid = self._store_uuid or about.store_uuid
 
@@ -290,7 +290,7 @@ class HolderClient:
             if location in self._given and isinstance(found, Whereabouts) and found.name:
                 names.setdefault(found.name, location)
         if len(names) > 1:
-            said = ", ".join(f"{location} is of the store {name}" for name, location in names.items())
+            said = ", ".join(f"{location} serves the store {name}" for name, location in names.items())
             raise InvalidArgumentError(f"{said}: give the locations of one store")
 
     def _go_to(self, location: str) -> None:
@@ -301,7 +301,7 @@ class HolderClient:
         client = self.client_at(location)
         about = _answer(client, _HEALTH, _seconds())
         if about.state == "standby":
-            raise UnavailableError(f"{location}: it has just lost the store", locations=[])
+            raise UnavailableError(f"{location} has just lost the store", locations=[])
         self.check(about, location)
         self.here, self.location = client, location
 
@@ -323,7 +323,7 @@ class HolderClient:
             if isinstance(found, StoreError) or self._name in (None, found.name):
                 return found
             return InvalidArgumentError(
-                f"{location} has another store: {found.name or 'a directory'}, not {self._name}"
+                f"{location} serves another store: {found.name or 'a directory'}, not {self._name}"
             )
 
         return {location: judged(location, found) for location, found in answers.items()}
@@ -392,7 +392,9 @@ class _Nowhere:
 
     def __getattr__(self, _: str) -> Callable[..., Any]:
         def refuse(*_: Any, **__: Any) -> NoReturn:
-            raise UnavailableError(f"{self._location} had another store when it was asked: connect again", locations=[])
+            raise UnavailableError(
+                f"{self._location} served another store than before: check the URL, and connect again", locations=[]
+            )
 
         return refuse
 
@@ -404,7 +406,7 @@ def _answer(client: Client, verb: Verb, seconds: float | None) -> Any:
             answers = client.do_action(fl.Action(verb.name, b""), _within(client, seconds))
             return verb.value(answer.body.to_pybytes() for answer in answers)
     except ValueError as error:
-        raise UnavailableError(f"its answer to {verb.name} cannot be understood: {error}") from None
+        raise UnavailableError(f"the answer to {verb.name} is not valid: {error}") from None
 
 
 def _seconds(most: float = _ASK_SECONDS) -> float:
@@ -429,7 +431,7 @@ def _epoch(found: Whereabouts | StoreError) -> int:
 
 
 def _reason(found: Whereabouts | StoreError) -> str:
-    return found.message if isinstance(found, StoreError) else "it stands by, and nobody has the store"
+    return found.message if isinstance(found, StoreError) else "it is a standby, and no process has the store"
 
 
 def _within(client: Client, seconds: float | None) -> fl.FlightCallOptions:

@@ -82,7 +82,7 @@ class Sessions:
         except _REFUSALS as error:
             if self.have_answered:
                 self.have_answered = False  # refused again, it is an older server by now
-                raise UnavailableError(f"the server took no session: {error.message}") from None
+                raise UnavailableError(f"the server rejected the session: {error.message}") from None
             self._is_known_here = False
             return None
         self.have_answered = True

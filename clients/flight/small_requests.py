@@ -148,7 +148,7 @@ class SmallRequests:
             return None
         answer = self._sessions.ask(request(first, second))
         if answer is None:  # another way would have another number, and an earlier attempt may have arrived
-            raise UnavailableError("the server takes no sessions any more; whether it wrote the row is unknown")
+            raise UnavailableError("the server no longer accepts sessions; whether the row was written is unknown")
         said, line, _ = _checked(answer)
         return None if "as_batch" in said else WriteResult.model_validate_json(line)
 

@@ -154,7 +154,9 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
     def _holder_health(self) -> Health:
         found = self._checked()
         if found.state == "standby" and self._follower:
-            raise UnavailableError(f"{self._client.location} stands by for the store", locations=[])
+            raise UnavailableError(
+                f"{self._client.location} is a standby of the store, and does not have it", locations=[]
+            )
         return found
 
     def processes(self) -> dict[str, Whereabouts | StoreError]:
@@ -267,7 +269,7 @@ class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
                 return ask()
             except UnavailableError as error:
                 if error.answer_is_lost and verb.request is not None:  # else it asks what a server is
-                    unknown = f"whether {verb.name} was carried out is unknown: look, and repeat it if not"
+                    unknown = f"whether {verb.name} was carried out is unknown: check, and repeat it if it was not"
                     lost = UnavailableError(f"{error.message}; {unknown}")
                     lost.answer_is_lost = True
                     raise lost from None

@@ -90,8 +90,8 @@ class StoreLink:
 
         if not isinstance(service, PlacedStore):
             raise InvalidArgumentError(
-                f"the part is on the server {split.server!r}, and {service!r} does not share tables: give the "
-                "servers that the job started with"
+                f"a part of the job is on the server {split.server!r}, but {service!r} does not share tables: "
+                "give the servers with which the job was started"
             )
         return service.scan_split(split.server, split.scan)
 

@@ -45,9 +45,7 @@ _WORKS = (
     "name all columns, set the option ignoreNull so that NULLs leave cells unchanged, use the Java shim with its "
     "session extension, or write with df.write.format(nyala)"
 )
-_REFUSAL = (
-    f"raise_error('without the Java shim, Spark does not pass on which columns a statement leaves out: {_WORKS}')"
-)
+_REFUSAL = f"raise_error('without the Java shim, Spark does not report which columns a statement leaves out: {_WORKS}')"
 """Not a constant: so Spark rejects a statement that needs it, and quotes it."""
 
 

@@ -78,7 +78,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         app = self._options.txn_app_id or (first.query if first else "")
         if not app:
-            raise InvalidArgumentError("Spark does not pass on which query this is: set the option txnAppId")
+            raise InvalidArgumentError("Spark does not identify the streaming query: set the option txnAppId")
         transaction = first.transaction if first else f"{self._made}-{batchId}"
         self._stager.commit(transaction, messages, self._overwrite, app, batchId)
 

@@ -64,7 +64,8 @@ def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
         if isinstance(kind, type(same)):
             return LogicalType(word).arrow
     raise InvalidArgumentError(
-        f"column {name!r} is {kind.simpleString()}, which a table cannot hold; write it as a string, say by to_json()"
+        f"column {name!r} is {kind.simpleString()}, which a table cannot hold; write it as a string, for "
+        "example by to_json()"
     )
 
 

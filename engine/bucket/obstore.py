@@ -211,8 +211,8 @@ def _check_threads() -> None:
         _processes.append(os.getpid())
     if _processes[0] != os.getpid():
         raise UnavailableError(
-            "this process was forked from one that uses an object store, whose threads a fork does not copy: start "
-            "it as a new process, or fork before the first request"
+            "this process was forked from one that had used a bucket, whose threads a fork does not copy: "
+            "start a new process (multiprocessing's spawn), or fork before the first request to the bucket"
         )
 
 

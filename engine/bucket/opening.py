@@ -33,7 +33,7 @@ def bucket_of(url: str, patience: Patience | None = None) -> Bucket:
     host = parts.netloc.rpartition("@")[2]
     shown = shown_uri(url)
     if parts.username is not None or (":" in parts.netloc and parts.scheme in _OPTIONS):
-        raise InvalidArgumentError(f"{shown}: credentials do not belong into a URL; set them in the environment")
+        raise InvalidArgumentError(f"{shown}: a URL must not contain credentials; set them in the environment")
     root = parts.path.strip("/")
     if parts.scheme == "file" and not parts.netloc and not parts.query and root:
         return DirectoryBucket(LocalFileSystem(parts.path), patience)
@@ -69,7 +69,7 @@ def _config_of(shown: str, scheme: str, query: str) -> dict[str, str]:
     unknown = sorted(config.keys() - set(known))
     if unknown:
         which = f"known: {', '.join(known)}" if known else "none are known"
-        raise InvalidArgumentError(f"{shown}: unknown option {unknown[0]!r}; {which}; secrets go to the environment")
+        raise InvalidArgumentError(f"{shown}: unknown option {unknown[0]!r}; {which}; set secrets in the environment")
     if "@" in config.get("endpoint", ""):
-        raise InvalidArgumentError(f"{shown}: credentials do not belong into its endpoint; set them in the environment")
+        raise InvalidArgumentError(f"{shown}: its endpoint must not contain credentials; set them in the environment")
     return config

@@ -83,7 +83,7 @@ class PatientBucket:
                 if is_refused and isinstance(error, PermissionError):
                     raise UnavailableError(f"{self!r} could not create {name}: {_told(error)}") from error
         raise UnavailableError(
-            f"{self!r} did not say whether {name} was created: the outcome is unknown ({_told(failure)}); call again"
+            f"{self!r} may or may not have created {name}: the outcome is unknown ({_told(failure)}); try again"
         ) from failure
 
     def put(self, name: str, content: BytesLike | ReadableFile) -> None:
@@ -190,4 +190,4 @@ def hurried(bucket: Bucket, seconds: float) -> Bucket:
 
 
 def _told(failure: OSError | None) -> str:
-    return failure.strerror or str(failure) if failure else "no time to ask"
+    return failure.strerror or str(failure) if failure else "no time was left for the request"

@@ -157,8 +157,8 @@ class Catalog:
         version, wanted = table.version, alteration.if_version
         if wanted is not None and wanted != version.schema.version:
             raise ConflictError(
-                f"table {table.name!r} has the schema version {version.schema.version}, not {wanted}: "
-                "it was altered meanwhile; read it again"
+                f"table {table.name!r} has the schema version {version.schema.version}, not {wanted}: it was "
+                "altered meanwhile; read its description again"
             )
         before = TableState(table.name, version.schema, version.options, version.partitions)
         state = altered(before, alteration.steps, self._limits)
@@ -174,8 +174,8 @@ class Catalog:
             return None
         if found is None or found is table or found.table_id != step.replaces:
             raise ConflictError(
-                f"table {state.name!r} is not the one with the id {step.replaces} that {table.name!r} was to replace: "
-                "it was renamed, dropped or replaced meanwhile; read its description again"
+                f"table {state.name!r} does not have the id {step.replaces} of the table that {table.name!r} is "
+                "to replace: it was renamed, dropped or replaced meanwhile; read its description again"
             )
         seconds = _checked_seconds(step.keep_seconds)
         return Replaced(found, now + seconds * 1_000_000 if seconds else None)
@@ -185,14 +185,14 @@ class Catalog:
         known, limits = self.tables(), self._limits
         if tables > 0 and len(known) + tables > limits.tables:
             raise InvalidArgumentError(
-                f"the store has {len(known):,} tables, dropped ones that can be recalled included, and at most "
-                f"{limits.tables:,} are allowed (limits: tables): drop one without keeping it"
+                f"the store has {len(known):,} tables, including dropped tables that can be recalled, and at "
+                f"most {limits.tables:,} are allowed (limits: tables): drop a table without keeping it"
             )
         count = sum(len(table.tablets) for table in known)
         if tablets > 0 and count + tablets > limits.store_tablets:
             raise InvalidArgumentError(
-                f"the tables of the store have {count:,} tablets, and {tablets:,} more are not allowed, as "
-                f"{limits.store_tablets:,} are the most (limits: store_tablets): use fewer buckets or ranges"
+                f"the tables of the store have {count:,} tablets, and {tablets:,} more would exceed the limit "
+                f"of {limits.store_tablets:,} (limits: store_tablets): use fewer buckets or ranges"
             )
 
     def _put_in_place(self, table: Table, state: TableState, replaced: Replaced | None) -> list[Tablet]:

@@ -173,6 +173,7 @@ def _without(before: Columns, gone: Columns, change: GrantChange, privilege: Pri
         return ()
     if before is None:
         raise InvalidArgumentError(
-            f"{change.grantee} has {privilege} on all columns of {change.table!r}: revoke that, and grant the others"
+            f"{change.grantee} has {privilege} on all columns of {change.table!r}: revoke it on the whole "
+            "table, then grant it on the columns to keep"
         )
     return tuple(each for each in before if each not in gone)

@@ -145,7 +145,9 @@ def unpack_footer(path: str, size: int, read: Read, file_id: int) -> tuple[Foote
         raise CorruptionError(path, offset, f"footer: {error}") from error
     unknown = sorted(set(footer.required_features) - KNOWN_FEATURES)
     if unknown:
-        raise InvalidArgumentError(f"{path} requires {', '.join(unknown)}, which this build does not know")
+        raise InvalidArgumentError(
+            f"{path} requires {', '.join(unknown)}, which this version of Nyala does not support"
+        )
     return footer, offset
 
 
@@ -210,7 +212,7 @@ def zone_map_from(page: PageEntry, zone: ZoneEntry, physical: PhysicalType) -> Z
     cells."""
     low, high = _from_json(zone.min, physical), _from_json(zone.max, physical)
     if not _are_bounds(low, high, physical):
-        raise ValueError(f"{low!r} to {high!r} are no bounds of {physical} cells")
+        raise ValueError(f"{low!r} to {high!r} are not bounds of {physical} cells")
     return ZoneMap(low, high, page.null_count, page.row_count, zone.exact, zone.has_nan)
 
 

@@ -215,7 +215,7 @@ class BucketCopy:
         if read_copy_mark(home.bucket, home.prefix) != mark:
             raise ConflictError(f"{home.where} is for copies of another store: copy to another name")
         if newest is None and home.has_store():
-            raise ConflictError(f"somebody has just made a store at {home.where}: copy to another name")
+            raise ConflictError(f"another process has just created a store at {home.where}: copy to another name")
         self._former, self._end = newest, newest.header.number if newest else 0
         self._reign = newest.header.reign if newest else 0
         self._before = dict(self._listed(""))
@@ -348,7 +348,9 @@ class BucketCopy:
         return True
 
     def _overtaken(self) -> ConflictError:
-        return ConflictError(f"somebody opened {self._target.where} meanwhile, or another run copied to it: copy again")
+        return ConflictError(
+            f"another process opened {self._target.where} meanwhile, or another run copied to it: copy again"
+        )
 
     def _sweep(self, manifest: str, former: Iterable[str]) -> int:
         """Delete what was at the target, and does not belong to the copy."""

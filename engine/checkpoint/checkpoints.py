@@ -136,8 +136,8 @@ class Checkpoints:
         mark = checkpoint_mark.read_mark(target)
         if mark is None and not checkpoint_mark.is_empty(target):
             raise InvalidArgumentError(
-                f"{directory} has a store or other files: give a directory that is new, empty, or has only earlier "
-                "checkpoints, which nobody has opened as a store"
+                f"{directory} has a store or other files: give a directory that is new, empty, or has only "
+                "earlier checkpoints that were never opened as a store"
             )
         if mark is not None and mark.source != self._source:
             raise InvalidArgumentError(f"{directory} has checkpoints of another store: give another directory")

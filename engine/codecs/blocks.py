@@ -113,7 +113,7 @@ def unpack(payload: np.ndarray, dtype: np.dtype, row_count: int, blocks: np.ndar
         address_of(scratch),
     )
     if outcome < 0:
-        raise CorruptPageError(f"block {-1 - outcome} is no LZ4 block of its cells")
+        raise CorruptPageError(f"block {-1 - outcome} is not a valid LZ4 block of its cells")
     return cells
 
 

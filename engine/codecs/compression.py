@@ -63,7 +63,7 @@ def decompress(code: int, data: np.ndarray, raw_size: int) -> np.ndarray:
     try:
         raw = _DECOMPRESS[code](data, raw_size)
     except (zlib.error, zstandard.ZstdError, OSError) as error:
-        raise CorruptPageError(f"the page is no {name} data: {error}") from error
+        raise CorruptPageError(f"the page is not valid {name} data: {error}") from error
     require(raw is not None and len(raw) == raw_size, f"not {raw_size} bytes of {name} data")
     return raw  # pyright: ignore[reportReturnType]
 

@@ -140,4 +140,4 @@ def _with_absent(column: WantedColumn, cells: FixedVector | BytesVector, valid: 
 def _require_cells(outcome: int, column: WantedColumn) -> None:
     if outcome < 0:
         row = -1 - outcome
-        raise CorruptPageError(f"row {row}: what column {column.column_id} holds is no {column.physical} cell")
+        raise CorruptPageError(f"row {row}: the cell of column {column.column_id} is not a valid {column.physical}")

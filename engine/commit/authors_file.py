@@ -119,7 +119,9 @@ class AuthorsFile:
                 self._aside.write_aside(NAME, pack_authors(self._authored()))
             except (OSError, StoreError) as error:
                 if not self._has_failed:
-                    log.warning("cannot write the file %s of commit authors, and will try again: %s", NAME, error)
+                    log.warning(
+                        "the file %s of commit authors cannot be written, which is tried again: %s", NAME, error
+                    )
                 self._has_failed = True
             else:
                 self._saved, self._has_failed = last, False

@@ -215,8 +215,8 @@ class MemoryGate:
             self._refused += 1
             why = next(iter(tablet.flush_failures.values()), "")
             raise UnavailableError(
-                f"rows in memory of tablet {tablet.tablet_id} of this table cannot be flushed, and no more fit in: "
-                f"{why}; health says what fails, and maintain('flush') tries again",
+                f"tablet {tablet.tablet_id} of this table has no memory for more rows, because its rows cannot "
+                f"be flushed: {why}; health shows the failure, and maintain('flush') tries again",
                 retry_after_seconds=_RETRY_SECONDS[1],
             )
 

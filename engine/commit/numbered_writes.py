@@ -314,8 +314,8 @@ class NumberedWrites:
             return found
         if writer is not None and number.seq < writer.floor:
             raise InvalidArgumentError(
-                f"write {number.seq} of writer {shown(number.writer)!r} is older than the kept answers, which begin at "
-                f"{writer.floor}, so it is unknown whether it was applied"
+                f"write {number.seq} of writer {shown(number.writer)!r} is older than the results that are "
+                f"kept, which begin at {writer.floor}, so it is unknown whether it was applied"
             )
         return self._find_unowned(number)
 

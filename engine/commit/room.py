@@ -125,6 +125,6 @@ class Room:
         free, reserve = self._fs.free_bytes(where), self._options.disk_reserve_bytes
         if free - size < reserve:
             raise StorageFullError(
-                f"the disk has {free:,} bytes left, and {reserve:,} of them (disk_reserve_bytes) are kept for the log "
-                f"and for flushes: {size:,} more cannot be set aside"
+                f"the disk has {free:,} bytes left, and {reserve:,} of them (disk_reserve_bytes) are kept for "
+                f"the log and for flushes: there is no room for {size:,} bytes; free some space"
             )

@@ -60,14 +60,14 @@ def _whole(node: Expr, what: str) -> int:
     """Return an argument that is a whole number and the same for all rows."""
     value = node.value if isinstance(node, Constant) else None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidArgumentError(f"{what} takes a whole number there, the same for all rows")
+        raise InvalidArgumentError(f"this argument of {what} must be a whole number, the same for all rows")
     return max(min(value, 1 << 31), -(1 << 31))
 
 
 def _letters(node: Expr, what: str) -> str:
     """Return an argument that is text and the same for all rows."""
     if not isinstance(node, Constant) or not isinstance(node.value, str):
-        raise InvalidArgumentError(f"{what} takes text in quotes there, the same for all rows")
+        raise InvalidArgumentError(f"this argument of {what} must be text in quotes, the same for all rows")
     return node.value
 
 

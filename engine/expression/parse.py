@@ -318,7 +318,7 @@ class _Parser(WordReader):
             self.refuse(escape, "ESCAPE takes one character in quotes")
         pattern = with_backslash(word.text, escape.text)
         if pattern is None:
-            self.refuse(word, "the pattern ends in its escape, which escapes nothing")
+            self.refuse(word, "the pattern ends in its escape character, which has nothing to escape")
         return pattern
 
     # Brackets

@@ -120,7 +120,9 @@ def _literal(character: str, following: Iterator[str], pattern: str) -> str:
         return character
     escaped = next(following, None)
     if escaped is None:
-        raise InvalidArgumentError(f"the LIKE pattern {shown(pattern)} ends in a backslash that escapes nothing")
+        raise InvalidArgumentError(
+            f"the LIKE pattern {shown(pattern)} ends in a backslash, which has nothing to escape: write two"
+        )
     return escaped
 
 

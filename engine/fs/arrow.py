@@ -42,7 +42,7 @@ class ArrowFileSystem:
                 raise ValueError("it has no bucket")
         except (pa.ArrowException, ValueError, OSError) as error:
             why = line_without(error, uri)
-            raise InvalidArgumentError(f"{shown_uri(uri)!r} is not a valid place for files: {why}") from None
+            raise InvalidArgumentError(f"{shown_uri(uri)!r} is not a valid path or URI of files: {why}") from None
         return cls(inner, root)
 
     def __repr__(self) -> str:

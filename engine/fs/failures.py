@@ -47,13 +47,13 @@ def named(what: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             raise InvalidArgumentError(
-                f"{what}: there is a file where a directory should be; choose another"
+                f"{what}: there is a file where a directory should be; choose another path"
             ) from error
         if is_full(error):
             raise StorageFullError(f"the disk is full: {what}") from error
         why = error.strerror or str(error)
         if error.errno in _OF_THE_PLACE:
-            why += "; check the path, and who may write there"
+            why += "; check the path and its permissions"
         elif error.errno != errno.EAGAIN:  # a bucket that does not answer says so itself
             why = f"the disk failed ({why})"
         raise UnavailableError(f"{what}: {why}") from error

@@ -185,13 +185,11 @@ def directory_apart(directory: str, fs: FileSystem) -> LocalFileSystem:
         InvalidArgumentError: it is, or the path is not absolute.
     """
     if not os.path.isabs(directory):
-        raise InvalidArgumentError(
-            f"{directory!r} is not an absolute path: name it from the root of the store's machine"
-        )
+        raise InvalidArgumentError(f"{directory!r} is not an absolute path: give the full path on the store's machine")
     root: str | None = getattr(fs, "root", None) or None  # None: it is not on this machine's disks
     if root is not None and os.path.commonpath(both := [os.path.realpath(root), os.path.realpath(directory)]) in both:
         raise InvalidArgumentError(
-            f"{directory} is within the directory of the store, or around it: name a directory outside of it"
+            f"{directory} is within the directory of the store, or contains it: give a directory outside of it"
         )
     return LocalFileSystem(directory)
 

@@ -40,8 +40,8 @@ class LowWater:
         if not self.is_low:
             return ""
         return (
-            f"the disk has {free:,} bytes left, and writes stop at {mark:,} (disk_low_bytes): free some; reads "
-            "continue, and so do writes as soon as there is room"
+            f"the disk has {free:,} bytes left, and writes stop at {mark:,} (disk_low_bytes): free some space; "
+            "reads continue, and writes resume when there is room"
         )
 
     def mark_bytes(self) -> int:

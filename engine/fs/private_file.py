@@ -23,5 +23,5 @@ def read_private(path: str | Path, size: int = -1) -> bytes:
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
         if about.st_uid == os.geteuid() and about.st_mode & _OTHERS:
-            raise InvalidArgumentError(f"others can read the key file {path}; run: chmod 600 {path}")
+            raise InvalidArgumentError(f"other users can read the key file {path}; run: chmod 600 {path}")
         return file.read(size)

@@ -150,8 +150,8 @@ class BucketHome(Home):
         key = KeySource(options.key_file, options.key_command, options.key)
         if key != NO_KEY or (key.named() != NO_KEY and not self.has_store()):
             raise InvalidArgumentError(
-                "a store in a bucket cannot be encrypted: leave the key out, in the environment too, and let the "
-                "bucket encrypt its objects"
+                "a store in a bucket cannot be encrypted: give no key, also not by NYALA_KEY_FILE or "
+                "NYALA_KEY_COMMAND, and let the bucket encrypt its objects"
             )
         cache, lock = self._locked_cache(options)
         self._cache, self._low_bytes = cache, options.disk_low_bytes
@@ -196,7 +196,8 @@ class BucketHome(Home):
     def copy_met_opening(self) -> UnavailableError:
         """Return the error for a place where a claim stands, so that no copy can be finished there any more."""
         return UnavailableError(
-            f"somebody opened {self.where} while a first copy to it began: delete the objects below {self.prefix}"
+            f"another process opened {self.where} while a first copy to it began: delete the objects below "
+            f"{self.prefix}"
         )
 
     def _check(self, newest: SlotHeader) -> None:
@@ -249,7 +250,7 @@ class BucketHome(Home):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if is_private(directory):
                 return LocalFileSystem(directory)
-            why = f"others can write to {directory} or to a directory above it"
+            why = f"other users can write to {directory} or to a directory above it"
         except (OSError, RuntimeError) as error:  # no home, a read-only disk, a file where a directory should be
             why = str(error)
         raise InvalidArgumentError(
@@ -437,7 +438,7 @@ class HeldBucket:
         self._log.check_held()
 
     def check_directory(self, what: str) -> None:
-        raise InvalidArgumentError(f"{what} is not possible: this store is in a bucket (docs/failover.md says what is)")
+        raise InvalidArgumentError(f"{what} is not possible for a store in a bucket (see docs/failover.md)")
 
     def close(self) -> None:
         self._log.close()

@@ -18,5 +18,5 @@ def home_at(url: str, name: str | None) -> BucketHome:
     if url.startswith("grpc"):
         raise InvalidArgumentError(f"nyala.open opens a directory or a bucket; use nyala.connect for {shown!r}")
     if not name:
-        raise InvalidArgumentError(f"a store in {shown} has a name: give one, such as name='a', or --name a")
+        raise InvalidArgumentError(f"a store in {shown} needs a name: give one, such as name='a', or --name a")
     return BucketHome(bucket_of(url), name, url)

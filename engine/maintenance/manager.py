@@ -187,7 +187,7 @@ class MaintenanceManager:
                 self._failed(error)
             if self._rests.failures > failures:  # it rests: the others go on
                 return True
-            log.exception("maintenance could not look for work, and tries again")
+            log.exception("maintenance could not look for work; it tries again")
         if not self._stopping:
             self._wake.wait(_BACK_OFF_SECONDS)
         return False

@@ -66,9 +66,9 @@ class Rests:
             rest = self._begin(operation, error)
             what = f"{operation.name} of {rest.table}" if rest.table else operation.name
             if isinstance(error, StoreError):
-                log.warning("%s failed, and is tried again in %g s: %s", what, rest.seconds, rest.error)
+                log.warning("%s failed; next attempt in %g s: %s", what, rest.seconds, rest.error)
             else:
-                log.exception("%s failed, and is tried again in %g s", what, rest.seconds)
+                log.exception("%s failed; next attempt in %g s", what, rest.seconds)
             raise
 
     def _begin(self, operation: MaintenanceOp, error: Exception) -> _Rest:

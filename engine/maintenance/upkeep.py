@@ -163,8 +163,9 @@ def _rewriting(tablet: Tablet, environment: Environment) -> Iterator[None]:
     with work_on(tablet, environment):
         if tablet.handed_out:
             raise ConflictError(
-                f"tablet {tablet.tablet_id} is being compacted outside, by compaction {tablet.handed_out!r}: "
-                "until then it can only be flushed; compaction_abort ends the compaction"
+                f"tablet {tablet.tablet_id} is being compacted outside the server by compaction "
+                f"{tablet.handed_out!r}: until that ends, the tablet can only be flushed; compaction_abort ends "
+                "it"
             )
         yield
 

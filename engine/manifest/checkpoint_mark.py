@@ -90,11 +90,12 @@ def check_finished(fs: FileSystem) -> None:
     store."""
     if fs.exists(_NEXT_MANIFEST):
         raise InvalidArgumentError(
-            "the newest checkpoint here is complete but was not put in place: open it, or make another one"
+            "the newest checkpoint here is complete, but its last step is missing: open the directory as a "
+            "store to finish it, or run `nyala checkpoint` again"
         )
     if fs.exists(PATH) and not fs.exists(MANIFEST):
         raise InvalidArgumentError(
-            "this is an unfinished checkpoint, which is no store: make it again with `nyala checkpoint`, or delete it"
+            "this is an unfinished checkpoint, not a store: make it again with `nyala checkpoint`, or delete it"
         )
 
 

@@ -55,9 +55,9 @@ class Arrival:
             looks, steps = (looks + 1, steps) if steps == self.steps else (0, self.steps)
             if looks >= _LOOKS:
                 raise UnavailableError(
-                    f"{what} waits for another request of the move {self.round.move!r}, which has brought nothing for "
-                    f"{_PATIENCE_SECONDS:g} s: move the tablet again, which starts a new move; if that fails, too, see "
-                    f"whether the server {self.round.source!r} stands still"
+                    f"{what} waits for another request of the move {self.round.move!r}, which has made no "
+                    f"progress for {_PATIENCE_SECONDS:g} s: move the tablet again to start a new move; if that "
+                    f"also fails, check whether the server {self.round.source!r} hangs"
                 )
         try:
             yield

@@ -363,7 +363,8 @@ class Arrivals:
         old = self._arriving_at(empty)
         if old and old.name != arriving.name:
             raise ConflictError(
-                f"another move, {old.name!r} from {old.server!r}, has prepared the tablet: try again when it has ended"
+                f"another move, {old.name!r} from {old.server!r}, has already prepared the tablet: try again "
+                "when that move has ended"
             )
         self._set_arriving(empty, arriving)
         arrival.keep(arriving.rowsets)

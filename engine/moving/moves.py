@@ -112,7 +112,9 @@ class Mover:
 
     def fetch(self, asked: MoveFetch) -> None:
         """Raises InvalidArgumentError: a store alone reaches no other."""
-        raise InvalidArgumentError("this store shares its tables with no server that it could fetch a file from")
+        raise InvalidArgumentError(
+            "this server shares its tables with no other server, so there is no server to fetch a file from"
+        )
 
     def prepare(self, asked: MoveRound) -> None:
         """Target: install the files of the last round in the manifest. Raises as ``Arrivals.prepare``."""

@@ -38,4 +38,6 @@ class ReplicatedMvcc(MvccManager):
         seconds = self._patience_seconds if timeout is None else timeout
         with self._advanced:
             if not self._advanced.wait_for(lambda: self._safe >= timestamp, seconds):
-                raise UnavailableError(f"timestamp {timestamp} is later than what this replica has of the log")
+                raise UnavailableError(
+                    f"timestamp {timestamp} is later than the part of the log that this replica has read"
+                )

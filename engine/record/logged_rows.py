@@ -30,7 +30,7 @@ change does not limit the memory of its cells."""
 
 _WHY = {
     kernels.TOO_SHORT: "the change has too few bytes",
-    kernels.TOO_MANY_CELLS: "so many are no small change",
+    kernels.TOO_MANY_CELLS: "there are too many for a small change",
     kernels.ROWS_OUTSIDE: "they do not fill the change",
 }
 

@@ -69,5 +69,6 @@ def _check_unchanged(home: BucketHome, state: BucketState) -> None:
     newest = newest_slot(home.slots)
     if newest is None or newest.crc != state.newest.crc:
         raise UnavailableError(
-            f"a process has the store at {home.where}, and writes to it: verify a copy (nyala job copy-store)"
+            f"a process has the store at {home.where} open and writes to it: verify a copy instead (nyala job "
+            "copy-store)"
         )

@@ -79,7 +79,7 @@ class OtherHistoryError(UnavailableError):
     """The log is another one than that which a replica applied: the bucket was put back to an earlier state."""
 
     def __init__(self) -> None:
-        super().__init__("the objects of the bucket were put back to an earlier state: what was read before is gone")
+        super().__init__("the bucket was put back to an earlier state: rows that this replica has read are gone")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> p
     arrays = [_spelled_out(batch.column(column.name), column, limits) for column in columns]
     rows = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
     if rows.nbytes > limits.batch_bytes:
-        raise InvalidArgumentError(f"the rows, spelled out, {over_limit(rows.nbytes, limits)}")
+        raise InvalidArgumentError(f"the rows, with dictionaries decoded, {over_limit(rows.nbytes, limits)}")
     return rows
 
 
@@ -254,7 +254,9 @@ def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits:
         return
     size = pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
     if size > limits.batch_bytes:
-        raise InvalidArgumentError(f"the values of column {column.name!r}, spelled out, {over_limit(size, limits)}")
+        raise InvalidArgumentError(
+            f"the values of column {column.name!r}, with dictionaries decoded, {over_limit(size, limits)}"
+        )
 
 
 def check_size(size: int, rows: int, limits: Limits) -> None:

@@ -209,8 +209,8 @@ def check_here(tablet: Tablet) -> None:
     """
     if tablet.elsewhere is not None:
         raise WrongServerError(
-            f"tablet {tablet.tablet_id} of the table is on the server {tablet.elsewhere!r}: ask that server, "
-            "or connect with the placement of the servers"
+            f"tablet {tablet.tablet_id} of the table is on the server {tablet.elsewhere!r}: connect to that "
+            "server, or with the placement of the servers"
         )
     tablet.check_sound()
 

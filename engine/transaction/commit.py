@@ -118,7 +118,7 @@ class Transactions:
         if (asked.app_id is None) != (asked.app_version is None):
             raise InvalidArgumentError("app_id and app_version must be given together")
         if asked.if_timestamp is not None and asked.truncate:
-            raise InvalidArgumentError("if_timestamp and truncate exclude each other: a truncation takes every row")
+            raise InvalidArgumentError("if_timestamp and truncate exclude each other: a truncation deletes every row")
         with self._transaction_memory.alone(asked.transaction, asked.app_id):
             if (known := self._known(asked)) is None:
                 return self._commit(asked)
@@ -267,8 +267,8 @@ def _check_same(table: Table, table_id: int | None) -> None:
     """Raise ConflictError if a table is not the one that is meant; None means any."""
     if table_id not in (None, table.table_id):
         raise ConflictError(
-            f"table {table.name!r} is another one than when this began: that one was renamed or dropped, and nothing "
-            "was applied; run it again"
+            f"table {table.name!r} was renamed or dropped after this began, and another table has its name now: "
+            "nothing was applied; run it again"
         )
 
 

@@ -291,9 +291,9 @@ class Plan:
         self.held_bytes += size
         if self.held_bytes > self._most:
             raise InvalidArgumentError(
-                "the transaction is too large: changes of existing rows, keys that it has more than once "
-                f"and the keys of truncated tables need memory, and have more than {self._most:,} bytes: commit "
-                "them in several transactions, or raise transaction_bytes of the store. New rows have no such limit"
+                "the transaction is too large: changes of existing rows, repeated keys and the keys of "
+                f"truncated tables need memory, and take more than {self._most:,} bytes: commit them in several "
+                "transactions, or raise transaction_bytes of the store. New rows have no such limit"
             )
 
 

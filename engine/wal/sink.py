@@ -92,9 +92,11 @@ def why_it_failed(error: BaseException) -> str:
 
 def outcome_unknown() -> UnavailableError:
     """Return the error for a writer that has waited too long for its record in the log."""
-    return UnavailableError("the log does not answer: whether the change is applied is unknown yet")
+    return UnavailableError("the log does not answer: whether the change was applied is not known yet")
 
 
 def queue_stuck() -> UnavailableError:
     """Return the error for a writer that has waited too long for a place in the log's queue."""
-    return UnavailableError("the log does not answer, and what waits for it is too much; nothing was done")
+    return UnavailableError(
+        "the log does not answer, and too many changes wait for it; nothing was applied: try again later"
+    )

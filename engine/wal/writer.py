@@ -486,7 +486,7 @@ class LogWriter(Generic[AnyGroup]):
     def _check_patience(self, began: float, is_patient: bool) -> None:
         """Raise UnavailableError for whoever waits too long. A log that is to be closed, and does not answer, fails."""
         if self._silence.lasts_in_haste(began):
-            self._fail(LogLostError("the log was closed while it did not answer; what it holds is unknown"))
+            self._fail(LogLostError("the log was closed while it did not answer; which changes it has is unknown"))
         elif not is_patient:
             self._silence.check(began, outcome_unknown)
 

@@ -218,7 +218,7 @@ class Admission:
         return self._come_again(kind, f"{most} {kind.value} {whose} already")
 
     def _crowded(self, kind: Kind) -> UnavailableError:
-        return self._come_again(kind, f"{self._config.waiting_max} {kind.value} wait for a place already")
+        return self._come_again(kind, f"{self._config.waiting_max} {kind.value} are already waiting")
 
     def _come_again(self, kind: Kind, why: str) -> UnavailableError:
         seconds = self._returns[kind].seconds()

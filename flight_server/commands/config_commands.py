@@ -33,8 +33,10 @@ def _takes_serve_options(command: Callable[..., None]) -> Callable[..., None]:
 @_takes_serve_options
 def show(
     flags: dict[str, Any],
-    given: Annotated[bool, typer.Option("--given", help="Only what is not left at its default.")] = False,
-    as_file: Annotated[bool, typer.Option("--toml", help="Print a configuration file, with what each means.")] = False,
+    given: Annotated[bool, typer.Option("--given", help="Print only settings that were set, not defaults.")] = False,
+    as_file: Annotated[
+        bool, typer.Option("--toml", help="Print a configuration file that explains each setting.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
     """Print each setting of a server, its value and where it comes from; takes the options of serve.

@@ -19,7 +19,7 @@ Directory = Annotated[Path, typer.Argument(help="A data directory.")]
 
 @app.command("create")
 def create(file: Annotated[Path, typer.Argument(help="The new key file; keep a copy elsewhere.")]) -> None:
-    """Create a random key in a new file. Without it the data of its stores is lost."""
+    """Create a random key in a new file. Keep a copy: without the key, the data of its stores is lost."""
     from ...engine.fs.encryption.key_source import new_key
     from ...engine.fs.local import LocalFileSystem
 
@@ -36,7 +36,7 @@ def create(file: Annotated[Path, typer.Argument(help="The new key file; keep a c
                 beside.unlink()
         LocalFileSystem(file.absolute().parent).sync_directory("")
     except FileExistsError:
-        raise AlreadyPresentError(f"{file} is there already: a key is never overwritten; choose another name") from None
+        raise AlreadyPresentError(f"{file} already exists: a key is never overwritten; choose another name") from None
     except OSError as error:
         raise InvalidArgumentError(f"{file} cannot be written: {error.strerror}") from None
     typer.echo(key.id)
@@ -61,7 +61,7 @@ def rotate(
     new, old = KeySource(new_key_file, new_key_command).read({}), KeySource(key_file, key_command).read()
     if new is None or old is None:
         missing = "--new-key-file or --new-key-command" if new is None else "--key-file or --key-command"
-        raise InvalidArgumentError(f"the {'new' if new is None else 'present'} key is missing: give {missing}")
+        raise InvalidArgumentError(f"the {'new' if new is None else 'current'} key is missing: give {missing}")
     for part in _encrypted_parts(directory):
         fs = LocalFileSystem(part)
         with fs.lock(STORE_LOCK):

@@ -18,7 +18,7 @@ from ...schemas.store.locations import DEFAULT_LOCATION, locations_of
 from ...schemas.store.whereabouts import Holder, Whereabouts
 from .serve_command import Json
 
-app = typer.Typer(no_args_is_help=True, help="See which servers have the stores of a bucket, and hand stores over.")
+app = typer.Typer(no_args_is_help=True, help="Show which servers have the stores of a bucket, and hand stores over.")
 
 _POLL_SECONDS = 0.1
 _ANSWER_SECONDS = 10.0
@@ -33,11 +33,9 @@ Url = Annotated[
     typer.Option("--url", envvar="NYALA_URL", help="The URLs of servers, separated by commas."),
 ]
 Bucket = Annotated[str | None, typer.Option("--data", help="Bucket URL: ask the servers last recorded by its stores.")]
-PlacementFile = Annotated[
-    Path | None, typer.Option("--placement", help="A placement file: all locations of its servers.")
-]
+PlacementFile = Annotated[Path | None, typer.Option("--placement", help="A placement file: ask all servers in it.")]
 StoreName = Annotated[str, typer.Argument(help="The name of the store.")]
-Seconds = Annotated[float, typer.Option(min=0, help="How long to wait until it is done.")]
+Seconds = Annotated[float, typer.Option(min=0, help="Seconds to wait until it is done.")]
 
 
 @app.command("status")
@@ -48,9 +46,11 @@ def status(
     name: Annotated[str | None, typer.Option(help="Only this store.")] = None,
     json_output: Json = False,
 ) -> None:
-    """Print which servers have a store, and how far those are that stand by; exit with 1 if a store has no holder."""
+    """Print which server has each store, and how far behind its standbys are; exit with 1 if a store has no holder."""
     if data is None and placement is None and name is not None:
-        raise InvalidArgumentError("--name is that of a store in the bucket of --data, or of a server of --placement")
+        raise InvalidArgumentError(
+            "--name needs --data, for a store in that bucket, or --placement, for a server in that file"
+        )
     servers = _servers(url, data, placement, name)
     found = dict(_asked(_locations(servers)))
     if json_output:
@@ -65,7 +65,7 @@ def status(
         print_table(_TITLES, [_row(each, told, _end(found.values(), told)) for each, told in found.items()])
         for each, told in found.items():
             if isinstance(told, UnavailableError):
-                typer.echo(f"{each} is away: {told.message}")
+                typer.echo(f"{each} does not answer: {told.message}")
     known = [told for told in found.values() if isinstance(told, Whereabouts)]
     names = {told.name for told in known} | (servers.keys() - {None})
     if names != {told.name for told in known if told.state == "holder"} or not names:
@@ -76,13 +76,16 @@ def status(
 def release(
     name: StoreName, url: Url = None, data: Bucket = None, placement: PlacementFile = None, seconds: Seconds = 60.0
 ) -> None:
-    """Let the process that has a store leave it to one that stands by; wait until it is done."""
+    """Make the process that has a store hand it over to a standby, and wait until that is done."""
     where = _the_holder(_locations(_servers(url, data, placement, name)), name)
     _tell(where, lambda process: process.server_release(name))
     _wait(where, seconds, lambda told: told.state == "standby")
     holder = _next_holder(where)
     if holder is None:
-        then = "nobody has taken it yet: this process takes it again after its lease_seconds, if nobody else does"
+        then = (
+            "no process has taken it yet: this process takes it back after its lease_seconds, unless another "
+            "process takes it first"
+        )
     else:
         then = f"{', '.join(holder.locations) or holder.process} has it"
     typer.echo(f"{where} released the store {name}; {then}")
@@ -92,14 +95,13 @@ def release(
 def take(
     name: StoreName,
     url: Url = None,
-    force: Annotated[bool, typer.Option("--force", help="Take it from a holder that lives.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Take the store even from a holder that is running.")] = False,
     seconds: Seconds = 60.0,
 ) -> None:
-    """Let a process that stands by take a store, as soon as nobody has it, or with --force at once; wait until it is
-    done."""
+    """Make a standby take a store over as soon as it is free, or at once with --force, and wait until that is done."""
     where, *more = _locations(_servers(url))
     if more:
-        raise InvalidArgumentError("give the URL of the one server that is to take the store")
+        raise InvalidArgumentError("give only one URL: that of the server that is to take the store")
     _tell(where, lambda process: process.server_take(name, force))
 
     def why_not(told: Whereabouts) -> str | None:
@@ -141,7 +143,7 @@ def _noted(data: str, name: str | None) -> dict[str | None, Sequence[str]]:
         each: hint.holder.locations if hint.holder else [] for each, hint in hints.items() if hint
     }
     if not _locations(found):
-        raise NotFoundError(f"no process of {data} has told where it is; give --url")
+        raise NotFoundError(f"no server has recorded its location in {data}; give --url")
     return found
 
 
@@ -183,7 +185,7 @@ def _the_holder(locations: Sequence[str], name: str) -> str:
             continue
         is_answered = True
         if told.name is None:
-            said.append(f"{each} serves a directory, no store with a name")
+            said.append(f"{each} serves a store in a directory, which has no name")
         if told.name != name:
             continue
         if told.state == "holder":
@@ -195,7 +197,7 @@ def _the_holder(locations: Sequence[str], name: str) -> str:
     if not is_answered:
         raise UnavailableError("; ".join(said))
     raise NotFoundError(
-        "; ".join([f"none of {', '.join(locations)} has the store {name}, nor knows who has it", *said])
+        "; ".join([f"none of {', '.join(locations)} has the store {name}, or knows which process has it", *said])
     )
 
 
@@ -247,7 +249,9 @@ def _wait(
         raise UnavailableError(why)
     else:
         why = told.trouble
-    raise UnavailableError(f"{location} was told, but it is not done after {seconds:g} s{f': {why}' if why else ''}")
+    raise UnavailableError(
+        f"{location} accepted the request, but has not completed it after {seconds:g} s{f': {why}' if why else ''}"
+    )
 
 
 def _end(all_told: Iterable[Told], told: Told) -> int:

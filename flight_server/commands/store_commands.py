@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Backup = Annotated[
     str | None,
-    typer.Option("--from-backup", help="A folder of `nyala job backup` to recover rows from that no intact file has."),
+    typer.Option("--from-backup", help="A folder of `nyala job backup`, to recover rows that no intact file has."),
 ]
 
 
 def warmup(json_output: Json = False) -> None:
-    """Compile all kernels ahead of their first use, unless they are compiled; say for which level of processors."""
+    """Compile all kernels ahead of their first use, unless they are compiled already; print their processor level."""
     from rich.console import Console
     from rich.progress import Progress
 

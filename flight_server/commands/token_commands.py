@@ -22,14 +22,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("create")
 def create(
-    user: Annotated[str, typer.Argument(help="Who logs in with the token.")],
+    user: Annotated[str, typer.Argument(help="The user who logs in with the token.")],
     tokens: File,
     role: Annotated[list[str] | None, typer.Option(help="A role of the user; may be repeated.")] = None,
-    expires_in: Annotated[str, typer.Option(help="How long it is valid, such as 30d or 12h; or never.")] = "365d",
-    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    expires_in: Annotated[
+        str, typer.Option(help="How long the token is valid, such as 30d or 12h; or never.")
+    ] = "365d",
+    note: Annotated[str, typer.Option(help="A note on the purpose of the token.")] = "",
     json_output: Json = False,
 ) -> None:
-    """Create a token and print it. It is shown only now: the file has its hash."""
+    """Create a token and print it. It is shown only now: the file has only its hash."""
     from ..security.token_file import create_token
 
     token, entry = create_token(tokens, user, tuple(role or ()), _moment(expires_in), note)
@@ -65,7 +67,7 @@ def revoke(
     ids: Annotated[list[str] | None, typer.Argument(help="The ids of tokens.")] = None,
     user: Annotated[str | None, typer.Option(help="Revoke all tokens of this user.")] = None,
 ) -> None:
-    """Revoke tokens: servers that use the file notice within a second, and end what runs with them."""
+    """Revoke tokens: servers that use the file notice within a second, and end all requests with them."""
     from ..security.token_file import revoke_tokens
 
     if not ids and user is None:

@@ -87,7 +87,7 @@ class RequestLog:
                 left_out, self._left_out = self._left_out, 0
                 self._second, self._lines = now, 0
                 if left_out:
-                    _LOG.info("%d more requests failed or were slow, and are not in the log", left_out)
+                    _LOG.info("%d more requests failed or were slow, and were left out of the log", left_out)
             if self._lines >= _LINES_A_SECOND:
                 self._left_out += 1
                 return False

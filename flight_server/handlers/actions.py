@@ -29,7 +29,7 @@ _WITH_FILTER = frozenset({Kind.PLAN, Kind.STATEMENT})
 """Kinds whose bodies may be long."""
 _TOLD_BYTES_MAX = 4096
 """The body of an action about the process that is noted in the audit log."""
-_FAILED = "the server does not work; only a call with a token is told why"
+_FAILED = "the server is not healthy; call health with a token to see why"
 
 
 def run(

@@ -50,7 +50,7 @@ _KNOWN_MAX = 64
 _KNOWN_BYTES_MAX = 128 << 10
 """So many bytes of first lines: what they mean takes several times as much memory."""
 _NO_DETAILS = SessionDetails()
-_NO_ROWS = "a session takes messages without a record batch: a request is the app_metadata"
+_NO_ROWS = "a session takes only messages without a record batch: send the request as app_metadata"
 _LARGE = b'{"large":true}'
 _KEYS_MAX = 1 << 16
 """Runs and NULLs take a few bytes for any number of keys, whose rows might not fit into memory."""
@@ -180,13 +180,13 @@ class _Session:
     def _learnt(self, first: bytes) -> tuple[Ask, Histogram]:
         if len(first) > _LINE_BYTES_MAX:
             raise InvalidArgumentError(
-                f"the first line has {len(first):,} bytes, at most {_LINE_BYTES_MAX:,} are allowed; longer ones go by "
-                "DoGet and DoPut"
+                f"the first line has {len(first):,} bytes, at most {_LINE_BYTES_MAX:,} are allowed; send longer "
+                "requests by DoGet or DoPut"
             )
         asked = read_json(SessionRequest, first, "the request")
         kinds = [kind for kind in ("get", "get_many", "scan", "write") if getattr(asked, kind) is not None]
         if len(kinds) != 1:
-            raise InvalidArgumentError("a request has one of get, get_many, scan and write")
+            raise InvalidArgumentError("a request must have exactly one of get, get_many, scan and write")
         verb = f"session_{kinds[0]}"
         known = self._ask_for(asked), self.call.metrics.of(verb)
         if self._spans is not None:
@@ -214,7 +214,7 @@ class _Session:
 
     def _ask_to_write(self, command: WriteCommand, asked: SessionRequest) -> Ask:
         if command.stage is not None or command.commit is CommitMode.STREAM:
-            raise InvalidArgumentError("a write in a session is one commit: `stage` and `commit` go by DoPut")
+            raise InvalidArgumentError("a write in a session is one commit: use DoPut for `stage` and `commit`")
         if asked.columns is not None:
             row = SessionRow(self.store, command, asked.columns)
             return lambda details, body: self._write_row(details, row)

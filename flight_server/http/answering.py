@@ -54,7 +54,7 @@ class Answering:
 
         async def answer(request: Request) -> Response:
             if self._running >= _ANSWERS_MAX:
-                too_many = UnavailableError("too many pages are asked for at the same time", 1.0)
+                too_many = UnavailableError("too many pages are requested at the same time; try again", 1.0)
                 return self._told(request, too_many, failed)
             self._running += 1
             try:

@@ -87,7 +87,7 @@ class ServerState:
     @contextmanager
     def _turn(self, lock: threading.Lock) -> Iterator[FlightServer]:
         if not lock.acquire(timeout=_TURN_SECONDS):
-            raise UnavailableError("an earlier request for this takes too long", 1.0)
+            raise UnavailableError("an earlier request for the same page is still running; try again", 1.0)
         try:
             server = self._server
             if server is None or self._is_closed:

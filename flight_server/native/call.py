@@ -50,7 +50,7 @@ def _cancel() -> Any:
     try:
         address = Library(arrow_library("libarrow_flight"), ANCHOR).address(_CANCEL)
     except (LookupError, OSError) as error:
-        _LOG.warning("with this pyarrow, stuck streams end only with their connections: %s", error)
+        _LOG.warning("with this version of pyarrow, stuck streams end only with their connections: %s", error)
         return None
     types = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
     return ctypes.CFUNCTYPE(ctypes.c_int, *types)(address)

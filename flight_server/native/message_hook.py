@@ -99,7 +99,9 @@ def install() -> bool:
     try:
         _install()
     except (LookupError, OSError, RuntimeError) as error:
-        _LOG.warning("with this pyarrow, compressed batches are decoded before their size is checked: %s", error)
+        _LOG.warning(
+            "with this version of pyarrow, compressed batches are decoded before their size is checked: %s", error
+        )
         return False
     return True
 

@@ -123,7 +123,9 @@ def _grpc() -> _Builder | None:
     try:
         return _Builder()
     except (LookupError, OSError, RuntimeError) as error:
-        _LOG.warning("with this pyarrow, streams of a connection and threads have no limit: %s", error)
+        _LOG.warning(
+            "with this version of pyarrow, the streams of a connection and the threads have no limit: %s", error
+        )
         return None
 
 

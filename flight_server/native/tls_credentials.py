@@ -86,7 +86,7 @@ def _grpc() -> _Grpc | None:
     try:
         return _Grpc()
     except (LookupError, OSError) as error:
-        _LOG.warning("with this pyarrow, a server takes new TLS certificates only when it starts: %s", error)
+        _LOG.warning("with this version of pyarrow, a server reads new TLS certificates only when it starts: %s", error)
         return None
 
 

@@ -58,7 +58,7 @@ def check_empty(servers: Servers, gone: Sequence[str]) -> None:
                 continue
             if has_part:
                 raise ConflictError(
-                    f"the table {table!r} has changed meanwhile: {name} has a tablet that would be lost with "
+                    f"table {table!r} has changed meanwhile: {name} has a tablet that would be lost with "
                     f"{', '.join(gone)}; start again with the same number of processes"
                 )
 

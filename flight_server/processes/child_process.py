@@ -118,7 +118,7 @@ class ChildProcess:
             if self._stopping.is_set() or not (self._is_ready or self._is_apart):
                 break
             if not self._is_ready and not self._settled.is_set() and code in _WRONG_OPTIONS:
-                self._gave_up(f"the process {self.name} cannot start: its lines above say why")
+                self._gave_up(f"the process {self.name} cannot start: its log lines above show why")
                 break
             self._settled.set()
             unready = 0 if ready_seconds else unready + 1

@@ -77,7 +77,8 @@ class Supervisor:
             for child in self._children:
                 if (code := child.wait_until_ready()) is not None:
                     raise UnavailableError(
-                        f"the process {child.name} could not start: it ended with code {code}; its lines above say why"
+                        f"the process {child.name} could not start: it ended with code {code}; its log lines "
+                        "above show why"
                     )
             shown = Credentials(traces=bool(self._settings.serve.traces))
             return Servers(placement, credentials=shown, threads=_THREADS * self.count)

@@ -53,11 +53,11 @@ _TABLE_LENGTH_MAX = 256
 _LOG = logging.getLogger("nyala.flight_server")
 _STALLED = "UNAVAILABLE: the stream made no progress for {seconds:g} seconds and was ended; begin it again"
 _TOO_LONG = (
-    "UNAVAILABLE: the stream was open for {seconds:g} seconds, the longest that one may be (stream_seconds_max), and "
-    "was ended; begin another"
+    "UNAVAILABLE: the stream was open for {seconds:g} seconds, the longest time allowed (stream_seconds_max), "
+    "and was ended; begin another"
 )
 _STOPPED = "UNAVAILABLE: the server is stopping; try again when it is back"
-_ELSEWHERE = "UNAVAILABLE: this process no longer has the store, and tells which one has"
+_ELSEWHERE = "UNAVAILABLE: this process no longer has the store; the action `where` names the process that has it"
 
 
 class Call:

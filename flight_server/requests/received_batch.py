@@ -146,7 +146,7 @@ class BodyReader:
             return
         size, is_compressed = decoded_bytes(memoryview(head), memoryview(body) if body else memoryview(b""))
         if is_compressed:
-            raise BrokenMessageError("it is compressed; send it plain, or by DoPut")
+            raise BrokenMessageError("it is compressed; send it uncompressed, or by DoPut")
         _check_size(size, 0, self._config)
         if len(self._checked) >= _HEADS_MAX:
             self._checked.clear()

@@ -27,7 +27,7 @@ def rest_within(store: StoreService, seconds: float, gives_up: Callable[[], bool
         while store.maintenance().running and time.monotonic() < until and not gives_up():
             time.sleep(_LOOK_SECONDS)
     except StoreError as error:
-        _LOG.warning("maintenance may go on: %s", error.message)
+        _LOG.warning("maintenance could not be stopped: %s", error.message)
 
 
 def flush_within(store: StoreService, seconds: float, gives_up: Callable[[], bool] = lambda: False) -> None:

@@ -19,4 +19,4 @@ def tell_manager(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
             there.sendto(state.encode(), address)
     except OSError as error:
-        _LOG.warning("the service manager does not hear %s: %s", state, error)
+        _LOG.warning("the service manager could not be notified of %s: %s", state, error)

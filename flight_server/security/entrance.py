@@ -46,7 +46,11 @@ class Entrance:
         try:
             self._gate = CallGate(self._hold, self._check, _LIMITS, trusts_certificates, missing, _BUSY)
         except (LookupError, OSError, RuntimeError) as error:
-            _LOG.warning("with this pyarrow, each call of a stranger takes a thread before it is rejected: %s", error)
+            _LOG.warning(
+                "with this version of pyarrow, each call without a valid token takes a thread before it is "
+                "rejected: %s",
+                error,
+            )
             self._gate = None
 
     @property

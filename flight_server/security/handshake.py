@@ -36,7 +36,7 @@ _WRONG = (
     'the handshake is not valid here: send "authorization: Basic", with the user of a token and the token as the '
     "password"
 )
-_LIMITED = "too many handshakes have failed; wait, or show the token itself, as a bearer token"
+_LIMITED = "too many handshakes have failed; wait, or send the token itself, as a bearer token"
 
 
 @dataclass(slots=True)

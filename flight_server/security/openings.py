@@ -33,7 +33,8 @@ class Openings:
         with self._lock:
             if self._counts[user] >= _OF_USER_MAX:
                 raise UnavailableError(
-                    f"{_OF_USER_MAX} streams of the user {user!r} have sent no message yet; send messages, or end some",
+                    f"{_OF_USER_MAX} streams of the user {user!r} have sent no message yet; send messages, or "
+                    "end some streams, before opening more",
                     _RETRY_SECONDS,
                 )
             self._counts[user] += 1

@@ -39,7 +39,9 @@ class Tls:
             self._credentials = TlsCredentials(self.clients)
         except LookupError as error:
             if self.clients is ClientCertificates.OPTIONAL:
-                raise InvalidArgumentError("with this pyarrow, client certificates cannot be optional") from error
+                raise InvalidArgumentError(
+                    "with this version of pyarrow, client certificates cannot be optional"
+                ) from error
             self._credentials = None
         self._read: Callable[[], Certificates] = lambda: read_certificates(certificate, key, client_ca)
         self.files = WatchedFiles("certificates", [each for each in (certificate, key, client_ca) if each], self._load)
@@ -140,17 +142,21 @@ def _jwts(options: ServeOptions) -> JwtTokens:
 
     assert options.jwks is not None
     if not options.jwt_issuer or not options.jwt_audience:
-        raise InvalidArgumentError("JWTs need jwt_issuer and jwt_audience: one for another service must not be valid")
+        raise InvalidArgumentError(
+            "JWTs need jwt_issuer and jwt_audience, so that tokens for other services are rejected"
+        )
     return JwtTokens(options.jwks, options.jwt_issuer, options.jwt_audience, options.jwt_algorithms)
 
 
 def _handshake_seconds(options: ServeOptions) -> int:
     if options.handshake_seconds and not (options.tokens or options.jwks):
-        raise InvalidArgumentError("handshake_seconds needs tokens or jwks: a token is the password of a handshake")
+        raise InvalidArgumentError(
+            "handshake_seconds needs tokens or jwks, since the password of a handshake is a token"
+        )
     if options.handshake_seconds and options.tls_client_ca:
         raise InvalidArgumentError(
-            "handshake_seconds excludes tls_client_ca: with handshakes, Arrow does not tell whose a client certificate "
-            "is; serve by two servers, or without one of them"
+            "handshake_seconds cannot be combined with tls_client_ca: with handshakes, Arrow does not report "
+            "the client certificate; leave one of them out, or run two servers"
         )
     return options.handshake_seconds
 

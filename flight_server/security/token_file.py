@@ -139,11 +139,13 @@ def read_guarded(path: Path, is_served: bool = True) -> bytes:
         about = os.fstat(file.fileno())
         content = file.read()
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InvalidArgumentError(f"others can write to {path}, and so log in; run: chmod go-w {path}")
+        raise InvalidArgumentError(
+            f"other users can write to {path}, which would let them log in; run: chmod go-w {path}"
+        )
     if is_served and about.st_uid not in (0, os.geteuid()):
         raise InvalidArgumentError(
-            f"{path} belongs to the user {about.st_uid}, who can write to it, and so log in; give it to root, or "
-            "to the user that runs the server, with chown"
+            f"{path} belongs to the user {about.st_uid}, who could add tokens to it and log in; use chown to "
+            "give it to root, or to the user that runs the server"
         )
     return content
 

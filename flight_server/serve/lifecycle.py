@@ -160,7 +160,8 @@ def drain(
         serving = max(patience - HAND_OVER_SECONDS - _CLOSE_SECONDS, patience / 2)
         if not process.stop(serving):
             _LOG.warning(
-                "the store is being opened, or released; whoever opens it next waits until its lease has ended"
+                "stopping while the store is being opened or released; the next process to open it waits until "
+                "the lease has expired"
             )
             return False
         store = server.store
@@ -185,7 +186,10 @@ def drain(
     if process is None or not process.has_store:
         store.close()
     elif not _closes_within(store, seconds - (time.monotonic() - began)):
-        _LOG.warning("the store was not closed in time; nothing is lost, and the next one waits for the lease to end")
+        _LOG.warning(
+            "the store was not closed in time; nothing is lost, but the next process to open it may wait until the "
+            "lease has expired"
+        )
         return False
     if http:
         http.stop()

@@ -167,7 +167,9 @@ class NameServer(ServerVerbs):
         self._check_name(name)
         if self._held is None:
             if force:
-                _LOG.warning("taking the store %s from its holder: somebody asked for it", self._home.name)
+                _LOG.warning(
+                    "taking the store %s from its holder, as requested by `nyala server take`", self._home.name
+                )
             with self._taking:
                 self._is_wanted = True
                 self._standby.handicap_seconds = 0.0
@@ -176,7 +178,7 @@ class NameServer(ServerVerbs):
 
     def _check_name(self, name: str | None) -> None:
         if name is not None and name != self._home.name:
-            raise InvalidArgumentError(f"this process serves the store {self._home.name}, and not {name}")
+            raise InvalidArgumentError(f"this process serves the store {self._home.name}, not {name}")
 
     def families(self) -> list[MetricFamily]:
         """Return the metrics of failover."""
@@ -186,13 +188,23 @@ class NameServer(ServerVerbs):
         follower = self._follower
         replica_lag = follower.lag_seconds if follower else None
         return [
-            gauge("nyala_failover_state", "1 for what this process is.", *each_of("state", states)),
+            gauge("nyala_failover_state", "1 for the state of this process.", *each_of("state", states)),
             counter("nyala_failover_claims", "How often this process took its store over.", one(self._claims)),
             counter("nyala_failover_fences", "How often another process took it from this one.", one(self._fences)),
-            gauge("nyala_failover_lease_seconds", "Left of the lease.", one(held.lease_seconds if held else 0.0)),
-            gauge("nyala_failover_slot_age_seconds", "Since the newest slot of the log, as known here.", one(lag)),
+            gauge("nyala_failover_lease_seconds", "Time left of the lease.", one(held.lease_seconds if held else 0.0)),
+            gauge(
+                "nyala_failover_slot_age_seconds",
+                "Time since the newest slot of the log that this process knows.",
+                one(lag),
+            ),
             *(
-                [gauge("nyala_replica_lag_seconds", "Since this replica had all of the log.", one(replica_lag))]
+                [
+                    gauge(
+                        "nyala_replica_lag_seconds",
+                        "Time since this replica had read all of the log.",
+                        one(replica_lag),
+                    )
+                ]
                 if replica_lag is not None
                 else []
             ),
@@ -204,7 +216,7 @@ class NameServer(ServerVerbs):
         try:
             self._run()
         except Exception:
-            _LOG.exception("nobody looks after the store %s any more; the process ends", self._home.name)
+            _LOG.exception("the thread that follows the store %s has failed; the process ends", self._home.name)
             self._end_process()
 
     def _run(self) -> None:
@@ -312,6 +324,6 @@ def _keep_where(held: HeldBucket, left: threading.Event, is_written: threading.E
         try:
             held.note_where()
         except Exception as error:
-            _LOG.warning("the hint where the store is was not written: %s", error)
+            _LOG.warning("the location of this process could not be recorded in the bucket: %s", error)
         is_written.set()
         left.wait(_WHERE_SECONDS)

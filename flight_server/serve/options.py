@@ -29,8 +29,8 @@ Config = Annotated[Path | None, typer.Option(help="A TOML file of options; also 
 Listen = Annotated[
     list[str] | None,
     _address(
-        help="Where to listen; port 0 picks a free one. With several names, of each, or of the first: then ports are "
-        "counted up.",
+        help="Where to listen; port 0 picks a free port. With several --name, once for each, or only once to count "
+        "the ports up.",
         show_default=f"{DEFAULT_LOCATION}, or from the placement",
     ),
 ]
@@ -39,13 +39,15 @@ HttpPort = Annotated[
     _address(
         min=0,
         max=65535,
-        help="Serve the console, health and metrics over HTTP, on this port; 0 picks a free one.",
+        help="Serve the console, health and metrics over HTTP on this port; 0 picks a free port.",
         show_default="none",
     ),
 ]
 Advertise = Annotated[
     list[str] | None,
-    _address(help="Where clients reach this server, as others tell them: grpc://host:port; as --listen."),
+    _address(
+        help="The location that clients are given for this server: grpc://host:port. With several --name as --listen."
+    ),
 ]
 Insecure = Annotated[
     bool | None, _address("--insecure", help="Listen on an address that other machines reach, without TLS or login.")
@@ -53,7 +55,9 @@ Insecure = Annotated[
 
 TlsCert = Annotated[Path | None, _security(help="The server's certificate, in PEM.")]
 TlsKey = Annotated[Path | None, _security(help="The private key of --tls-cert.")]
-TlsClientCa = Annotated[Path | None, _security(help="The roots of client certificates, which clients then need.")]
+TlsClientCa = Annotated[
+    Path | None, _security(help="The root certificates that certify clients, in PEM; clients then need a certificate.")
+]
 Tokens = Annotated[Path | None, _security(help="The token file; clients then need a token.")]
 KeyFile = Annotated[str | None, _security(help="A file with the key of an encrypted store; also by NYALA_KEY_FILE.")]
 KeyCommand = Annotated[str | None, _security(help="A shell command that prints this key; also by NYALA_KEY_COMMAND.")]
@@ -63,7 +67,7 @@ MemoryMb = Annotated[
 ]
 ScansMax = Annotated[int | None, _limit(min=1, help="Maximum concurrent scans.", show_default="64")]
 PutsMax = Annotated[int | None, _limit(min=1, help="Maximum concurrent write streams.", show_default="64")]
-DrainSeconds = Annotated[float | None, _limit(min=0, help="How many seconds a stop may take.", show_default="10")]
+DrainSeconds = Annotated[float | None, _limit(min=0, help="Maximum seconds that a stop takes.", show_default="10")]
 Maintenance = Annotated[
     str | None,
     _limit(help="on, or off to flush only on request.", show_default="on", autocompletion=one_of("on", "off")),
@@ -77,8 +81,8 @@ PlacementFile = Annotated[Path | None, _several(help="The placement file of the 
 Names = Annotated[
     list[str] | None,
     _several(
-        help="This server's name in the placement file; in a bucket, its store's name, or several: the one to have "
-        "first, then those to stand by for."
+        help="This server's name in the placement file; or the name of the store in a bucket, to be repeated for "
+        "further stores for which the process stands by."
     ),
 ]
 Processes = Annotated[
@@ -86,20 +90,20 @@ Processes = Annotated[
     _several(
         min=1,
         max=64,
-        help="How many processes share the store's tablets, for as many processors.",
-        show_default="as many as it has",
+        help="Number of processes that share the store's tablets, to use as many processors.",
+        show_default="as many as the store has",
     ),
 ]
 Standby = Annotated[
     bool | None,
     _several(
         "--standby/--no-standby",
-        help="Wait while another process has the store, which is in a bucket.",
+        help="With a bucket: whether to wait while another process has the store, or to fail.",
         show_default="standby",
     ),
 ]
 Replica = Annotated[
-    bool | None, _several("--replica", help="While it waits for the store, answer reads that may be behind.")
+    bool | None, _several("--replica", help="While waiting for the store, answer reads, which may be behind.")
 ]
 
 LogLevel = Annotated[
@@ -113,5 +117,5 @@ LogLevel = Annotated[
 JsonLog = Annotated[bool | None, _watching("--json", help="Print and log JSON.")]
 Traces = Annotated[
     str | None,
-    _watching(help="The collector of OpenTelemetry that gets traces of requests, such as http://127.0.0.1:4318."),
+    _watching(help="The OpenTelemetry collector to send traces of requests to, such as http://127.0.0.1:4318."),
 ]

@@ -169,10 +169,12 @@ def _check(settings: Settings) -> None:
     """Raise InvalidArgumentError if the options are not for several names."""
     options, names = settings.serve, settings.serve.names
     if not isinstance(options.data, str):
-        raise InvalidArgumentError("several names are those of stores in a bucket: give --data s3://bucket/root")
+        raise InvalidArgumentError("several --name are for stores in a bucket: give --data s3://bucket/root")
     if len(set(names)) < len(names):
         raise InvalidArgumentError(f"--name is given twice for one store: {', '.join(names)}")
     if options.processes is not None:
         raise InvalidArgumentError("--processes cannot be combined with several --name")
     if not options.standby:
-        raise InvalidArgumentError("--no-standby is for one name: a machine stands by for all names but the first")
+        raise InvalidArgumentError(
+            "--no-standby cannot be combined with several --name: the process stands by for all names but the first"
+        )

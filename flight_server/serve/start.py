@@ -40,7 +40,7 @@ def serve_one(settings: Settings) -> None:
     shown = _credentials(options) if here else None
     if options.replica and not (name and options.standby):
         raise InvalidArgumentError(
-            "a replica is of a store in a bucket, for which the process waits: see docs/failover.md"
+            "--replica needs --data with a bucket, --name, and no --no-standby: see docs/failover.md"
         )
     if name and options.standby:
         from .one_name import serve_name

@@ -79,11 +79,11 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     sent_bytes_max: PositiveInt = 7 * MIB // 2
     """Maximum size of a sent batch of several rows: some Flight clients reject messages above 4 MiB."""
     slow_request_seconds: NonNegativeFloat = 10.0
-    """A request that the server works for as long is logged, without what it asks for; 0 logs none."""
+    """A request on which the server works for at least this long is logged, without its contents; 0 logs none."""
     drain_seconds: NonNegativeFloat = 10.0
     """How long a stop may take after SIGTERM; running requests may continue for most of it."""
     advertise: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
-    """Where clients reach the server, as others tell them, separated by commas: such as ``grpc://m1:8815``. By default
+    """The locations that clients are given for this server, separated by commas: such as ``grpc://m1:8815``. By default
     where it listens, with the machine's name for 0.0.0.0, if its store is in a bucket."""
     private_paths: tuple[str, ...] = ()
     """Directories that error messages must not name."""

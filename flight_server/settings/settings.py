@@ -74,7 +74,7 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The port of health, readiness and metrics over HTTP, with the TLS and the login of ``listen``; 0 picks a free
     one. By default there is none."""
     http_host: str = "127.0.0.1"
-    """The address that this port is on."""
+    """The address on which ``http_port`` listens."""
     json_output: bool = False
     """Print and log JSON lines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -116,8 +116,8 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(listed)] = ("RS256", "ES256", "EdDSA")
     """The algorithms of JWTs that are accepted, separated by commas."""
     handshake_seconds: int = Field(default=0, ge=0, le=86_400)
-    """How long tokens are valid that the handshake of Flight gives for a user and a token as the password: for drivers
-    that know nothing else. 0: there is no handshake."""
+    """How long the tokens are valid that the handshake of Flight issues for a user with a token as the password: for
+    drivers that support no other login. 0: there is no handshake."""
     admins: Annotated[tuple[str, ...], BeforeValidator(listed)] = ()
     """Users who may do everything without any grant, separated by commas; so may tokens with the role admin. Each is
     ``token:USER``, ``jwt:USER`` or ``certificate:USER``; a bare ``USER`` if the server has one of these sources."""
@@ -131,9 +131,9 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     """The collector of OpenTelemetry that gets a span of each request: its endpoint for OTLP over HTTP, such as
     ``http://127.0.0.1:4318``. By default there are no traces."""
     cluster_token_file: Path | None = None
-    """A file with the token that this server shows the others of its placement."""
+    """A file with the token by which this server logs in to the others of its placement."""
     cluster_tls_roots: Path | None = None
-    """The roots of their certificates; default: the system's."""
+    """The roots of the certificates of these servers; default: the system's."""
 
     @property
     def names(self) -> list[str]:

@@ -45,18 +45,18 @@ class AbsentStore(Verbs, KeyReader, RowWriter):
 
     def refuse(self) -> NoReturn:
         """Raise UnavailableError, with the locations of the process that has the store."""
-        raise self.refusal(f"this process stands by for the store {self._whereabouts().name}")
+        raise self.refusal(f"this process is a standby of the store {self._whereabouts().name}")
 
     def refusal(self, why: str) -> UnavailableError:
         """Return the error of a request that this process does not answer, with who does."""
         found = self._whereabouts()
         locations = found.holder.locations if found.holder else []
         if locations:
-            what = f"ask {' or '.join(locations)}, which has the store"
+            what = f"connect to {' or '.join(locations)}, which has the store"
         elif found.holder:
-            what = "another process has the store, which told no location"
+            what = "another process has the store, and has recorded no location"
         else:
-            what = "nobody is known to have the store now"
+            what = "no process is known to have the store now"
         later = None if found.holder else _RETRY_SECONDS
         return UnavailableError(f"{why}; {what}", later, locations)
 
@@ -123,8 +123,8 @@ class ForOthers(AbsentStore):
     def check_operates(self, action: str = "console") -> None:
         self._denied(action)
         raise PermissionDeniedError(
-            "this process stands by and knows no grants: what it counts is for users with the role admin, and for "
-            "admins of its options"
+            "this process is a standby, and has no grants: only users with the role admin, or in its option "
+            "admins, may see its figures"
         )
 
     def metrics(self) -> Metrics:

@@ -24,5 +24,8 @@ class OwnStore(ServerVerbs):
     def perform(self, verb: Verb, *_: Any, **__: Any) -> Whereabouts:
         """See ServerVerbs. Only ``where`` is possible."""
         if verb.name != "where":
-            raise InvalidArgumentError("this server does not share its store with processes that stand by for it")
+            raise InvalidArgumentError(
+                "no other process can take over the store of this server, which is not a store in a bucket with "
+                "standbys"
+            )
         return Whereabouts(name=self._name, state="holder", holder=self._holder)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from .wrapped import bare_type
 
-ROUND_IT = "round it, as pandas does by dt.round('us')"
+ROUND_IT = "round it, as with pandas' dt.round('us')"
 """The advice for timestamps with fractions of a microsecond."""
 FITTING = {
     "bool": ("bool",),

@@ -36,7 +36,7 @@ def plain_value(value: Any) -> Any:
         return None
     coarse = value.astype("datetime64[us]")
     if coarse != value:
-        raise InvalidArgumentError(f"the time {value} has parts of a microsecond, which no column can have")
+        raise InvalidArgumentError(f"the time {value} is finer than a microsecond, the finest that a column can hold")
     microseconds = int(coarse.astype("int64"))
     if value.dtype.str.endswith(("[D]", "[W]", "[M]", "[Y]")):
         return date_of(microseconds // DAY_MICROSECONDS)

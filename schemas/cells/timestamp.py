@@ -63,7 +63,7 @@ def read_moment(moment: Moment, what: str = "as_of") -> int:
         except InvalidArgumentError as error:
             if not isinstance(moment, str):
                 raise
-            raise InvalidArgumentError(f"{error.message}; an age such as 2h is a moment, too") from None
+            raise InvalidArgumentError(f"{error.message}; an age such as 2h is also allowed") from None
     if age < dt.timedelta():
         raise InvalidArgumentError(f"{what} {age} is negative: an age counts back from now")
     try:

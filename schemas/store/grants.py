@@ -83,9 +83,9 @@ class GrantChange(Grantee, frozen=True):
         if self.columns is None:
             return self
         if not self.columns:
-            raise InvalidArgumentError("columns names no column; leave it out for all columns")
+            raise InvalidArgumentError("columns is empty; leave it out for all columns")
         if self.table == ALL_TABLES:
-            raise InvalidArgumentError("columns are those of one table: name it")
+            raise InvalidArgumentError("columns can be given only for one table: give its name")
         if others := [str(each) for each in self.privileges if each not in OF_COLUMNS]:
             raise InvalidArgumentError(f"{', '.join(others)} cannot be granted on columns; {', '.join(OF_COLUMNS)} can")
         return self

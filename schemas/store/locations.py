@@ -47,7 +47,7 @@ def locations_of(given: str | Iterable[str]) -> tuple[str, ...]:
     secret = next((each for each in found if "@" in each and not each.startswith(_UNIX)), None)
     if secret is not None:
         host = secret.rpartition("@")[2]
-        raise InvalidArgumentError(f"credentials do not belong into the location of {host}: give a token")
+        raise InvalidArgumentError(f"the location of {host} must not contain credentials: give a token instead")
     if not found:
         raise InvalidArgumentError("give the location of a server, such as grpc://127.0.0.1:8815")
     return tuple(dict.fromkeys(found))

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError("use up to 64 letters, digits and '._-', and none of '.-' first")
+        raise ValueError("use up to 64 letters, digits and '._-', and do not begin with '.' or '-'")
     return name
 
 

@@ -83,7 +83,7 @@ class Placement(Message, frozen=True, extra="forbid"):
             known = ", ".join(self.servers)
             raise ValueError(f"there is a weight for the unknown server {strange[0]!r}; known: {known}")
         if not any(self.weight_of(name) for name in self.servers):
-            raise ValueError("every server has the weight 0: one at least must take tablets")
+            raise ValueError("every server has the weight 0: at least one server must take tablets")
         for table, placed in self.tables.items():
             for name in (*placed.servers, *(rule.server for rule in placed.place)):
                 if name not in self.servers:

@@ -309,7 +309,7 @@ def _cells(values: Sequence[Any], columns: Sequence[ColumnSchema]) -> tuple[Any,
     if not 1 <= len(values) <= len(columns):
         names = ", ".join(column.name for column in columns) or "no range columns"
         raise InvalidArgumentError(
-            f"{list(values)} is not a bound: give a value for each of {names}, or for the first ones"
+            f"{list(values)} is not a bound: give a value for each of {names}, or for the first of them only"
         )
     if any(value is None for value in values):
         raise InvalidArgumentError(f"{list(values)} is not a bound: no key contains NULL")

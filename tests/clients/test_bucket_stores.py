@@ -102,7 +102,7 @@ def test_stores_of_one_bucket_have_names(tmp_path: Path) -> None:
 
 
 def test_what_is_no_home_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="has a name"):
+    with pytest.raises(InvalidArgumentError, match="needs a name"):
         nyala.open(f"file://{tmp_path}/bucket")
     with pytest.raises(InvalidArgumentError, match="has no name"):
         nyala.open(tmp_path / "data", name="a")

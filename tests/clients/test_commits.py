@@ -73,7 +73,7 @@ def test_many_commits_come_in_pages(db: Database, table: Table, monkeypatch: pyt
         table.insert({"id": [number]})
     assert counted(db) == [(1, 0, 0)] * 10
     monkeypatch.setattr("nyala.engine.scan.plan.commits.COMMITS_MAX", 5)
-    with pytest.raises(InvalidArgumentError, match="ask from a later time"):
+    with pytest.raises(InvalidArgumentError, match="give a later time"):
         db.commits("t")
 
 

@@ -49,7 +49,7 @@ def test_of_two_restores_the_later_leaves_nothing_behind(db: Database, monkeypat
 @pytest.mark.parametrize("other", [7, None, b"before"])
 def test_another_thing_is_no_pin(db: Database, other: Any) -> None:
     for use in (db.drop_pin, db.pinned_scan):
-        with pytest.raises(nyala.InvalidArgumentError, match="give the name of a pin, its id, or the KeptPin"):
+        with pytest.raises(nyala.InvalidArgumentError, match="give the name of a pin, its id, or a KeptPin"):
             use(other)
 
 
@@ -61,7 +61,9 @@ def test_a_bad_name_is_told_what_a_good_one_is(db: Database, name: str) -> None:
 
 def test_a_directory_that_is_not_the_servers_is_told(db: Database, tmp_path: Path) -> None:
     pin = db.create_pin("before", "t")
-    with pytest.raises(nyala.NotFoundError, match=f"is not the data directory .* no files of the pin '{pin.pin_id}'"):
+    with pytest.raises(
+        nyala.NotFoundError, match=f"no files of the pin '{pin.pin_id}' here: this is not the data directory"
+    ):
         db.pinned_scan(pin, directory=tmp_path)
     split = db.pinned_scan(pin).splits[0]
     db.drop_pin(pin)
@@ -70,7 +72,7 @@ def test_a_directory_that_is_not_the_servers_is_told(db: Database, tmp_path: Pat
 
 
 def test_a_store_in_a_directory_is_not_copied(db: Database, tmp_path: Path) -> None:
-    said = "this store is in a directory: .* use nyala checkpoint DIR"
+    said = "this store is in a directory: use nyala checkpoint DIR"
     with pytest.raises(nyala.InvalidArgumentError, match=said):
         copy_store(db, f"file://{tmp_path}/copy", "a", show="off")
 

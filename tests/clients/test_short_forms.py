@@ -57,7 +57,7 @@ def test_moments_may_be_ages(db: Database, table: Table, read: Callable[..., Any
     for age in ("30d", dt.timedelta(days=30)):
         with pytest.raises(SnapshotTooOldError):
             read(db, table, age)
-    with pytest.raises(InvalidArgumentError, match="an age such as 2h is a moment, too"):
+    with pytest.raises(InvalidArgumentError, match="an age such as 2h is also allowed"):
         read(db, table, "2 fortnights")
 
 

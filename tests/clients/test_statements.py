@@ -156,7 +156,7 @@ def test_values_that_no_column_has_are_refused(plain: Table) -> None:
         (dt.timedelta(1), "not to a timedelta"),
         (np.array([1]), "not to a ndarray"),
         (np.clongdouble(1), "not to a complex"),
-        (np.datetime64(1, "ns"), "parts of a microsecond"),
+        (np.datetime64(1, "ns"), "finer than a microsecond"),
     ]:
         with pytest.raises(InvalidArgumentError, match=why):
             plain.update_where({"price": value})

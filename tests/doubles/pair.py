@@ -53,7 +53,7 @@ class Member:
         def refuse(*_: Any, **__: Any) -> NoReturn:
             self.calls.append(name)
             holder = self._pair.holder_as(self)
-            raise UnavailableError("this process stands by for the store a", 0.2, holder.locations if holder else [])
+            raise UnavailableError("this process is a standby of the store a", 0.2, holder.locations if holder else [])
 
         return refuse
 

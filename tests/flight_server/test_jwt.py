@@ -197,7 +197,7 @@ def test_a_server_takes_them(serve: Callable[..., Served], jwks: Path) -> None:
 
 def test_a_file_that_others_can_write_to_is_rejected(jwks: Path) -> None:
     jwks.chmod(0o666)
-    with pytest.raises(InvalidArgumentError, match="others can write"):
+    with pytest.raises(InvalidArgumentError, match="other users can write"):
         JwtTokens(jwks, ISSUER, AUDIENCE, ("ES256",))
 
 

@@ -184,7 +184,7 @@ def test_a_full_queue_lets_a_peer_in_that_waits_for_nothing_yet() -> None:
     taken = admission.admit(Kind.PLAN, greedy)
     order: list[str] = []
     threads = [waiting(admission, Kind.PLAN, greedy, order) for _ in range(3)]
-    with pytest.raises(UnavailableError, match="3 planning requests wait for a place already"):
+    with pytest.raises(UnavailableError, match="3 planning requests are already waiting"):
         admission.admit(Kind.PLAN, greedy)
     threads.append(waiting(admission, Kind.PLAN, modest, order))
     taken.release()
@@ -202,7 +202,7 @@ def test_a_user_over_its_share_that_fills_the_queue_shuts_nobody_out() -> None:
     slots = [admission.admit(Kind.SCAN, of_user("mallory", number)) for number in range(6)]
     order: list[str] = []
     threads = [waiting(admission, Kind.SCAN, of_user("mallory", number), order) for number in range(10, 14)]
-    with pytest.raises(UnavailableError, match="4 scans wait for a place already"):
+    with pytest.raises(UnavailableError, match="4 scans are already waiting"):
         admission.admit(Kind.SCAN, of_user("mallory", 20))
     slots += [admission.admit(Kind.SCAN, of_user("alice", number)) for number in (30, 31)]
     assert admission.count(Kind.SCAN) == 8 and not order

@@ -152,7 +152,7 @@ def test_a_revoked_grant_counts_no_longer_than_a_replica_may_be_behind(
         table.scan(max_staleness=0).count()
     users.lag = 5.1
     for ask in asks:
-        with pytest.raises(UnavailableError, match="stands by") as refused:
+        with pytest.raises(UnavailableError, match="is a standby") as refused:
             ask()
         assert refused.value.locations == [users.url]
     users.lag = 0.0
@@ -201,7 +201,7 @@ def test_what_a_replica_does_not_answer_goes_to_the_holder_whoever_asks(users: U
         lambda: alone.now(),
         lambda: alone.drop_table("t"),
     ):
-        with pytest.raises(UnavailableError, match="stands by") as refused:
+        with pytest.raises(UnavailableError, match="is a standby") as refused:
             ask()
         assert refused.value.locations == [users.url]
     assert alone.health().status == "ok" and alone.health().store_uuid == users.store_uuid

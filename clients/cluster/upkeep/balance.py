@@ -29,10 +29,10 @@ def planned_balance(
     if strange := [name for name in by if name not in MEASURES]:
         raise InvalidArgumentError(f"unknown measure {strange[0]!r}; known: {', '.join(MEASURES)}")
     if not by:
-        raise InvalidArgumentError(f"by names nothing; known: {', '.join(MEASURES)}")
+        raise InvalidArgumentError(f"by must name at least one measure; known: {', '.join(MEASURES)}")
     servers: Servers | None = getattr(store, "servers", None)
     if servers is None:
-        raise InvalidArgumentError("there is nothing to balance: this server shares its tables with no other")
+        raise InvalidArgumentError("there is nothing to balance: this server shares its tables with no other server")
     names = store.tables()
     if strange := sorted(set(tables or ()) - set(names)):
         raise NotFoundError(f"there is no table {strange[0]!r}")
@@ -59,8 +59,8 @@ def _found(servers: Servers) -> Found:
                 place = stats.name, tablet.partition
                 if place in found:
                     raise ConflictError(
-                        f"a tablet of table {stats.name!r} is on {found[place][0]} and on {server}: "
-                        "see nyala cluster check"
+                        f"a tablet of table {stats.name!r} is on both {found[place][0]} and {server}: see nyala "
+                        "cluster check"
                     )
                 found[place] = server, tablet
     return found

@@ -78,7 +78,7 @@ def _of_servers(told: Told, ahead: Mapping[str, float]) -> Iterator[Fault]:
         who = f"the server {name!r}" if name else "the server"
         if isinstance(each, UnavailableError):
             what = each.message if repr(name) in each.message or not name else f"{who}: {each.message}"
-            next_step = "start it, or see why it cannot be reached"
+            next_step = "start the server, or find out why it cannot be reached"
             yield Fault(kind=FaultKind.SERVER_AWAY, server=name, what=what, next_step=next_step)
         elif isinstance(each, StoreError):
             yield Fault(kind=FaultKind.SERVER_FAILED, server=name, what=f"{who}: {each.code}: {each.message}")
@@ -90,7 +90,7 @@ def _of_servers(told: Told, ahead: Mapping[str, float]) -> Iterator[Fault]:
 def _of_server(name: str, who: str, each: ServerFacts, ahead: float) -> Iterator[Fault]:
     health = each.health
     if not health.takes_writes:
-        yield Fault(kind=FaultKind.NO_WRITES, server=name, what=f"{who} takes no writes: {health.reason}")
+        yield Fault(kind=FaultKind.NO_WRITES, server=name, what=f"{who} rejects writes: {health.reason}")
     elif health.status != "ok" and health.reason:
         yield Fault(kind=FaultKind.DEGRADED, server=name, what=f"{who}: {health.reason}")
     for file in health.damaged:
@@ -136,7 +136,7 @@ def _of_agreement(facts: Facts) -> Iterator[Fault]:
         told = " and ".join(", ".join(names) for names in placed.values())
         yield Fault(
             kind=FaultKind.PLACEMENT,
-            what=f"{told} have different placement files: a new tablet may come to be on two servers, or on none",
+            what=f"{told} have different placement files: a new tablet may be created on two servers, or on none",
             next_step="give all servers the same file, and restart those that had another",
         )
 
@@ -245,11 +245,11 @@ def _of_missing(
 ) -> Fault:
     named = _several(partitions)
     if gone := [name for name in told if name in away] or ([] if told else list(away)):
-        what = f"table {table!r}: {named} cannot be reached: {', '.join(gone)} is away"
+        what = f"table {table!r}: {named} cannot be reached, because {', '.join(gone)} does not answer"
         return Fault(kind=FaultKind.TABLET_AWAY, server=gone[0], table=table, what=what)
     lacking = [name for name, each in facts.items() if table not in each.tables]
     who = f"; {', '.join(lacking)} does not have the table" if lacking else ""
-    said = f", though others name {', '.join(told)}" if told else ""
+    said = f", though other servers name {', '.join(told)} for it" if told else ""
     return Fault(
         kind=FaultKind.TABLET_MISSING,
         table=table,
@@ -289,5 +289,5 @@ def _of_move(move: MoveState) -> Fault:
         table=move.table,
         what=f"tablet {move.tablet} of table {move.table!r} moves from {move.source} to {move.to}: {state}",
         is_error=False,
-        next_step="if nobody moves it, repeat: nyala tablet move",
+        next_step="if no `nyala tablet move` of it is running, run the command again",
     )

@@ -69,7 +69,7 @@ class _Wrong(NamedTuple):
     next_step: str = ""
 
 
-_START = "start it: it cannot take the store over"
+_START = "start the process: until then it cannot take the store over"
 
 
 def _of_standby(
@@ -77,22 +77,26 @@ def _of_standby(
 ) -> _Wrong | None:
     """Return why a process that stands by could not take the store over from ``holder``; None if it could."""
     if holder and found.name != holder.name:
-        what = f"stands by for the store {found.name}, and not for {holder.name or 'one in a directory'}"
-        return _Wrong(FaultKind.STANDBY_ELSEWHERE, what, "start it with the name of the others, or list it elsewhere")
+        what = f"stands by for the store {found.name}, not for {holder.name or 'a store in a directory'}"
+        return _Wrong(
+            FaultKind.STANDBY_ELSEWHERE,
+            what,
+            "start it with the store's name that the others have, or remove it from this server's locations",
+        )
     if found.trouble:
         return _Wrong(FaultKind.STANDBY_TROUBLE, f"could not take the store over: {found.trouble}")
     if found.age_seconds is None:
-        return _Wrong(FaultKind.STANDBY_BEHIND, "has never seen the log", "see that it reaches the bucket")
+        return _Wrong(FaultKind.STANDBY_BEHIND, "has never read the log", "check that it can reach the bucket")
     if _is_behind(state, idle_seconds):
         behind = "" if state.slots_behind is None else f", and is {state.slots_behind:,} slots behind"
         return _Wrong(
-            FaultKind.STANDBY_BEHIND, f"has seen nothing new of the log for {found.age_seconds:,.0f} s{behind}"
+            FaultKind.STANDBY_BEHIND, f"has read nothing new from the log for {found.age_seconds:,.0f} s{behind}"
         )
     seen, held = found.holder, holder.holder if holder else None
     if seen and held and (seen.epoch, seen.process) != (held.epoch, held.process):
         other = " or ".join(seen.locations) or f"the process {seen.process}"
-        what = f"says that {other} has the store (epoch {seen.epoch})"
-        return _Wrong(FaultKind.STANDBY_ELSEWHERE, what, "see that it has the same bucket as the others")
+        what = f"reports that {other} has the store (epoch {seen.epoch})"
+        return _Wrong(FaultKind.STANDBY_ELSEWHERE, what, "check that it uses the same bucket as the others")
     return None
 
 
@@ -113,8 +117,8 @@ def _of_holders(server: str, who: str, told: Processes) -> Iterator[Fault]:
         yield Fault(
             kind=FaultKind.HOLDERS,
             server=server,
-            what=f"{who}: {' and '.join(holders.values())} both say that they have the store",
-            next_step="see that they have the same bucket and name; the one with the greater epoch counts",
+            what=f"{who}: {' and '.join(holders.values())} both report that they have the store",
+            next_step="check that they use the same bucket and name; the process with the greater epoch has the store",
         )
 
 

@@ -58,8 +58,7 @@ def check_cluster(
     """
     if as_of is not None and (compare is not None or not checksums):
         raise InvalidArgumentError(
-            "as_of is the moment of checksums: ask for checksums, and not for a comparison, which reads at that of the "
-            "earlier check"
+            "as_of needs checksums, and cannot be combined with compare, which reads at the time of the earlier check"
         )
     link = StoreLink.to(store)
     service = link.service
@@ -74,7 +73,7 @@ def check_cluster(
     if not checksums and compare is None:
         return found
     if any(server.state in ("away", "failed") for server in found.servers):
-        return _with_faults(found, [_fault("no rows were read: that needs all servers")])
+        return _with_faults(found, [_fault("no rows were read: checksums need an answer of every server")])
     snapshot = compare.snapshot if compare else snapshot_of(service, as_of)
     if snapshot is None:
         return _with_faults(found, [_fault("the earlier check has no checksums to compare with")])

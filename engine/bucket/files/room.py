@@ -24,8 +24,8 @@ def check_room(cache: FileSystem, mark_bytes: int) -> None:
         free += _pieces_bytes(cache)
     if free < mark_bytes:
         raise StorageFullError(
-            f"the disk of the cache has {free:,} bytes left, and the store needs {mark_bytes:,} (disk_low_bytes): free "
-            "some"
+            f"the disk of the cache has {free:,} bytes left, and the store needs {mark_bytes:,} "
+            "(disk_low_bytes): free some space"
         )
     with suppress(FileNotFoundError):  # of a process that was killed
         cache.unlink(_TRIAL)

@@ -76,7 +76,7 @@ def open_header(keyring: Keyring, path: str, header: bytes) -> OpenedHeader:
         raise CorruptionError(path, 0, "this file is of another store")
     if number not in keyring.ciphers:
         why = f"{path} has key {number} of the store, and the newest in `keys` is {keyring.newest}"
-        raise InvalidArgumentError(f"{why}: `keys` is older than this file; bring the newest `keys` back from a copy")
+        raise InvalidArgumentError(f"{why}: `keys` is older than this file; restore the newest `keys` from a copy")
     key = keyring.unwrap(number, wrapped, about)
     if key is None:
         raise CorruptionError(path, 0, "the head of this file was changed, or is of another store")

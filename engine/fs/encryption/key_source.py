@@ -51,7 +51,7 @@ class KeySource:
         empty = [name for name in (FILE_VARIABLE, COMMAND_VARIABLE) if name in environment and not environment[name]]
         if key is None and empty:
             raise InvalidArgumentError(
-                f"{empty[0]} is set and empty, so a new store would not be encrypted: name its key, or unset it"
+                f"{empty[0]} is set but empty, so a new store would not be encrypted: give it a value, or unset it"
             )
         return key
 
@@ -93,5 +93,5 @@ def _from_command(command: str) -> StoreKey:
         )
     except (OSError, subprocess.SubprocessError) as error:
         why = f"exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else "no answer"
-        raise InvalidArgumentError(f"the key command failed: {why}; run it by hand") from None
+        raise InvalidArgumentError(f"the key command failed: {why}; run it by hand to see the cause") from None
     return StoreKey.from_text(done.stdout, "the output of the key command")

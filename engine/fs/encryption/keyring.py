@@ -145,14 +145,15 @@ def read_keys(fs: FileSystem) -> KeysFile:
     file, copy = _state(fs, PATH), _state(fs, COPY_PATH)
     if not isinstance(file, KeysFile):
         if not isinstance(copy, KeysFile):
-            raise CorruptionError(file.path, 0, f"{file.why}: bring it back from a copy of the directory")
+            raise CorruptionError(file.path, 0, f"{file.why}: restore the file from a copy of the directory")
         return copy
     if not isinstance(copy, KeysFile) or copy == file:
         return file
     if copy.ring != file.ring or not copy.ids < file.ids:  # a rotation writes the file first, and adds a key
         raise InvalidArgumentError(
-            f"{PATH} (with the store key {file.store_key}) is older than {COPY_PATH} (with {copy.store_key}), or of "
-            f"another store: replace {PATH} by a copy of {COPY_PATH}, if that is the newest, and give its key"
+            f"{PATH} (with the store key {file.store_key}) is older than {COPY_PATH} (with {copy.store_key}), "
+            f"or of another store: replace {PATH} by a copy of {COPY_PATH}, if {COPY_PATH} is the newest, and "
+            "give the key that it has"
         )
     return file
 
@@ -181,7 +182,7 @@ def _decrypted(file: KeysFile, key: StoreKey) -> dict[int, bytes]:
                 wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], _SUBJECT.pack(ring, entry.id)
             )
         except InvalidTag:
-            raise CorruptionError(PATH, 0, f"key {entry.id} was changed: bring the file back from a copy") from None
+            raise CorruptionError(PATH, 0, f"key {entry.id} was changed: restore the file from a copy") from None
     return secrets
 
 

@@ -44,7 +44,7 @@ def is_encrypted(fs: FileSystem) -> bool:
     if KEYS_MAGIC in (_first_bytes(fs, PATH), _first_bytes(fs, COPY_PATH)):
         return True
     if _first_bytes(fs) == MAGIC:
-        raise CorruptionError(PATH, 0, "the file with the store's keys is missing: bring it back from a copy")
+        raise CorruptionError(PATH, 0, "the file with the store's keys is missing: restore it from a copy")
     return False
 
 
@@ -95,13 +95,14 @@ def check_key(fs: FileSystem, key: StoreKey | None) -> FileSystem | None:
         return fs
     if fs.exists(_MANIFEST):
         raise InvalidArgumentError(
-            "the store is not encrypted, and a key was given: leave it out, or copy the tables into a new store with it"
+            "the store is not encrypted, but a key was given: leave the key out, or copy the tables into a new "
+            "store that is created with the key"
         )
     for path in _STORE_HAS:
         if fs.exists(path) and (path == _MANIFEST_COPY or fs.list(path)):
             raise InvalidArgumentError(
-                f"there is {path}, but no manifest: this is no new store, and a key is of no use; bring the missing "
-                "files back, or choose another directory"
+                f"the directory has {path}, but no manifest: it is not a new store, and a key cannot open it; "
+                "restore the missing files, or choose another directory"
             )
     return None
 
@@ -180,7 +181,7 @@ def files_beside(path: Path, key: KeySource = NO_KEY) -> tuple[FileSystem, str]:
     for root in path.parents:
         if is_encrypted(LocalFileSystem(root)):
             return store_files(root, key), path.relative_to(root).as_posix()
-    raise CorruptionError(PATH, 0, f"{path.name} is encrypted, and no directory above it has the keys of a store")
+    raise CorruptionError(PATH, 0, f"{path.name} is encrypted, but no directory above it has the keys of its store")
 
 
 def _encrypted(fs: FileSystem, key: StoreKey | None) -> EncryptedFileSystem:

@@ -48,7 +48,8 @@ def private_directory(name: str) -> Path:
             tempfile.TemporaryFile(dir=directory).close()
             return directory
         logging.getLogger("nyala.engine").warning(
-            "compiled kernels are not kept in %s, since others can write to it or to a directory above it", directory
+            "compiled kernels are not kept in %s, since other users can write to it or to a directory above it",
+            directory,
         )
     except (OSError, RuntimeError):  # no home, a read-only disk, a file where a directory should be
         pass

@@ -27,7 +27,10 @@ def warm_up(progress: Progress | None = None) -> int:
         return 0
     if found := library():
         if not self_test():
-            raise RuntimeError("the library of kernels gives wrong results; NYALA_KERNELS=jit does without it")
+            raise RuntimeError(
+                "the precompiled kernels give wrong results on this machine; set NYALA_KERNELS=jit to compile them "
+                "at their first use"
+            )
         return len(found.kernels)
     return _compile_all(progress)
 

@@ -157,9 +157,9 @@ class Importer:
         if size > self.limits.batch_bytes:
             count = sum(batch.num_rows for batch in staged.changes)
             raise InvalidArgumentError(
-                f"{count:,} keys of the import are already in the table, or deleted rows had them, and their rows of "
-                f"{size:,} bytes are more than the {self.limits.batch_bytes:,} that one commit can change: upsert them "
-                "and import the others"
+                f"{count:,} keys of the import are already in the table, or belonged to deleted rows; their "
+                f"rows have {size:,} bytes, and one commit can change at most {self.limits.batch_bytes:,}: "
+                "upsert these rows, and import the others"
             )
         rows = pa.concat_batches(staged.changes)
         numbers, _ = version.covers(rows)
@@ -185,8 +185,8 @@ def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> list[
             return None
         key = key_of(version, part.rows, int(refused[0]))
         raise InvalidArgumentError(
-            f"{len(refused):,} rows of the import are in the table and cannot be changed, because the table has "
-            f"immutable columns; the first has the key {key}"
+            f"{len(refused):,} rows of the import are already in the table and cannot be changed, because it "
+            f"has immutable columns; the first has the key {key}"
         )
     return tablet_changes(version, part.tablet, part.rows, decided)
 

@@ -55,7 +55,7 @@ class Storage:
             return cls(store, ROOT, bucket=bucket)
         if is_encrypted(store):
             why = "files outside the data directory would not be encrypted"
-            raise InvalidArgumentError(f"an encrypted store takes no import_storage: {why}; leave it out")
+            raise InvalidArgumentError(f"an encrypted store cannot have import_storage: {why}; leave it out")
         from ...fs.arrow import ArrowFileSystem  # loads the clients of S3 and the like
 
         return cls(ArrowFileSystem.from_uri(uri), join(ROOT, store_uuid), uri)

@@ -72,7 +72,9 @@ class BucketPins(Pins):
         elif asked.as_of is None:
             table, snapshot = None, self._snapshots.now()
         else:
-            raise InvalidArgumentError("a pin of all tables is of now: leave out as_of, or name a table")
+            raise InvalidArgumentError(
+                "a pin of all tables keeps them as they are now: leave out as_of, or give a table"
+            )
         pin = self._new(table, snapshot).model_copy(update={"name": asked.name})
         made = self._made(pin, lambda: [table] if table else self._catalog.tables(), lambda pin, held: None)
         return self._told(made)

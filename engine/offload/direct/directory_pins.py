@@ -89,8 +89,8 @@ class DirectoryPins(Pins):
         """
         if asked.table is None:
             raise InvalidArgumentError(
-                "this store is in a directory: only one in a bucket can be copied, or have a pin of all tables; use "
-                "nyala checkpoint DIR, or name a table"
+                "only a store in a bucket can be copied, or have a pin of all tables, and this store is in a "
+                "directory: use nyala checkpoint DIR, or give a table"
             )
         table, snapshot = self._found(asked.table, asked.as_of)
         with self._keeping, named("the pin could not be made"):
@@ -245,8 +245,8 @@ class DirectoryPins(Pins):
     def _release_early(self, pin_id: str) -> None:
         if self._leases.end(pin_id):
             _LOG.warning(
-                "pin %s is released early: pins keep more than pinned_bytes of files that nothing else "
-                "needs, or the disk is full but for disk_reserve_bytes",
+                "pin %s is released early: pins keep more than pinned_bytes of files that nothing else needs, "
+                "or the disk has no more free than disk_reserve_bytes",
                 pin_id,
             )
 

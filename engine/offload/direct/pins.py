@@ -55,7 +55,7 @@ class Pins:
         Raises AlreadyPresentError, and UnavailableError: there are too many.
         """
         if name in kept:
-            raise AlreadyPresentError(f"there is a pin {name!r} already: drop it first, or choose another name")
+            raise AlreadyPresentError(f"pin {name!r} already exists: drop it first, or choose another name")
         by_table = Counter(kept.values())
         of_all = by_table.pop(None, 0)
         self._room.check_kept(None if table is None else by_table[table], by_table.total(), of_all)
@@ -63,7 +63,7 @@ class Pins:
 
 def no_kept_pin(pin_id: str) -> NotFoundError:
     """Return the error for a pin that is not kept."""
-    return NotFoundError(f"no pin {pin_id!r} is kept: `nyala pin list` shows those that are")
+    return NotFoundError(f"there is no pin {pin_id!r}: `nyala pin list` shows all pins")
 
 
 def too_old(snapshot: int, table: str) -> SnapshotTooOldError:
@@ -80,7 +80,7 @@ def table_of(pin: str, tables: Sequence[TableEntry], name: str | None) -> TableE
     """Return the table of this name that a pin keeps; the only one if ``name`` is None."""
     found = [table for table in tables if name in (None, table.name)]
     if not found:
-        raise NotFoundError(f"the pin {pin!r} keeps no table {name!r}")
+        raise NotFoundError(f"pin {pin!r} does not keep table {name!r}")
     if len(found) > 1:
-        raise InvalidArgumentError(f"the pin {pin!r} keeps {len(found):,} tables: name one")
+        raise InvalidArgumentError(f"pin {pin!r} keeps {len(found):,} tables: give the name of one")
     return found[0]

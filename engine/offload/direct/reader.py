@@ -104,7 +104,8 @@ class PinnedReader:
         pinned = self._pinned
         if spec.changes is not None or spec.as_of not in (None, pinned.snapshot):
             raise InvalidArgumentError(
-                f"files are pinned for one snapshot, {pinned.snapshot}: for another, scan through the server"
+                f"files are pinned for the snapshot {pinned.snapshot} only: to read another snapshot, scan "
+                "through the server"
             )
         version = self._table.version
         chunk_bytes = _DEFAULTS.scan_batch_bytes
@@ -132,12 +133,12 @@ class PinnedReader:
         if pinned.ttl_seconds is None:
             what = "bucket of the store" if pinned.bucket else "data directory of the server"
             raise NotFoundError(
-                f"this is not the {what}, or the pin was dropped: there are no files of the pin {pinned.pin_id!r}"
+                f"there are no files of the pin {pinned.pin_id!r} here: this is not the {what}, or the pin was dropped"
             )
         where, why = ("bucket", "") if pinned.bucket else ("directory", ", or the server was restarted")
         raise NotFoundError(
-            f"the files of pin {pinned.pin_id!r} are not in this {where}: it is not the store's, or the pin expired "
-            f"or was released{why}; pin the table again"
+            f"the files of pin {pinned.pin_id!r} are not in this {where}: it belongs to another store, or the "
+            f"pin expired or was released{why}; pin the table again"
         )
 
 

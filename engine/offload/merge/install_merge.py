@@ -35,7 +35,7 @@ from ...tablet.tablet import Tablet
 from .concurrent_deltas import LaterDeltas, write_later, write_returned
 from .row_places import place_rows
 
-_FAILED = "rowsets merged outside could not be installed; the table is unchanged"
+_FAILED = "rowsets merged outside the server could not be installed; the table is unchanged"
 
 
 @dataclass(frozen=True, slots=True)

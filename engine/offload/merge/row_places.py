@@ -67,7 +67,7 @@ class _Places:
         old, new = _pairs(rows, is_output)
         alive = self._alive(rows)
         if alive is not None and (alive[old] != alive[new]).any():
-            raise _wrong("a row that lives is dead there, or the other way round")
+            raise _wrong("a row of the table is deleted in the files, or a deleted row is not")
         self._locations[numbers[old]] = self._packed(numbers[new])
         if len(old) + len(new) < len(rows):
             is_lost = ~is_output
@@ -124,7 +124,7 @@ def _pairs(rows: MergedRows, is_output: np.ndarray) -> tuple[np.ndarray, np.ndar
     old, new = equal + is_first, equal + ~is_first
     is_thrice = (equal[1:] == equal[:-1] + 1).any()
     if is_thrice or is_output[old].any() or len(new) != np.count_nonzero(is_output) or not is_output[new].all():
-        raise _wrong("they have a key that no merged rowset has, or one twice")
+        raise _wrong("they have a key that none of the merged rowsets has, or have some key twice")
     return old, new
 
 

@@ -140,6 +140,6 @@ def _check_there(plan: CompactionPlan, task: CompactionTask, store: FileSystem) 
     if not all(map(store.exists, inputs if plan.bucket else [task.directory])):
         where = "bucket" if plan.bucket else "directory"
         raise NotFoundError(
-            f"the files of task {task.number} are not in this {where}: it is not the store's, or the "
-            "compaction expired or ended, or the server was restarted; start a new one"
+            f"the files of task {task.number} are not in this {where}: it belongs to another store, the "
+            "compaction expired or ended, or the server was restarted; start a new compaction"
         )

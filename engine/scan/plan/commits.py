@@ -94,5 +94,5 @@ def commits(
 
 def _too_many(table: Table) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"table {table.name!r} has more than {COMMITS_MAX:,} commits since then: ask from a later time"
+        f"table {table.name!r} has more than {COMMITS_MAX:,} commits since then: give a later time"
     )

@@ -59,8 +59,8 @@ class Snapshots:
         if snapshot < min([last_of(now - age * 1_000_000), *self._held_of(table)]):
             at = f"{moment!r} ({datetime_of(snapshot):%Y-%m-%d %H:%M:%S} UTC)"
             raise SnapshotTooOldError(
-                f"{what} {at} is older than the history of table {table.name!r}, which keeps {age:,} seconds; a larger "
-                "history_max_age_seconds keeps more from then on"
+                f"{what} {at} is older than the history of table {table.name!r}, which keeps {age:,} seconds; a "
+                "larger history_max_age_seconds keeps more from the time it is set"
             )
         return snapshot
 
@@ -89,9 +89,8 @@ class Snapshots:
         if snapshot > latest and snapshot > self._mvcc.snapshot():  # a clock that was set back makes no commit future
             ahead = (microseconds_of(snapshot) - now) / 1e6
             raise InvalidArgumentError(
-                f"{what} {moment!r} is in the future: {ahead:,.1f} s ahead of {self._whose}, which follows other "
-                "clocks by "
-                f"at most {self._clock_error_seconds:,} s (clock_error_seconds)"
+                f"{what} {moment!r} is in the future: {ahead:,.1f} s ahead of {self._whose}, and at most "
+                f"{self._clock_error_seconds:,} s are allowed (clock_error_seconds)"
             )
 
     @property

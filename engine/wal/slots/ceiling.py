@@ -43,7 +43,7 @@ class CeilingClock:
         """See ``Clock``. Raises UnavailableError if the next holder may give out what is above a frozen clock."""
         with self._mutex:
             if self._is_frozen and timestamp > self._last:
-                raise UnavailableError("the log is released: its next holder gives timestamps")
+                raise UnavailableError("this process has released the log, and its next holder assigns timestamps")
             self._last = max(self._last, timestamp)
 
     def settle(self) -> int:

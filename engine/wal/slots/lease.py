@@ -52,4 +52,6 @@ class Lease:
         """Raise UnavailableError unless the lease holds."""
         if not self.holds:
             why = "another process has the store" if self._is_lost else "the log has not answered for a while"
-            raise UnavailableError(f"what is current is unknown here: {why}; ask again, or read an earlier time")
+            raise UnavailableError(
+                f"this process does not know the current state: {why}; try again, or read as of an earlier time"
+            )

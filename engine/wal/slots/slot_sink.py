@@ -125,7 +125,10 @@ class SlotSink:
     def check_process(self) -> None:
         """Raise LogLostError in a process that was forked from the holder: its slots would pass for the holder's."""
         if self.is_forked:
-            raise LogLostError("the process that forked this one has the store: open it in one process only")
+            raise LogLostError(
+                "this process was forked from one that has the store open, and only one process may open it: open "
+                "it after the fork, or use a server"
+            )
 
     @property
     def has_request(self) -> bool:
@@ -221,9 +224,11 @@ class SlotSink:
             # Nobody can have claimed the log after this slot, replayed and freed it, while a lease from it would hold.
             is_nowhere = self._lease.covers(group.sent)
             if is_nowhere:
-                outcome = "nothing of the change was applied; ask that one"
+                outcome = "nothing of the change was applied; send it to that process"
             else:
-                outcome = "whether the change was applied is unknown; ask that one, or send a numbered write again"
+                outcome = (
+                    "whether the change was applied is unknown; check in that process, or send a numbered write again"
+                )
             self._lease.lose()
             raise LogLostError(f"{self._who(number)}; {outcome}", locations=[] if is_nowhere else None)
         self._pace.note(len(group.content), self._boot_seconds() - group.sent)

@@ -125,7 +125,7 @@ class Standby:
     def check_stopped(self) -> None:
         """Raise StandbyStoppedError after ``stop``."""
         if self._is_stopped:
-            raise StandbyStoppedError("the process stands by no longer")
+            raise StandbyStoppedError("this process is no longer a standby")
 
     def saw(self, tail: Tail) -> None:
         """Note the end of the log, and fetch some of what the next holder reads. Raises UnavailableError."""

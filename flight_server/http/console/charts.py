@@ -145,7 +145,7 @@ def charts(samples: Samples) -> Element:
         drawn("Memory of the process", Unit.BYTES, Line("", [each.resident_bytes for each in found[1:]])),
     ]
     about = (
-        f"The last {(until - since) / 60:.1f} minutes, to {clock(until)}. Requests at this address, of all users; what "
-        "is no write counts as a read."
+        f"The last {(until - since) / 60:.1f} minutes, to {clock(until)}. Requests at this address, of all "
+        "users; requests that are not writes count as reads."
     )
     return tag("section", tag("p", about), tag("div", *graphs, class_="charts"), aria_label="Charts")

@@ -32,10 +32,10 @@ def explained(scan: RecentRequest) -> list[str]:
     assert scan.scanned is not None
     found = [*_by_time(scan)]
     if scan.scanned.counts is None:
-        found.append("What it read is not counted here: it was a look-up by keys, or other processes counted it.")
+        found.append("Its reads are not counted here: it was a look-up by keys, or other processes counted it.")
     else:
         found += _by_reading(scan, scan.scanned, scan.scanned.counts)
-    return found or ["It read what it returned, and nothing stood in its way."]
+    return found or ["It read only what it returned, and waited for nothing."]
 
 
 def _by_time(scan: RecentRequest) -> Iterator[str]:

@@ -18,8 +18,8 @@ from .words import clock, clock_lately, duration, moment
 PATH = "/console/jobs"
 Answer = TypeVar("Answer")
 _ABOUT = (
-    "Jobs (nyala job backup, restore, export, load ...) run in processes of their own, and write their results outside "
-    "of the store. Here is what they ask of this server."
+    "Jobs (nyala job backup, restore, export, load ...) run in processes of their own, and write their results "
+    "outside of the store. Below are their requests to this server."
 )
 
 
@@ -43,14 +43,14 @@ def jobs_page(visit: Visit) -> Page:
             tag("h2", "Ended"),
             _ended(visit.server.calls.recent.tasks.all()),
             tag("h2", "Unfinished work"),
-            tag("p", "It keeps files until it ends, or expires."),
+            tag("p", "Unfinished work keeps files until it ends or expires."),
             table(("Kind", "Process", "Count"), _unfinished(families), 2),
         ),
         tag("h2", "Pins"),
-        tag("p", "Snapshots with a name, kept until somebody drops them: backups that copy nothing."),
+        tag("p", "Snapshots with a name, kept until they are dropped: backups that copy nothing."),
         _pins(visit),
         tag("h2", "Dropped tables"),
-        tag("p", "They can be recalled, with all rows and history."),
+        tag("p", "Dropped tables that can be recalled, with all rows and history."),
         _dropped(visit),
         at=PATH,
         is_live=True,
@@ -93,8 +93,8 @@ def _dropped(visit: Visit) -> Element:
 def _if_granted(visit: Visit, privilege: Privilege, shown: Callable[[], Element]) -> Element:
     """Return what needs a privilege on all tables, or that it is lacking, or not there."""
     if not visit.has_everywhere(privilege):
-        return tag("p", f"Shown to those who have {privilege} on all tables.")
+        return tag("p", f"Shown only to users who have {privilege} on all tables.")
     try:
         return shown()
     except StoreError as error:
-        return tag("p", f"Not known here: {error.message}.")
+        return tag("p", f"Not available here: {error.message}.")

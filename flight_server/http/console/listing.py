@@ -48,7 +48,7 @@ class Listing(Generic[Item]):
         chosen = sortable.get(visit.asked.get("sort", columns[0].name))
         order = visit.asked.get("order", "")
         if chosen is None or order not in ("", "up", "down"):
-            raise InvalidArgumentError(f"`sort` is one of {', '.join(sortable)}, and `order` is up or down")
+            raise InvalidArgumentError(f"`sort` must be one of {', '.join(sortable)}, and `order` must be up or down")
         self.column = chosen
         self._key = chosen.key
         self.is_down = chosen.is_down if not order else order == "down"

@@ -41,7 +41,7 @@ def log_page(visit: Visit) -> Page:
     visit.check_administers("log")
     least = visit.asked.get("level", "debug")
     if least not in _LEVELS:
-        raise InvalidArgumentError(f"`level` is one of {', '.join(_LEVELS)}")
+        raise InvalidArgumentError(f"`level` must be one of {', '.join(_LEVELS)}")
     listing = Listing(visit, PATH, _COLUMNS, {"level": "" if least == "debug" else least})
     lines = [
         line

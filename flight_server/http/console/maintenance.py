@@ -63,7 +63,9 @@ class Buttons:
         """
         is_own = bool(host) and origin.partition("://")[2] == host
         if not (is_own and hmac.compare_digest(form.get("token", "").encode(), self.token(caller).encode())):
-            raise PermissionDeniedError("the button is not of this console, or of an old page: open the page again")
+            raise PermissionDeniedError(
+                "the request does not come from a button of this console, or the page is too old: open the page again"
+            )
 
     def press(self, visit: Visit, form: Mapping[str, str]) -> None:
         """Do what a checked form asks for.
@@ -81,7 +83,7 @@ class Buttons:
         elif seconds in map(str, (0, *_PAUSES.values())):
             visit.store.pause_maintenance(PauseMaintenance(op=op, seconds=int(seconds)))
         else:
-            raise InvalidArgumentError("`seconds` is not one of the times to pause")
+            raise InvalidArgumentError("`seconds` is not one of the pauses that the page offers")
 
     def _run(self, visit: Visit, name: str, op: str) -> None:
         """Begin work on a table. It may take minutes: a thread of its own does it, and the page shows it."""
@@ -94,7 +96,9 @@ class Buttons:
             of_user = _RUNS_OF_USER if user else _RUNS_MAX
             if self._running.total() >= _RUNS_MAX or self._running[user] >= of_user:
                 raise UnavailableError(
-                    "too much work runs that the console has begun: try again when it has ended", 5.0
+                    "too many operations that the console has started are still running: try again when they "
+                    "have ended",
+                    5.0,
                 )
             self._running[user] += 1
         try:
@@ -128,7 +132,7 @@ def maintenance_page(visit: Visit, buttons: Buttons) -> Page:
     """Return what maintenance is due, runs and was done. Raises PermissionDeniedError: it is of all tables."""
     state, token = visit.store.maintenance(), buttons.token(visit.caller)
     running = ", ".join(state.running) or "nothing"
-    is_off = "" if state.is_on else " Maintenance is off: due work is done only when asked for."
+    is_off = "" if state.is_on else " Maintenance is off: due work is done only on request."
     return page(
         "Maintenance",
         live(
@@ -151,7 +155,8 @@ def maintenance_page(visit: Visit, buttons: Buttons) -> Page:
             ("Work", "Paused until", "Pause"),
             [_kind(kind, state, token) for kind in TITLES],
             3,
-            "A paused kind is done only when asked for, or when writers wait for memory. A restart ends all pauses.",
+            "Work of a paused kind is done only on request, or when writers wait for memory. A restart ends "
+            "all pauses.",
         ),
         tag("h2", "Times"),
         table(
@@ -181,7 +186,7 @@ def _failing(state: MaintenanceState) -> list[Element]:
         (each.name, each.table, each.error, f"{each.failures:,}", clock(each.since), clock(each.next_try))
         for each in state.failing
     ]
-    about = "The longest failing first. It holds up no other work."
+    about = "The longest failing first. Failing work does not hold up other work."
     return [tag("h2", "Failing"), table(columns, rows, 3, about)]
 
 

@@ -34,7 +34,7 @@ def memory_page(visit: Visit) -> Page:
             tag("h2", "Log and disk"),
             _listed(families, *_LOG),
             tag("h2", "Pinned versions and unfinished work"),
-            tag("p", "Their files stay until they end, or expire."),
+            tag("p", "Files of pinned versions and unfinished work stay until these end or expire."),
             _listed(families, *_PINNED),
         ),
         at="/console/memory",

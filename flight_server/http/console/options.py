@@ -45,9 +45,15 @@ def settings_page(visit: Visit) -> Page:
     given = sum(each.where is not None for each in settings)
     return page(
         "Settings",
-        tag("p", "In effect since the start, those that somebody set first. The others have their defaults."),
+        tag(
+            "p",
+            "Settings in effect since the start: first those that were set, then the others, which have their "
+            "defaults.",
+        ),
         tiles(("Settings", f"{len(settings):,}"), ("Set", f"{given:,}")),
         listing.form("Part of a name, a value or a meaning"),
-        table(listing.titles(), listing.rows(listing.sorted(found)), len(_COLUMNS), empty="No setting has this in it."),
+        table(
+            listing.titles(), listing.rows(listing.sorted(found)), len(_COLUMNS), empty="No setting contains this text."
+        ),
         at=PATH,
     )

@@ -32,14 +32,14 @@ def scans_page(visit: Visit) -> Page:
     slow = [each for each in recent.slow.all() if each.scanned]
     return page(
         "Scans",
-        tag("p", "Scans by DoGet. Short ones in sessions are in the metrics alone. Values in filters are not kept."),
+        tag("p", "Scans by DoGet. Short scans in sessions are only in the metrics. Values in filters are not kept."),
         live(
             "running",
             legend(**_TIMES),
             tag("h2", "Running"),
             _running(visit.server.calls.running()),
             tag("h2", "Slow"),
-            _scans(slow, "Those that the server worked on for a second or more, the newest first."),
+            _scans(slow, "Scans on which the server worked for a second or more, the newest first."),
             tag("h2", "Recent"),
             _scans(recent.scans.all(), "The newest first."),
         ),
@@ -54,7 +54,7 @@ def scan_page(visit: Visit) -> Page:
     name = visit.asked.get("id", "")
     scan = visit.server.calls.recent.found(name)
     if scan is None or scan.scanned is None:
-        raise NotFoundError("this scan is not among the recent ones any more")
+        raise NotFoundError("this scan is no longer among the recent scans")
     spent = times(scan)
     rows = [(_TIMES[each], duration(seconds), share(seconds, scan.seconds)) for each, seconds in spent.items()]
     return page(
@@ -107,7 +107,7 @@ def writes_page(visit: Visit) -> Page:
             about="Each makes a group of commits durable.",
         ),
         tag("h2", "Recent"),
-        table(titles, rows, 4, "Streams, statements and transactions, the newest first; none of sessions."),
+        table(titles, rows, 4, "Streams, statements and transactions, the newest first, without those of sessions."),
         at="/console/writes",
     )
 

@@ -42,7 +42,7 @@ def sample_page(visit: Visit) -> Page:
     rows = _read(visit, ScanSpec(table=name, columns=mine[:_COLUMNS] or None, limit=_ROWS))
     hidden = len(about.columns) - len(mine)
     notes = [
-        f"At most {_ROWS} rows, those that a scan finds first.",
+        f"At most {_ROWS} rows: the first that a scan finds.",
         *([f"You have no grant to read {hidden} of its {len(about.columns)} columns."] if hidden else []),
         *([f"The first {_COLUMNS} of {len(mine)} columns."] if len(mine) > _COLUMNS else []),
     ]
@@ -72,7 +72,9 @@ def _ending(end: float) -> Callable[[], None]:
 
     def check() -> None:
         if time.monotonic() > end:
-            raise UnavailableError(f"the scan found no {_ROWS} rows within {_SECONDS:g} seconds: read it by a client")
+            raise UnavailableError(
+                f"the scan did not find {_ROWS} rows within {_SECONDS:g} seconds: read the table with a client"
+            )
 
     return check
 

@@ -76,7 +76,8 @@ def tables_page(visit: Visit) -> Page:
     else:
         if len(names) > SORTED_TABLES_MAX:
             raise InvalidArgumentError(
-                f"{len(names):,} tables are too many to sort by numbers, at most {SORTED_TABLES_MAX:,}: search for some"
+                f"{len(names):,} tables are too many to sort by numbers, at most {SORTED_TABLES_MAX:,}: search "
+                "for a part of a name"
             )
         stated = listing.sorted(_rows(store, names))
         shown = stated[first : first + TABLES_A_PAGE]

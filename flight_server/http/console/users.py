@@ -54,11 +54,11 @@ def users_page(visit: Visit) -> Page:
     """Return the grants that the caller may know: its own, and all to an administrator, who also sees the logins."""
     listing = Listing(visit, PATH, _COLUMNS)
     entries = [each for each in _entries(visit.store.grants()) if listing.has(each.grantee, each.table, each.told)]
-    about = "What is not granted is denied, but to administrators."
+    about = "Only administrators may do what is not granted."
     if not visit.has_login:
-        about = "This server asks nobody who they are: everyone may do everything, whatever is granted."
+        about = "This server has no login: everyone may do everything, whatever is granted."
     elif not visit.administers:
-        about += " These are the grants to you, and those on tables that you administer."
+        about += " Below are the grants to you, and the grants on tables that you administer."
     return page(
         "Users and grants",
         *(_logins(visit) if visit.administers and visit.has_login else []),
@@ -106,7 +106,7 @@ def _logins(visit: Visit) -> list[Element]:
     known = {each.user for each, _ in entries}
     others = sorted(user for user in running if user and user not in known)
     titles = "User", "Roles", "Administrator", "Token", "Created", "Expires", "Note", "Running requests"
-    about = "Those of the token file, each token once. JWTs and certificates are checked, and not listed."
+    about = "Users of the token file, one line for each token. Users of JWTs and certificates are not listed."
     return [
         tag("h2", "Users"),
         table(titles, rows, 7, about),

@@ -54,7 +54,7 @@ class Visit:
         """The first of the things to list. Raises InvalidArgumentError: it is no number."""
         given = self.asked.get("first", "0")
         if not given.isascii() or not given.isdigit() or len(given) > 9:
-            raise InvalidArgumentError("`first` is a number")
+            raise InvalidArgumentError("`first` must be a number")
         return int(given)
 
     def check_operates(self) -> None:

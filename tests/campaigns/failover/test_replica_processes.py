@@ -60,7 +60,7 @@ def test_reads_go_to_a_replica_until_it_takes_the_store_over(start: Start) -> No
             lambda: itself.now(),
             lambda: table.insert({"id": [9]}),
         ):
-            with pytest.raises(UnavailableError, match="ask grpc://") as refused:
+            with pytest.raises(UnavailableError, match="connect to grpc://") as refused:
                 now()
             assert refused.value.locations == [holder.url]
 

@@ -51,7 +51,9 @@ def test_a_killed_holder_is_replaced_and_comes_back_as_a_standby(start: Start, t
         assert (page.status, json.load(page)) == (200, {"status": "standby"})
     assert ids(second) == [1, 2], "the client follows"
     with closing(second.itself()) as process:
-        with pytest.raises(UnavailableError, match="this process stands by for the store a; ask grpc://") as refused:
+        with pytest.raises(
+            UnavailableError, match="this process is a standby of the store a; connect to grpc://"
+        ) as refused:
             process.tables()
         assert refused.value.locations == [first.url]
         health = process.health()

@@ -36,8 +36,8 @@ def test_every_kind_of_command_opens_it(run: Run, place: list[str], tmp_path: Pa
 def test_a_name_and_a_bucket_go_together(run: Run, place: list[str], tmp_path: Path) -> None:
     missing = run("stats", "t", *place)
     assert missing.code == 4 and "there is no store 'a'" in missing.err
-    assert "has a name" in run("stats", "t", *place[:2]).err
-    assert "--name is for a store in a bucket" in run("stats", "t", "--name", "a").err
+    assert "needs a name" in run("stats", "t", *place[:2]).err
+    assert "--name names a store in a bucket" in run("stats", "t", "--name", "a").err
     (tmp_path / "store").mkdir()
     assert "has no name" in run("stats", "t", "--data", tmp_path / "store", "--name", "a").err
 

@@ -112,7 +112,7 @@ def test_cells_that_are_cut_are_told_or_refused(run: Run, target: list[str], tmp
     updated = run("update", "cut", "--set", "b='xxxx'", "--where", "true", *target)
     assert "updated 1 row of cut; 1 cell cut to the length of the column" in updated.out
     wrong = run("table", "alter", "cut", "--set-too-long", "b=cut", *target)
-    assert wrong.code == 3 and "too long text cannot be 'cut': say error or truncate" in wrong.err
+    assert wrong.code == 3 and "unknown treatment of too long text 'cut'; known: error, truncate" in wrong.err
     assert run("table", "alter", "cut", "--set-too-long", "b=error", "--set-too-long", "a=", *target).code == 0
     about = run("table", "describe", "cut", "--json", *target).json["columns"]
     assert [column.get("too_long") for column in about] == [None, None, "error"]

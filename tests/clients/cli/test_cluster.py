@@ -107,7 +107,7 @@ def test_moves_by_what_is_asked_for(run: Run, named: list[str]) -> None:
     ("flags", "code", "said"),
     [
         (["balance", "--by", "luck"], 3, "unknown measure 'luck'; known: tables, bytes"),
-        (["balance", "--by", ","], 3, "names nothing"),
+        (["balance", "--by", ","], 3, "by must name at least one measure"),
         (["balance", "--tables", "v"], 4, "no table 'v'"),
         (["check", "--compare", "/dev/null"], 3, "is not the output of nyala cluster check"),
     ],

@@ -93,6 +93,8 @@ def test_a_token_that_others_can_read_is_told(run: Run, tmp_path: Path, key: Pat
     for mode, is_told in ((0o600, False), (0o640, True)):
         token.chmod(mode)
         refused = run(*line)
-        assert (f"warning: others can read the token file {token}; run: chmod 600 {token}" in refused.err) is is_told
+        assert (
+            f"warning: other users can read the token file {token}; run: chmod 600 {token}" in refused.err
+        ) is is_told
         assert refused.code == 9 and len(refused.err.splitlines()) == 1 + is_told
         forget()

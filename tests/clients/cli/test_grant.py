@@ -31,7 +31,7 @@ def test_what_is_no_grant(run: Run, target: list[str]) -> None:
         (["alice", "homes", "fly"], 3, "privileges"),
         (["alice", "missing", "read"], 4, "there is no table 'missing'"),
         (["alice", "homes", "read", "--column", "x"], 3, "has no column 'x'"),
-        (["alice", "*", "read", "--column", "id"], 3, "name it"),
+        (["alice", "*", "read", "--column", "id"], 3, "give its name"),
     ):
         told = run("grant", "add", *words, *target)
         assert told.code == code and said in told.err and len(told.err.splitlines()) == 1

@@ -143,7 +143,7 @@ def test_nanoseconds_are_refused_with_what_helps(run: Run, tmp_path: Path) -> No
     pq.write_table(pa.table({"id": [1, 2], "at": nanoseconds}), tmp_path / "t.parquet")
     refused = run("load", "t", tmp_path / "t.parquet", "--create", "--key", "id", "--data", tmp_path / "store")
     assert refused.code == 1 and "1 applied, 0 ignored, 1 rejected" in refused.out
-    assert "the timestamp[ns] does not fit; round it, as pandas does by dt.round('us')" in refused.err
+    assert "the timestamp[ns] does not fit; round it, as with pandas' dt.round('us')" in refused.err
     empty = tmp_path / "one.parquet"
     pq.write_table(pa.table({"id": [1], "at": nanoseconds[:1]}), empty)
     refused = run("load", "none", empty, "--create", "--key", "id", "--data", tmp_path / "store")

@@ -50,8 +50,8 @@ def test_weights_processes_and_the_table_that_is_printed(run: Run, url: str) -> 
         (["--mix", "fly"], 3, "unknown operation 'fly'"),
         (["--mix", "get=0"], 3, "operation=weight"),
         (["--mix", ","], 3, "names no operation"),
-        (["--clients", "1", "--processes", "2"], 3, "more --clients"),
-        (["--table", "mine"], 5, "there is a table 'mine'"),
+        (["--clients", "1", "--processes", "2"], 3, "each process needs at least one client"),
+        (["--table", "mine"], 5, "table 'mine' already exists"),
     ],
 )
 def test_what_is_refused(run: Run, url: str, flags: list[str], code: int, said: str) -> None:

@@ -332,7 +332,7 @@ def test_update_delete_commits_and_restore(run: Run, target: list[str], tmp_path
         (["update", "t", "--set", "a", "--where", "true"], "'a' is not of the form --set column=expression"),
         (["update", "t", "--set", "a=1", "--set", "a=2", "--where", "true"], "--set names column 'a' twice"),
         (["delete", "t"], "give --where to select the rows to delete; --where true selects all rows"),
-        (["commits", "t", "--json", "--csv"], "give one of --json and --csv"),
+        (["commits", "t", "--json", "--csv"], "give --json or --csv, not both"),
     ],
 )
 def test_statements_that_say_too_little(run: Run, words: list[str], said: str) -> None:
@@ -371,7 +371,7 @@ def test_a_csv_that_no_table_is_made_of(run: Run, target: list[str], tmp_path: P
     first, second = (
         run("load", "t", file, "--create", "--key", "id", *target) for file in sorted(tmp_path.glob("*.csv"))
     )
-    assert first.code == 3 and "semicolons.csv has one column only, 'id;city': try --delimiter ';'" in first.err
+    assert first.code == 3 and "semicolons.csv has only one column, 'id;city': try --delimiter ';'" in first.err
     assert second.code == 3 and "twice.csv: two columns are named 'id'" in second.err
 
 
@@ -388,7 +388,7 @@ def test_a_place_where_no_store_can_be_made(run: Run) -> None:
     assert refused.err.startswith(
         "UNAVAILABLE: the data directory /proc/nyala could not be created or locked: No such "
     )
-    assert refused.err.endswith("; check the path, and who may write there\n")
+    assert refused.err.endswith("; check the path and its permissions\n")
 
 
 def test_a_module_that_is_missing_is_named_with_what_brings_it() -> None:

@@ -127,15 +127,19 @@ def a_move_is_prepared(pair: Pair) -> None:
 FAULTS: dict[Callable[[Pair], None], tuple[str, str, bool]] = {
     b_is_away: ("server_away", "the server 'b': the server cannot be reached", True),
     a_is_altered: ("half_altered", r"different schema versions on the servers \(a: 2, b: 1\).*repeat it", True),
-    both_are_altered_differently: ("tables_differ", "not the same on the servers 'a' and 'b'", True),
+    both_are_altered_differently: ("tables_differ", "differs between the servers 'a' and 'b'", True),
     a_tablet_is_doubled: ("tablet_doubled", r"the tablet of bucket \d of table 't' is on a \(.*\) and b \(", True),
-    a_tablet_is_missing: ("tablet_missing", r"the tablet of bucket \d is on no server, though others name a, b", True),
+    a_tablet_is_missing: (
+        "tablet_missing",
+        r"the tablet of bucket \d is on no server, though other servers name a, b for it",
+        True,
+    ),
     b_lacks_a_table: ("tablet_missing", "table 'u': .* is on no server, .*; b does not have the table", True),
     b_is_ahead: ("clock_ahead", r"the server 'b' are 3,[56]\d\d\.\d s ahead", True),
     b_is_a_little_ahead: ("clock_ahead", r"the server 'b' are [45]\.\d s ahead", False),
     a_tablet_is_in_quarantine: ("quarantine", "tablet .* of t rejects all reads and writes: .*bad checksum", True),
     a_file_is_damaged: ("damaged_file", r"the file .* of tablet \d+ of t is damaged: a bad checksum", True),
-    b_takes_no_writes: ("no_writes", "the server 'b' takes no writes: a sync has failed", True),
+    b_takes_no_writes: ("no_writes", "the server 'b' rejects writes: a sync has failed", True),
     b_is_nearly_full: ("degraded", "the server 'b': the disk is nearly full", True),
     b_has_another_version: ("versions", "different versions: .* on a; 0.0.1 on b", False),
     b_has_another_placement: ("placement", "a and b have different placement files", True),
@@ -220,7 +224,7 @@ def test_a_moment_is_that_of_checksums(pair: Pair) -> None:
     earlier = check_cluster(pair.db, checksums=True, as_of=moment, show="off")
     assert earlier.snapshot == moment
     for checksums, compare in ((False, None), (False, earlier), (True, earlier)):
-        with pytest.raises(nyala.InvalidArgumentError, match="as_of is the moment of checksums"):
+        with pytest.raises(nyala.InvalidArgumentError, match="as_of needs checksums"):
             check_cluster(pair.db, checksums=checksums, as_of=moment, compare=compare, show="off")
 
 
@@ -255,7 +259,9 @@ def test_no_rows_are_read_while_a_server_is_away(pair: Pair) -> None:
     filled(pair)
     b_is_away(pair)
     found = check_cluster(pair.db, checksums=True, show="off")
-    assert found.checksums == [] and "no rows were read: that needs all servers" in [each.what for each in found.faults]
+    assert found.checksums == [] and "no rows were read: checksums need an answer of every server" in [
+        each.what for each in found.faults
+    ]
 
 
 def test_a_table_with_faults_is_not_read(pair: Pair) -> None:

@@ -79,14 +79,14 @@ def standby(**update: object) -> Whereabouts:
 FAULTS: dict[str, tuple[Whereabouts | StoreError, FaultKind | None, str]] = {
     "fresh": (where(98, 0.4), None, ""),
     "after a release": (standby(holder=None), None, ""),
-    "behind": (where(40, 31.0), FaultKind.STANDBY_BEHIND, "nothing new of the log for 31 s, and is 60 slots behind"),
-    "new": (Whereabouts(name="a", state="standby"), FaultKind.STANDBY_BEHIND, "h:2 has never seen the log"),
+    "behind": (where(40, 31.0), FaultKind.STANDBY_BEHIND, "nothing new from the log for 31 s, and is 60 slots behind"),
+    "new": (Whereabouts(name="a", state="standby"), FaultKind.STANDBY_BEHIND, "h:2 has never read the log"),
     "trouble": (where(99, 0.1, trouble="the disk is full"), FaultKind.STANDBY_TROUBLE, "take the store over: the disk"),
     "away": (UnavailableError("refused"), FaultKind.PROCESS_AWAY, "does not answer: refused"),
-    "another name": (standby(name="b"), FaultKind.STANDBY_ELSEWHERE, "h:2 stands by for the store b, and not for a"),
+    "another name": (standby(name="b"), FaultKind.STANDBY_ELSEWHERE, "h:2 stands by for the store b, not for a"),
     "another bucket": (standby(holder=held(7, "q")), FaultKind.STANDBY_ELSEWHERE, "grpc://x:1 has the store (epoch 7)"),
     "another epoch": (standby(holder=held(6)), FaultKind.STANDBY_ELSEWHERE, "grpc://x:1 has the store (epoch 6)"),
-    "another holder": (where(90, 0.1, epoch=6), FaultKind.HOLDERS, r"h:1 (epoch 7) and h:2 (epoch 6) both say"),
+    "another holder": (where(90, 0.1, epoch=6), FaultKind.HOLDERS, r"h:1 (epoch 7) and h:2 (epoch 6) both report"),
     "an old server": (Whereabouts(state="holder"), FaultKind.HOLDERS, "h:1 (epoch 7) and h:2 (an older version) both"),
 }
 

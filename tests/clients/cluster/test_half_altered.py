@@ -48,7 +48,7 @@ def test_new_connections_write_what_both_versions_have(pair: Pair, what: str, re
     table = new_connection(pair).table("t")
     assert {"id", "n"}.issubset(table.schema.names) and "note" not in table.schema.names
     assert table.upsert(SHARED).applied == 60
-    with pytest.raises(ConflictError, match="repeat it to apply it on the others"):
+    with pytest.raises(ConflictError, match="repeat it to apply it on the other"):
         table.scan().to_arrow()
     new_connection(pair)._store.alter_table(change)
     table = new_connection(pair).table("t")

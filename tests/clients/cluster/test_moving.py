@@ -210,7 +210,7 @@ def test_numbers_of_rows_go_on(pair: Pair) -> None:
 
 def test_what_cannot_be_moved(pair: Pair, table: Table) -> None:
     number = place_of(table, "a")
-    with pytest.raises(InvalidArgumentError, match="connect to one of them"):
+    with pytest.raises(InvalidArgumentError, match="connect to one of the servers"):
         Database(cast(StoreService, pair.stores["a"])).move_tablet("t", number, "b")
     with pytest.raises(InvalidArgumentError, match="unknown server 'x'"):
         pair.db.move_tablet("t", number, "x")
@@ -383,7 +383,7 @@ def test_tablets_stay_until_a_numbered_statement_is_through(pair: Pair, monkeypa
         monkeypatch.setattr(pair.gateways["b"], "execute", away)
         with pytest.raises(UnavailableError, match="nobody answers") as failed:
             table.update_where({"n": "n + 1"}, **how)
-        assert failed.value.__notes__ == ["it was executed on a before that"]
+        assert failed.value.__notes__ == ["the statement was already executed on a"]
         monkeypatch.undo()
         if how:
             with pytest.raises(UnavailableError, match="staged"):

@@ -25,7 +25,7 @@ def test_what_was_handed_over_is_not_replaced_by_another_move(pair: Pair, table:
     told = first.handed_over(begun)
     with pytest.raises(ConflictError, match="'second' was aborted"):
         second.target.move_prepare(late)
-    with pytest.raises(ConflictError, match="another move, 'first' from 'a', has prepared the tablet"):
+    with pytest.raises(ConflictError, match="another move, 'first' from 'a', has already prepared the tablet"):
         pair.stores["b"].move_prepare(late)  # the source was asked before it handed the tablet over
     pair.crash("b")
     first.target.move_take_over(told)

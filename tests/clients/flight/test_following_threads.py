@@ -70,7 +70,7 @@ def test_threads_that_find_nobody_do_not_wait_one_after_the_other(pair: Pair, mo
     now = time.monotonic
 
     def look() -> None:
-        with pytest.raises(UnavailableError, match="nobody has the store") as found:
+        with pytest.raises(UnavailableError, match="no process has the store") as found:
             client.follow()
         errors.append(found.value.message)
 

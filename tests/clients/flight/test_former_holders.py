@@ -119,7 +119,7 @@ def test_what_a_former_holder_does_not_do_is_not_done(machines: Any) -> None:
         lambda: Database(machines.former).create_table("more", SCHEMA, ["id"]),
         lambda: machines.former.maintain("rows", "flush"),
     ):
-        with pytest.raises(UnavailableError, match="what is current is unknown here") as refused:
+        with pytest.raises(UnavailableError, match="does not know the current state") as refused:
             ask()
         assert refused.value.locations == []
     assert machines.former.tables() == before

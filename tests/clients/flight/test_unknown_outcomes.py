@@ -17,7 +17,7 @@ from nyala.schemas.errors import UnavailableError
 from tests.doubles.proxy import Proxy
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
-UNKNOWN = "; whether {} was carried out is unknown: look, and repeat it if not"
+UNKNOWN = "; whether {} was carried out is unknown: check, and repeat it if it was not"
 CHANGES: dict[str, Callable[[Database], Any]] = {
     "create_table": (lambda db: db.create_table("more", SCHEMA, ["id"])),
     "alter_table": (lambda db: db.table("rows").alter().add_column("w", pa.int64()).apply()),
@@ -78,7 +78,11 @@ def said(stuck: Stuck, name: str, end: Callable[[], None]) -> str:
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_that_a_hand_over_ends_may_be_done(stuck: Stuck, name: str) -> None:
     message = said(stuck, name, lambda: stuck.server.calls.end_earlier(0.0))
-    assert message == "this process no longer has the store, and tells which one has" + UNKNOWN.format(name)
+    assert (
+        message
+        == "this process no longer has the store; the action `where` names the process that has it"
+        + UNKNOWN.format(name)
+    )
 
 
 def test_a_change_whose_connection_breaks_may_be_done(stuck: Stuck) -> None:

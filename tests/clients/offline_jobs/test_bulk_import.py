@@ -147,7 +147,7 @@ def test_files_may_lie_in_s3(home: Path, files: Path, s3: str) -> None:
     assert not (home / "imports").exists()
     with Store.open(home, StoreOptions(maintenance="off", import_storage=s3)):
         assert not place.exists(left)
-    with pytest.raises(InvalidArgumentError, match="is not a valid place"):
+    with pytest.raises(InvalidArgumentError, match="is not a valid path or URI"):
         Store.open(home, StoreOptions(maintenance="off", import_storage="nowhere"))
 
 

@@ -65,7 +65,7 @@ def test_rows_are_those_of_a_scan(table: nyala.Table, home: Path) -> None:
 
 
 def test_what_cannot_be_is_said(table: nyala.Table, home: Path, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="it is not the store's"):
+    with pytest.raises(NotFoundError, match="it belongs to another store"):
         table.direct_scan(directory=tmp_path)
     with pytest.raises(InvalidArgumentError, match="no column 'x'"):
         table.direct_scan(["x"], directory=home)

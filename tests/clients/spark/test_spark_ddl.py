@@ -149,13 +149,13 @@ NOT_CREATED = {
     "(id INT PRIMARY KEY) PARTITIONED BY (range(id)) TBLPROPERTIES (bounds = 'a..b')": "'a' is not a valid int32",
     "(id INT, x INT UNIQUE, PRIMARY KEY (id))": "a table has one PRIMARY KEY, and no other constraint",
     "(id INT PRIMARY KEY, x ARRAY<INT>)": "column 'x' is ARRAY<INT>, which a table cannot hold; use STRING",
-    "(id INT PRIMARY KEY, x TIMESTAMP_NTZ)": "a table has moments: use TIMESTAMP",
+    "(id INT PRIMARY KEY, x TIMESTAMP_NTZ)": "a table stores moments in UTC: use TIMESTAMP",
     "(id INT PRIMARY KEY, x STRING COLLATE UNICODE_CI)": "which a table cannot hold; use STRING or VARCHAR(n)",
     "(id DOUBLE PRIMARY KEY)": "INVALID_ARGUMENT: key column 'id' cannot be a key: it has the type double",
     "(id INT PRIMARY KEY, x DATE DEFAULT current_date)": "the default of column 'x' is current_date: the store",
-    "(id INT PRIMARY KEY, x TIMESTAMP DEFAULT now() - INTERVAL 1 DAY)": "the store has constants only",
+    "(id INT PRIMARY KEY, x TIMESTAMP DEFAULT now() - INTERVAL 1 DAY)": ": a default must be a constant",
     "(id INT PRIMARY KEY) USING parquet": "the tables of this catalog are Nyala's, not parquet: leave out USING",
-    "(id INT PRIMARY KEY) LOCATION '/x'": "the store has its tables itself: leave out LOCATION and EXTERNAL",
+    "(id INT PRIMARY KEY) LOCATION '/x'": "the store keeps tables in its own files: leave out LOCATION and EXTERNAL",
     "(id INT PRIMARY KEY) OPTIONS (a 'b')": "a table has no OPTIONS: give TBLPROPERTIES",
     "AS SELECT 1 AS id": "table bad needs a primary key",
 }
@@ -228,7 +228,7 @@ NOT_ALTERED = {
     "ADD COLUMN x INT FIRST": "column 'x' FIRST: the store adds columns last",
     "ADD COLUMN x INT NOT NULL": "column 'x' is NOT NULL: give it a read_default",
     "ADD COLUMNS (x INT, y ARRAY<INT>)": "column 'y' is ARRAY<INT>, which a table cannot hold",
-    "ALTER COLUMN city FIRST": "ALTER TABLE: columns keep their places",
+    "ALTER COLUMN city FIRST": "ALTER TABLE: the position of a column cannot change",
     "ALTER COLUMN rooms SET DEFAULT CAST(rand() AS TINYINT)": "rand",
     "ALTER COLUMN note SET DEFAULT current_user()": "the default of column 'note' is current_user(): the store has",
     "ALTER COLUMN id DROP NOT NULL": "INVALID_ARGUMENT: column 'id' is part of the primary key: it may never be NULL",
@@ -236,10 +236,10 @@ NOT_ALTERED = {
     "DROP COLUMNS (note, id)": "INVALID_ARGUMENT: step 2 (drop_column): column 'id' is part of the primary key",
     "SET TBLPROPERTIES ('max_rows' = '7', 'max_row' = '7')": "property 'max_row', did you mean 'max_rows'?",
     "SET TBLPROPERTIES ('max_rows' = 'many')": "table option 'max_rows' cannot be 'many'",
-    "SET TBLPROPERTIES ('primary_key' = 'city')": "property 'primary_key' is set when a table is created, and stays",
+    "SET TBLPROPERTIES ('primary_key' = 'city')": "'primary_key' is set when a table is created, and cannot change",
     "SET TBLPROPERTIES ('immutable.city' = 'true')": "property 'immutable.city' is set when a table is created",
     "ADD CONSTRAINT c CHECK (id > 0)": "ALTER TABLE: the store has no constraints but NOT NULL and its key",
-    "CLUSTER BY (id)": "ALTER TABLE: a table keeps its partitions",
+    "CLUSTER BY (id)": "ALTER TABLE: the partitioning of a table cannot change",
 }  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def test_an_alteration_that_is_refused_changes_nothing(sql: Sql, homes: None, ur
 def test_rename_and_drop(sql: Sql, homes: None, db: Database) -> None:
     sql("CREATE TABLE other (id INT PRIMARY KEY)")
     assert "TABLE_OR_VIEW_ALREADY_EXISTS" in refused(sql, "ALTER TABLE homes RENAME TO other")
-    assert "a table stays in nyala.default" in refused(sql, "ALTER TABLE homes RENAME TO elsewhere.homes")
+    assert "a table cannot move out of nyala.default" in refused(sql, "ALTER TABLE homes RENAME TO elsewhere.homes")
     sql("ALTER TABLE homes RENAME TO barns")
     sql("ALTER TABLE barns RENAME TO nyala.default.farms")
     assert sql("SELECT id FROM farms") == [(1,)] and db.tables() == ["farms", "other"]
@@ -408,7 +408,7 @@ def test_a_table_that_was_replaced_meanwhile_is_not(
 
     monkeypatch.setattr(Store, "commit_transaction", overtaken)
     other = "REPLACE TABLE homes TBLPROPERTIES (primary_key = 'note') AS SELECT 'x' AS note"
-    assert refused(sql, other).startswith("CONFLICT: table 'homes' is not the one with the id")
+    assert refused(sql, other).startswith("CONFLICT: table 'homes' does not have the id")
     assert db.tables() == ["homes"] and db.table("homes").schema.names == ["k"]
 
 
@@ -456,5 +456,5 @@ def test_a_change_whose_answer_is_lost_is_not_repeated(
         spark.conf.set(f"spark.sql.catalog.cut_{is_silent}", "io.nyala.spark.NyalaCatalog")
         spark.conf.set(f"spark.sql.catalog.cut_{is_silent}.uri", f"grpc://127.0.0.1:{network.here}")
         why = refused(sql, f"CREATE TABLE cut_{is_silent}.default.homes (id INT PRIMARY KEY)")
-    assert "whether create_table was carried out is unknown: look, and repeat it if not" in why
+    assert "whether create_table was carried out is unknown: check, and repeat it if it was not" in why
     assert len(made) == 1 and db.tables() == ["homes"]

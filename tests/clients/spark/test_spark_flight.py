@@ -187,7 +187,7 @@ def test_tasks_refuse_a_store_that_did_not_plan_them(
 ) -> None:
     tasks = planned(load_by(spark, proxy))
     proxy.lead_to(other_port)
-    with pytest.raises(Exception, match="has another store than the client had before: check the URL"):
+    with pytest.raises(Exception, match="now serves another store than before: check the URL"):
         tasks.count()
 
 
@@ -195,7 +195,7 @@ def test_a_stream_goes_on_at_no_other_store(
     rows: pa.Table, spark: SparkSession, proxy: CutProxy, other_port: int, before_message: Callable[..., None]
 ) -> None:
     before_message(1, lambda: proxy.lead_to(other_port))
-    with pytest.raises(Exception, match="has another store than the client had before: check the URL"):
+    with pytest.raises(Exception, match="now serves another store than before: check the URL"):
         summed(load_by(spark, proxy))
 
 
@@ -214,7 +214,7 @@ def test_a_query_plans_at_one_store(
 
     monkeypatch.setattr(FlightServer, "get_flight_info", replaced)
     both = frame.selectExpr("id AS number").union(frame.selectExpr("n AS number"))
-    with pytest.raises(Exception, match="has another store than the client had before: check the URL"):
+    with pytest.raises(Exception, match="now serves another store than before: check the URL"):
         both.count()
     assert frame.count() == ROWS
 

@@ -66,7 +66,7 @@ MISSING = {
     "CREATE TABLE bad (id BIGINT PRIMARY KEY, tags ARRAY<STRING>)": "which a table cannot hold",
     "CREATE TABLE bad (id BIGINT PRIMARY KEY, at STRUCT<x: INT>)": "which a table cannot hold",
     "ALTER TABLE homes ADD COLUMN n INT FIRST": "FIRST",
-    "ALTER TABLE homes CLUSTER BY (city)": "a table keeps its partitions",
+    "ALTER TABLE homes CLUSTER BY (city)": "the partitioning of a table cannot change",
     "ALTER TABLE homes ADD CONSTRAINT c CHECK (id >= 0)": "no constraints but NOT NULL and its key",
     "OPTIMIZE homes ZORDER BY (city)": "PARSE_SYNTAX_ERROR",
     "VACUUM homes": "PARSE_SYNTAX_ERROR",

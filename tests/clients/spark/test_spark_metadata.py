@@ -61,7 +61,7 @@ def test_the_tables_beside_one_are_there_where_its_namespace_is_in_use(sql: Sql,
         assert "cannot be found" in refused(sql, f"SELECT * FROM nothing.{name}")
     [(first,)] = sql("SELECT min(timestamp) FROM sales.history")
     assert sql(f"SELECT count(*) FROM sales.changes WITH (startTimestamp = '{first}')") == [(3,)]
-    assert "goes with its table: drop sales" in refused(sql, "DROP TABLE sales.history")
+    assert "is dropped with its table: drop sales" in refused(sql, "DROP TABLE sales.history")
     sql("CREATE TABLE default (id INT PRIMARY KEY)")
     assert sql("SELECT count(*) FROM default.default.history") == [(0,)]
 

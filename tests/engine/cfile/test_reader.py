@@ -156,7 +156,9 @@ def test_a_reader_that_does_not_know_an_encoding_names_it(fs, make, monkeypatch,
     make.write(fs, {make.KEY: (physical, [make.vector_of(physical, 100)], encoding, "none")})
     CFileReader.open(fs, "file", make.FILE_ID).verify()
     monkeypatch.setattr(footer, "KNOWN_FEATURES", frozenset({UNEVEN_PAGES}))  # those of version 0.1
-    with pytest.raises(InvalidArgumentError, match=f"file requires {encoding}, which this build does not know"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"file requires {encoding}, which this version of Nyala does not support"
+    ):
         CFileReader.open(fs, "file", make.FILE_ID)
 
 

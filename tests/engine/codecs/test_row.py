@@ -114,7 +114,7 @@ def test_columns_come_and_go_and_grow():
 def test_a_cell_of_another_type_is_corruption():
     rows = encode({1: FixedVector(np.array([7, 300])), 2: strings([b"abc", b""]), 3: zeros(PhysicalType.INT8, 2)}, 2)
     for column_id, physical in ((1, "int32"), (1, "bytes"), (2, "int64"), (3, "float32"), (3, "bytes"), (1, "float32")):
-        with pytest.raises(CorruptPageError, match=f"row 0: what column {column_id} holds is no {physical} cell"):
+        with pytest.raises(CorruptPageError, match=f"row 0: the cell of column {column_id} is not a valid {physical}"):
             decode(rows, [WantedColumn(column_id, PhysicalType(physical))])
     with pytest.raises(CorruptPageError, match="neither true nor false"):
         decode(encode({1: FixedVector(np.array([2], np.int8))}, 1), [WantedColumn(1, PhysicalType.BOOL)])

@@ -169,7 +169,7 @@ def test_only_wrong_syntax_is_answered_by_the_grammar(text: str, is_syntax: bool
         ("a LIKE 5", "'5'", "LIKE takes a pattern in quotes"),
         ("a LIKE b", "'b'", "LIKE takes a pattern in quotes"),
         ("a LIKE 'x' ESCAPE '!!'", "'!!'", "ESCAPE takes one character"),
-        ("a LIKE 'x!' ESCAPE '!'", "'x!'", "escapes nothing"),
+        ("a LIKE 'x!' ESCAPE '!'", "'x!'", "has nothing to escape"),
         ("a = 1 = 2", "'='", "expected AND, OR or the end"),
         ("a BETWEEN 1 = 2 AND 3", "'='", "expected AND between the ends of BETWEEN"),
         ("a BETWEEN 1 OR 3", "'OR'", "expected AND between the ends of BETWEEN"),

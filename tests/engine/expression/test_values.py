@@ -215,7 +215,7 @@ REFUSED = [
     ("ts + 1", "timestamp", "cannot combine a timestamp and an integer"),
     ("year(i)", "bigint", "YEAR takes a date or a timestamp, not an integer"),
     ("coalesce(i, s)", "bigint", "of several types"),
-    ("round(d, i)", "double", "ROUND takes a whole number there"),
+    ("round(d, i)", "double", "argument of ROUND must be a whole number"),
     ("i LIKE 'x'", "boolean", "LIKE takes text"),
     ("b", "bigint", "a bool cannot be stored as int64"),
 ]

@@ -87,5 +87,5 @@ def test_what_cannot_be_done_is_refused(fs: ArrowFileSystem) -> None:
 
 def test_what_is_no_place_is_said() -> None:
     for uri in ("nonsense", "ftp://host/x", "s3://"):
-        with pytest.raises(InvalidArgumentError, match="is not a valid place"):
+        with pytest.raises(InvalidArgumentError, match="is not a valid path or URI"):
             ArrowFileSystem.from_uri(uri)

@@ -27,7 +27,7 @@ def test_a_file_for_this_user_alone_is_read(secret: Path, mode: int) -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o602, 0o601])
 def test_a_file_that_others_can_read_is_refused(secret: Path, mode: int) -> None:
     secret.chmod(mode)
-    with pytest.raises(InvalidArgumentError, match=f"others can read the key file {secret}; run: chmod 600"):
+    with pytest.raises(InvalidArgumentError, match=f"other users can read the key file {secret}; run: chmod 600"):
         read_private(secret)
 
 

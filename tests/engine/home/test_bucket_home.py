@@ -217,7 +217,7 @@ def test_a_writer_waits_no_longer_than_its_own_patience() -> None:
     with made(machine) as store:
         machine.objects.is_away = True
         began = elapsed_seconds()
-        with pytest.raises(UnavailableError, match="unknown yet"):
+        with pytest.raises(UnavailableError, match="not known yet"):
             put(store, 1)
         assert elapsed_seconds() - began < 10, "that of the bucket is another"
         machine.objects.is_away = False
@@ -430,7 +430,7 @@ def test_a_transaction_outlives_its_holder() -> None:
 
 
 def test_what_needs_a_directory_is_refused() -> None:
-    with made(Machine()) as store, pytest.raises(InvalidArgumentError, match="this store is in a bucket"):
+    with made(Machine()) as store, pytest.raises(InvalidArgumentError, match="not possible for a store in a bucket"):
         store.checkpoint(MakeCheckpoint(directory="/copy"))
     with pytest.raises(InvalidArgumentError, match="cannot be encrypted"):
         opened(Machine(), key_command="echo")
@@ -456,7 +456,9 @@ def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path, monkeypatch
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o777)
     home = BucketHome(Machine().bucket, "a", "memory://test", probes=False)
-    with pytest.raises(InvalidArgumentError, match=r"others can write to .*/shared/.*; set bucket_cache to a local"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"other users can write to .*/shared/.*; set bucket_cache to a local"
+    ):
         Store.open(home, OPTIONS)
     with Store.open(home, OPTIONS.model_copy(update={"bucket_cache": str(tmp_path / "mine")})) as store:
         assert store.tables() == []

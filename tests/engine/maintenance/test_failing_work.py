@@ -84,7 +84,7 @@ def test_tables_whose_flushes_work_are_written_while_those_of_another_fail() -> 
         it.break_tablets()
         refused = it.fill(it.bad)
         tablet = it.store._catalog.table("bad").tablets[0]
-        assert f"rows in memory of tablet {tablet.tablet_id} of this table cannot be flushed" in refused.message
+        assert f"tablet {tablet.tablet_id} of this table has no memory for more rows" in refused.message
         assert "UNAVAILABLE" in refused.message and refused.retry_after_seconds == 10
         assert 512 * KIB <= tablet.memory_bytes < 768 * KIB
         for _ in range(64):  # four times the memory that all have

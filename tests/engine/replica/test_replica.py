@@ -110,7 +110,7 @@ def test_a_snapshot_that_is_not_reached_yet_is_waited_for_and_then_refused(
     put(holder, 1)
     now = holder.store.now()
     monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 0.05)
-    with pytest.raises(UnavailableError, match="later than what this replica has"):
+    with pytest.raises(UnavailableError, match="later than the part of the log that this replica has"):
         ids(follower, now)
     monkeypatch.setattr(follower.replica._mvcc, "_patience_seconds", 10.0)
     found: list[list[int]] = []

@@ -89,7 +89,7 @@ def test_a_release_that_nobody_waited_for_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(server_commands, "_tell", lambda *_: None)
     monkeypatch.setattr(server_commands, "_TAKEN_SECONDS", 0.0)
     done = CliRunner().invoke(app, ["release", "a", "--url", NOBODY], catch_exceptions=False)
-    assert "released the store a; nobody has taken it yet: this process takes it again" in done.output
+    assert "released the store a; no process has taken it yet: this process takes it back" in done.output
 
 
 def test_a_take_from_a_holder_that_lives_says_who_has_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,9 @@ def test_a_take_from_a_holder_that_lives_says_who_has_the_store(monkeypatch: pyt
         UnavailableError, match=r"^grpc://m1:8815 still has the store a; grpc://m2:8815 takes it as soon"
     ):
         CliRunner().invoke(app, command, catch_exceptions=False)
-    with pytest.raises(UnavailableError, match=r"^grpc://m2:8815 was told, but it is not done after 0 s"):
+    with pytest.raises(
+        UnavailableError, match=r"^grpc://m2:8815 accepted the request, but has not completed it after 0 s"
+    ):
         CliRunner().invoke(app, [*command, "--force"], catch_exceptions=False)
 
 
@@ -110,7 +112,9 @@ def test_who_has_no_store_to_release_says_why(pair: Pair) -> None:
         exit_code("release", "a", "--url", NOBODY)
     server = FlightServer(cast(StoreService, pair.store), "grpc://127.0.0.1:0", process=OwnStore())
     try:
-        with pytest.raises(NotFoundError, match=r"serves a directory, no store with a name; .*:1 does not answer"):
+        with pytest.raises(
+            NotFoundError, match=r"serves a store in a directory, which has no name; .*:1 does not answer"
+        ):
             exit_code("release", "a", "--url", f"grpc://127.0.0.1:{server.port},{NOBODY}")
     finally:
         server.shutdown()
@@ -118,7 +122,7 @@ def test_who_has_no_store_to_release_says_why(pair: Pair) -> None:
 
 def test_the_status_says_why_a_server_is_away() -> None:
     done = CliRunner().invoke(app, ["status", "--url", NOBODY], catch_exceptions=False)
-    assert done.exit_code == 1 and f"{NOBODY} is away: the server cannot be reached" in done.output
+    assert done.exit_code == 1 and f"{NOBODY} does not answer: the server cannot be reached" in done.output
 
 
 def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +132,7 @@ def test_with_a_name_no_objects_are_listed(pair: Pair, monkeypatch: pytest.Monke
     url = bucket_with("named", a=pair.first.url)
     monkeypatch.setattr(MemoryBucket, "list", fail)
     assert exit_code("status", "--data", url, "--name", "a") == 0
-    with pytest.raises(NotFoundError, match="has told where it is"):
+    with pytest.raises(NotFoundError, match="no server has recorded its location"):
         exit_code("status", "--data", url, "--name", "b")
 
 

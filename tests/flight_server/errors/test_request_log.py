@@ -164,7 +164,7 @@ def test_a_flood_of_errors_is_a_few_lines(monkeypatch: pytest.MonkeyPatch, caplo
     now = 101.0
     log.failed(new_request_id(), "do_get", "NOT_FOUND", "alice")
     assert [record.getMessage() for record in caplog.records[20:]] == [
-        "980 more requests failed or were slow, and are not in the log",
+        "980 more requests failed or were slow, and were left out of the log",
         caplog.records[-1].getMessage(),
     ]
     assert "of 'alice' failed: NOT_FOUND" in caplog.records[-1].getMessage()

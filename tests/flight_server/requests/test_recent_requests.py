@@ -150,7 +150,7 @@ def test_recent_requests_are_bounded() -> None:
         ({"processor_seconds": 9.9}, PruneCount(chunks_touched_only=3), "major compaction"),
         ({"processor_seconds": 9.9}, PruneCount(chunks_read=1, chunks_by_zone_map=2), "2 of 3 ranges"),
         ({"processor_seconds": 9.9}, PruneCount(rowsets_read=20), "merged 20 rowsets"),
-        ({"processor_seconds": 9.9}, PruneCount(), "nothing stood in its way"),
+        ({"processor_seconds": 9.9}, PruneCount(), "waited for nothing"),
         ({"processor_seconds": 9.9}, None, "not counted here"),
     ],
 )

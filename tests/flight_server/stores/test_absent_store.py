@@ -38,7 +38,7 @@ def test_pages_about_all_users_are_for_administrators(guarded: Guarded, page: Ca
     server = guarded.served.server
     for who in (ALICE, None):
         visit = Visit(server, who)
-        with pytest.raises(PermissionDeniedError, match="knows no grants"):
+        with pytest.raises(PermissionDeniedError, match="has no grants"):
             page(visit)
         assert not visit.operates and not visit.maintains("t")
     assert page(Visit(server, ROOT)) and Visit(server, ROOT).operates
@@ -50,7 +50,7 @@ def test_metrics_are_for_administrators(guarded: Guarded) -> None:
     with pytest.raises(PermissionDeniedError):
         server.metrics(ALICE)
     assert server.metrics(ROOT).families
-    with pytest.raises(fl.FlightUnauthorizedError, match="knows no grants"):
+    with pytest.raises(fl.FlightUnauthorizedError, match="has no grants"):
         guarded.user.action("metrics")
     assert guarded.admin.action("metrics")["families"]
     assert guarded.user.action("health")["status"] == "ok"

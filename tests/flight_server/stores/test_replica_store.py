@@ -79,7 +79,7 @@ def test_a_replica_that_is_behind_says_so_and_who_has_the_store(both: Both, monk
     both.holder.database.table("t").upsert([{"id": 1, "v": 1, "name": "new"}])
     scan = Database(cast(Any, both.store)).table("t").scan(max_staleness=0)
     with pytest.raises(
-        UnavailableError, match=r"slots of the log behind; ask grpc://.*, which has the store"
+        UnavailableError, match=r"slots of the log behind; connect to grpc://.*, which has the store"
     ) as refused:
         scan.count()
     assert refused.value.locations == [both.url]
@@ -89,7 +89,7 @@ def test_tables_are_told_only_as_they_were_a_moment_ago(both: Both) -> None:
     assert both.store.tables() == ["t"] and both.store.describe_table("t").name == "t"
     both.lag = 5.1
     for ask in (both.store.tables, lambda: both.store.describe_table("t"), lambda: both.store.table_stats("t")):
-        with pytest.raises(UnavailableError, match="stands by"):
+        with pytest.raises(UnavailableError, match="is a standby"):
             ask()
 
 
@@ -119,7 +119,7 @@ def test_a_scan_goes_on_after_a_file_that_the_holder_deleted(
 
 
 def test_a_user_whose_grants_it_does_not_know_is_sent_to_the_holder(both: Both) -> None:
-    with pytest.raises(UnavailableError, match="stands by") as refused:
+    with pytest.raises(UnavailableError, match="is a standby") as refused:
         both.store.for_others(None, lambda _: None).tables()
     assert refused.value.locations == [both.url]
 
@@ -155,5 +155,5 @@ def test_a_replica_that_takes_the_store_over_keeps_no_memory_and_is_ready(both: 
     assert (store.health().status, store.health().store_uuid) == ("ok", uuid)
     assert store.lag_seconds is None and following.safe is None
     assert getattr(standby.on_claim, "__self__", None) is not following
-    with pytest.raises(UnavailableError, match="stands by"):
+    with pytest.raises(UnavailableError, match="is a standby"):
         store.tables()

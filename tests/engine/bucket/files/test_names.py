@@ -16,7 +16,7 @@ def test_names_of_objects(name: str) -> None:
     "name", ["", "/a", "a/", "a//b", ".", "..", "a/../b", ".hidden", "a b", "a%2fb", "\u00e9", "a\n"]
 )
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="not a name for an object"):
+    with pytest.raises(InvalidArgumentError, match="not a valid name of an object"):
         check_name(name)
 
 

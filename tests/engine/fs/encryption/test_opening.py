@@ -147,7 +147,7 @@ def test_a_key_does_not_encrypt_a_store_whose_manifest_is_missing(left: str) -> 
     else:
         disk.make_directory(left)
         put(disk, f"{left}/1", b"content")
-    with pytest.raises(InvalidArgumentError, match=f"there is {left}"):
+    with pytest.raises(InvalidArgumentError, match=f"the directory has {left}"):
         Store.open(disk, StoreOptions(key=KEY))
     assert not disk.exists("keys")
 
@@ -223,7 +223,7 @@ def test_an_empty_variable_does_not_make_a_new_store_plain(monkeypatch: pytest.M
     for name in ("NYALA_KEY_FILE", "NYALA_KEY_COMMAND"):
         with monkeypatch.context() as named:
             named.setenv(name, "")
-            with pytest.raises(InvalidArgumentError, match=f"{name} is set and empty"):
+            with pytest.raises(InvalidArgumentError, match=f"{name} is set but empty"):
                 Store.open(new, StoreOptions(maintenance="off"))
             assert not new.exists("manifest")
             Store.open(old, StoreOptions(maintenance="off")).close()

@@ -452,13 +452,13 @@ def test_rows_of_another_server_are_refused() -> None:
     for name, store in stores.items():
         store.create_table(TableDefinition.from_arrow("t", SCHEMA, ["k"], partition_by=[nyala.hash("k", buckets=4)]))
         plan = store.import_begin(ImportBegin(table="t"))
-        with pytest.raises(WrongServerError, match="ask that server"):
+        with pytest.raises(WrongServerError, match="connect to that server"):
             built(plan, disks[name], [rows])
         blind = plan.model_copy(
             update={"tablets": tuple(each.model_copy(update={"elsewhere": None}) for each in plan.tablets)}
         )
         files = built(blind, disks[name], [rows])
-        with pytest.raises(WrongServerError, match="ask that server"):
+        with pytest.raises(WrongServerError, match="connect to that server"):
             store.import_commit(ImportCommit(import_id=plan.import_id, files=tuple(files)))
         mine = {each.id for each in plan.tablets if each.elsewhere is None}
         kept = tuple(file for file in files if file.tablet in mine)

@@ -157,11 +157,11 @@ def test_a_kept_pin_shows_the_same_until_it_is_dropped(subject: Subject) -> None
 def test_names_of_pins_are_used_once_at_a_time(subject: Subject) -> None:
     with made(subject.open()) as store:
         pin = store.create_pin(CreatePin(name="a", table="t"))
-        with pytest.raises(AlreadyPresentError, match="there is a pin 'a' already"):
+        with pytest.raises(AlreadyPresentError, match="pin 'a' already exists"):
             store.create_pin(CreatePin(name="a", table="t"))
         with pytest.raises(NotFoundError):
             store.create_pin(CreatePin(name="b", table="none"))
-        with pytest.raises(NotFoundError, match="keeps no table 'u'"):
+        with pytest.raises(NotFoundError, match="does not keep table 'u'"):
             store.open_pin(OpenPin(pin_id=pin.pin_id, table="u"))
         store.drop_pin(pin.pin_id)
         store.create_pin(CreatePin(name="a", table="t"))
@@ -184,7 +184,7 @@ def test_a_store_in_a_bucket_keeps_all_its_tables() -> None:
         assert store.pins() == [pin]
         assert subject.rows(store, pin.pin_id, "t") == BEFORE
         assert subject.rows(store, pin.pin_id, "u") == dict.fromkeys(range(7), 5)
-        with pytest.raises(InvalidArgumentError, match="keeps 2 tables: name one"):
+        with pytest.raises(InvalidArgumentError, match="keeps 2 tables: give the name of one"):
             store.open_pin(OpenPin(pin_id=pin.pin_id))
     home = subject.machine.other().home()
     assert not leftovers(home) and verify_bucket(home).is_sound
@@ -197,7 +197,7 @@ def test_a_store_in_a_bucket_keeps_all_its_tables() -> None:
 def test_all_tables_are_kept_as_of_now_only() -> None:
     with made(InBucket().open()) as store:
         moment = store.create_pin(CreatePin(name="one", table="t")).snapshot
-        with pytest.raises(InvalidArgumentError, match="leave out as_of, or name a table"):
+        with pytest.raises(InvalidArgumentError, match="leave out as_of, or give a table"):
             store.create_pin(CreatePin(name="all", as_of=moment))
         assert [pin.name for pin in store.pins()] == ["one"]
 
@@ -274,7 +274,7 @@ def test_pins_of_one_table_leave_room_for_others(subject: Subject) -> None:
 
 
 def test_a_directory_keeps_one_table_by_a_pin() -> None:
-    with made(InDirectory().open()) as store, pytest.raises(InvalidArgumentError, match="name a table"):
+    with made(InDirectory().open()) as store, pytest.raises(InvalidArgumentError, match="or give a table"):
         store.create_pin(CreatePin(name="all"))
 
 

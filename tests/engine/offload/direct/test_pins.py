@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_said() -> None:
     first = subject.upsert(1).timestamp
     pinned = subject.store.pin_snapshot(PinSnapshot(table="t", ttl_seconds=1_000))
     for spec in ({"as_of": first - 1}, {"changes": ChangeSpec(since=first)}):
-        with pytest.raises(InvalidArgumentError, match="pinned for one snapshot"):
+        with pytest.raises(InvalidArgumentError, match="pinned for the snapshot"):
             rows_of(subject, pinned, **spec)
     with pytest.raises(InvalidArgumentError, match="no column 'x'"):
         rows_of(subject, pinned, columns=["x"])

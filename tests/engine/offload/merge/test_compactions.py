@@ -426,9 +426,9 @@ def test_a_file_that_is_not_what_it_should_be_is_named() -> None:
     fewer = {**task.entry, "rowsets": task.entry["rowsets"][:-1]}
     refused("lack a row", told=attempt(entry=fewer))
     older = [{**rowset, "redo": []} for rowset in task.entry["rowsets"]]
-    refused("lives is dead", told=attempt(entry={**task.entry, "rowsets": older}))
+    refused("is deleted in the files", told=attempt(entry={**task.entry, "rowsets": older}))
     one, another, *_ = subject.tablet.version.disk
-    with pytest.raises(InvalidArgumentError, match="a key that no merged rowset has"):
+    with pytest.raises(InvalidArgumentError, match="a key that none of the merged rowsets has"):
         place_rows([one], [another], task.timestamp, 0)
     assert first.undo
     torn = f"{task.directory}/{good.task.attempt}/tablets/2/{first.undo.file_id}.undo"

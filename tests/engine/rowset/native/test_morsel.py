@@ -178,7 +178,7 @@ def test_a_damaged_block_is_reported(store: Store) -> None:
         stored = stream.page(0).stored
         kept = stored[-9:].copy()
         stored[-9:] = 0xFF  # in memory: its checksum was right
-        with pytest.raises(CorruptionError, match="block 2 is no LZ4 block"):
+        with pytest.raises(CorruptionError, match="block 2 is not a valid LZ4 block"):
             table.scan().to_arrow()
         stored[-9:] = kept
     assert table.scan().to_arrow().num_rows == 3000

@@ -201,7 +201,7 @@ def test_a_damaged_block_is_reported(store: Store) -> None:
         lambda: table.scan(where="long > 0").count(),
         lambda: table.scan().aggregate({"s": ("long", "sum")}, []),
     ):
-        with pytest.raises(CorruptionError, match="is no LZ4 block"):
+        with pytest.raises(CorruptionError, match="is not a valid LZ4 block"):
             read()
     stored[-9:] = kept
     assert table.scan(where="long is not null or long is null").count() > 3_000

@@ -89,7 +89,7 @@ def test_without_an_answer_the_outcome_is_unknown_until_there_is_one(is_late: bo
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=0.1), way)
     way.fault = lambda call, number: "late" if is_late else "before"
     lsn = appended(log, b"one")
-    with pytest.raises(UnavailableError, match="unknown yet"):
+    with pytest.raises(UnavailableError, match="not known yet"):
         log.wait(lsn)
     assert (log.failed, log.writer.durable_lsn) == (None, 0)
     way.deliver()
@@ -107,7 +107,7 @@ def test_a_full_queue_that_does_not_move_refuses() -> None:
     log, _ = bench.open(SlotOptions(beat_seconds=1e6, patience_seconds=1.0, queue_bytes=1000), way)
     way.fault = lambda call, number: "before"
     appended(log, b"x" * 900)
-    with pytest.raises(UnavailableError, match="nothing was done"):
+    with pytest.raises(UnavailableError, match="nothing was applied"):
         log.writer.reserve(900)
     way.fault = lambda call, number: None
     log.writer.reserve(900)
@@ -125,7 +125,7 @@ def test_writers_before_a_full_queue_wait_side_by_side() -> None:
 
     def reserve() -> None:
         began = elapsed_seconds()
-        with pytest.raises(UnavailableError, match="nothing was done"):
+        with pytest.raises(UnavailableError, match="nothing was applied"):
             log.writer.reserve(900)
         refused.append(elapsed_seconds() - began)
 
@@ -148,7 +148,7 @@ def test_who_wants_to_know_early_is_told_that_it_is_unknown() -> None:
     log.writer.wait_written(lsn)
     assert log.writer.durable_lsn == lsn, "there is nothing between memory and the slot"
     way.fault = lambda call, number: "before"
-    with pytest.raises(UnavailableError, match="unknown yet"):
+    with pytest.raises(UnavailableError, match="not known yet"):
         log.writer.wait_written(appended(log, b"two"))
     way.fault = lambda call, number: None
     bench.close()

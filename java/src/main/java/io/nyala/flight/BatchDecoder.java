@@ -55,13 +55,13 @@ public final class BatchDecoder implements AutoCloseable {
       }
       Message head = Message.getRootAsMessage(message.header());
       if (head.headerType() != MessageHeader.RecordBatch) {
-        throw new StoreException("INTERNAL", "the server sent a message that is no record batch");
+        throw new StoreException("INTERNAL", "the server sent a message that is not a record batch");
       }
       RecordBatch batch = (RecordBatch) head.header(new RecordBatch());
       try (ArrowRecordBatch cells = MessageSerializer.deserializeRecordBatch(batch, message.takeBody(ALLOCATOR))) {
         loader.load(cells);
       } catch (IOException error) {
-        throw new StoreException("INTERNAL", "a batch cannot be understood: " + error.getMessage());
+        throw new StoreException("INTERNAL", "a batch is not valid: " + error.getMessage());
       }
       return root.getRowCount();
     }

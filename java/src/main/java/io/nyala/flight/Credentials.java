@@ -52,11 +52,11 @@ public record Credentials(String token, String tokenFile, String tlsRoots, Strin
       return;
     }
     if (token != null || tokenFile != null) {
-      throw invalid("the connection to " + location + " would show the token to the network: use grpc+tls://, or give "
+      throw invalid("the connection to " + location + " would send the token unencrypted: use grpc+tls://, or give "
           + "no token");
     }
     if (clientCert != null) {
-      throw invalid("the connection to " + location + " would not show the client certificate, and encrypt nothing: "
+      throw invalid("the connection to " + location + " would present no client certificate, and be unencrypted: "
           + "use grpc+tls://, or give no certificate");
     }
   }

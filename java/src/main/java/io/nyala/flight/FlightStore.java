@@ -90,7 +90,7 @@ public final class FlightStore {
       } catch (StoreException error) {
         if (error.isAnswerLost()) {
           throw new StoreException(StoreException.UNAVAILABLE,
-              error.said() + "; whether " + action + " was carried out is unknown: look, and repeat it if not");
+              error.said() + "; whether " + action + " was carried out is unknown: check, and repeat it if it was not");
         }
         if (error.locations() == null && error.retryAfterSeconds() == 0) {
           throw error;
@@ -110,7 +110,7 @@ public final class FlightStore {
         byte[] info = answers.only();
         return ScanParts.of(info == null ? new byte[0] : info, at.storeAt(answers.link()), this::storeOf);
       } catch (IOException error) {
-        throw new StoreException("INTERNAL", "the plan of the server cannot be understood: " + error.getMessage());
+        throw new StoreException("INTERNAL", "the plan of the server is not valid: " + error.getMessage());
       }
     });
   }
@@ -144,7 +144,8 @@ public final class FlightStore {
       Connection at = here;
       JsonNode health = at.ask("health", null, 0, isStoreAt(at));
       if (health.path("state").asText().equals("standby")) {
-        throw StoreException.away(at.location() + " stands by for the store", null, new ArrayList<>());
+        throw StoreException.away(
+            at.location() + " is a standby of the store, and does not have it", null, new ArrayList<>());
       }
       return health;
     });

@@ -75,7 +75,7 @@ final class HolderSearch {
     }
     StringJoiner why = new StringJoiner("; ");
     errors.values().forEach(error -> why.add(error.said()));
-    told.keySet().forEach(location -> why.add(location + ": it stands by"));
+    told.keySet().forEach(location -> why.add(location + ": it is a standby"));
     ArrayList<String> awaited = told.isEmpty() ? null : new ArrayList<>();
     return StoreException.away("no process has the store at " + uri + ": " + why, refusal, awaited);
   }
@@ -89,7 +89,7 @@ final class HolderSearch {
       } else { // claims of stores with other names do not compare
         errors.put(location, new StoreException(
             StoreException.INVALID_ARGUMENT,
-            location + " has another store: " + (name.isEmpty() ? "a directory" : name) + ", not " + store.name()));
+            location + " serves another store: " + (name.isEmpty() ? "a directory" : name) + ", not " + store.name()));
       }
     } catch (StoreException error) {
       put(errors, location, error);

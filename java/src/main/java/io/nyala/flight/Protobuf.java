@@ -44,7 +44,7 @@ final class Protobuf {
     /** Returns the length of the byte string that follows in the stream. */
     int length() throws IOException {
       if (wireType != BYTES) {
-        throw new IOException("a field is no byte string");
+        throw new IOException("a field is not a byte string");
       }
       return Math.toIntExact(number());
     }

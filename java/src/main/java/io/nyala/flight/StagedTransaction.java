@@ -54,7 +54,7 @@ public record StagedTransaction(String name) implements Serializable {
     } catch (StoreException error) {
       boolean isUnknown = error.is(StoreException.UNAVAILABLE) || error.is(StoreException.CANCELLED);
       throw !isUnknown ? error : error.with(
-          "; nobody knows whether it was applied: if so, the table's history has the transaction " + name);
+          "; it is unknown whether it was applied: if it was, the history of the table has the transaction " + name);
     }
   }
 

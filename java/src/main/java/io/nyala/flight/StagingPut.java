@@ -101,6 +101,6 @@ public final class StagingPut {
     } catch (IOException error) {
       // said below
     }
-    throw new StoreException("INTERNAL", "the server did not say that it has the staged rows");
+    throw new StoreException("INTERNAL", "the server did not confirm the staged rows");
   }
 }

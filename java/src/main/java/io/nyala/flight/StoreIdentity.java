@@ -19,7 +19,7 @@ public record StoreIdentity(String name, String uuid) implements Serializable {
   void check(StoreIdentity found, String location) {
     if (differ(name, found.name) || differ(uuid, found.uuid)) {
       throw new StoreException(
-          StoreException.INVALID_ARGUMENT, location + " has another store than the client had before: check the URL");
+          StoreException.INVALID_ARGUMENT, location + " now serves another store than before: check the URL");
     }
   }
 

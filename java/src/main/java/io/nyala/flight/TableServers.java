@@ -124,7 +124,7 @@ public final class TableServers {
         act.accept(server.getKey(), server.getValue());
       } catch (StoreException error) {
         throw done.isEmpty() ? error
-            : error.with("; " + what + " was done on " + String.join(", ", done) + " before: repeat it for the others");
+            : error.with("; " + what + " was already done on " + String.join(", ", done) + ": repeat it for others");
       }
       done.add(server.getKey());
     }
@@ -172,7 +172,7 @@ public final class TableServers {
       ObjectNode common = ((ObjectNode) each).deepCopy().remove(OWN);
       if (first != null && !first.equals(common)) {
         throw new StoreException("CONFLICT",
-            "table '" + table + "' is not the same on the servers " + String.join(", ", described.keySet()));
+            "table '" + table + "' differs between the servers " + String.join(", ", described.keySet()));
       }
       first = common;
     }

@@ -210,7 +210,7 @@ public final class NyalaCatalog
   private boolean drop(Identifier table, long seconds) {
     if (rowsBeside(table).isPresent()) { // Spark has seen that it is there
       throw new UnsupportedOperationException(
-          fullName(table) + " goes with its table: drop " + rowsBeside(table).get());
+          fullName(table) + " is dropped with its table: drop " + rowsBeside(table).get());
     }
     return isDefault(table.namespace()) && new StoreTables(store()).drop(table, seconds);
   }
@@ -222,7 +222,7 @@ public final class NyalaCatalog
     String[] namespace = to.namespace();
     boolean isNamed = namespace.length > 0 && namespace[0].equals(name);
     if (!isDefault(isNamed ? Arrays.copyOfRange(namespace, 1, namespace.length) : namespace)) {
-      throw new IllegalArgumentException("RENAME TO " + to + ": a table stays in " + name + "." + NAMESPACE);
+      throw new IllegalArgumentException("RENAME TO " + to + ": a table cannot move out of " + name + "." + NAMESPACE);
     }
     tables.rename(from, to.name());
   }

@@ -67,8 +67,8 @@ public final class ColumnTypes {
 
   private static String instead(DataType type) {
     if (type.equals(DataTypes.TimestampNTZType)) {
-      return "a table has moments: use TIMESTAMP";
+      return "a table stores moments in UTC: use TIMESTAMP";
     }
-    return type instanceof StringType ? "use STRING or VARCHAR(n)" : "use STRING, say with to_json()";
+    return type instanceof StringType ? "use STRING or VARCHAR(n)" : "use STRING, for example with to_json()";
   }
 }

@@ -31,7 +31,7 @@ public final class DefaultCell {
     Expression parsed = CatalystSqlParser$.MODULE$.parseExpression(sql);
     if (parsed.exists(DefaultCell::varies)) {
       throw new IllegalArgumentException(
-          "the default of column '" + column + "' is " + sql + ": the store has constants only");
+          "the default of column '" + column + "' is " + sql + ": a default must be a constant");
     }
     Object value = ResolveDefaultColumns.analyze(column, type, sql, "DEFAULT").eval(null);
     return CellJson.of(LogicalExpressions.literal(value, type));

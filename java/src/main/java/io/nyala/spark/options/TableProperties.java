@@ -96,13 +96,13 @@ public final class TableProperties {
       case TableCatalog.PROP_PROVIDER:
         if (!value.equalsIgnoreCase(PythonSource.FORMAT)) {
           throw new IllegalArgumentException(
-              "the tables of this catalog are Nyala's, not " + value + ": leave out USING, or say USING nyala; in the "
+              "the tables of this catalog are Nyala's, not " + value + ": leave out USING, or write USING nyala; in "
                   + "place of saveAsTable use df.writeTo(...).tableProperty('primary_key', 'id').create(), or "
                   + "createOrReplace(), and insertInto where the table is there");
         }
         return true;
       case TableCatalog.PROP_LOCATION, TableCatalog.PROP_EXTERNAL, TableCatalog.PROP_IS_MANAGED_LOCATION:
-        throw new IllegalArgumentException("the store has its tables itself: leave out LOCATION and EXTERNAL");
+        throw new IllegalArgumentException("the store keeps tables in its own files: leave out LOCATION and EXTERNAL");
       case TableCatalog.PROP_COLLATION:
         throw new IllegalArgumentException("a table orders text by its bytes: leave out DEFAULT COLLATION");
       default:

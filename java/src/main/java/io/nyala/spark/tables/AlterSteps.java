@@ -118,19 +118,22 @@ final class AlterSteps {
 
   private static String name(String[] path) {
     if (path.length != 1) {
-      throw new IllegalArgumentException("there is no column " + String.join(".", path) + ": columns have no parts");
+      throw new IllegalArgumentException(
+          "there is no column " + String.join(".", path) + ": columns have no nested fields");
     }
     return path[0];
   }
 
   private static IllegalArgumentException fixed(String property) {
-    return new IllegalArgumentException("property '" + property + "' is set when a table is created, and stays");
+    return new IllegalArgumentException(
+        "property '" + property + "' is set when a table is created, and cannot change");
   }
 
   private static UnsupportedOperationException notOffered(TableChange change) {
-    String why = change instanceof TableChange.UpdateColumnPosition ? "columns keep their places"
-        : change instanceof TableChange.UpdateColumnNullability ? "a column that may be NULL stays so"
-        : change instanceof TableChange.ClusterBy ? "a table keeps its partitions: see CALL system.add_range_partition"
+    String why = change instanceof TableChange.UpdateColumnPosition ? "the position of a column cannot change"
+        : change instanceof TableChange.UpdateColumnNullability ? "a nullable column cannot become NOT NULL"
+        : change instanceof TableChange.ClusterBy
+            ? "the partitioning of a table cannot change: for ranges see CALL system.add_range_partition"
         : "the store has no constraints but NOT NULL and its key";
     return new UnsupportedOperationException("ALTER TABLE: " + why);
   }

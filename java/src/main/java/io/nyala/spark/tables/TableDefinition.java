@@ -56,7 +56,7 @@ public final class TableDefinition {
     TableDescription about = source instanceof StoreTable table ? table.about() : null;
     if (about == null) {
       throw new UnsupportedOperationException(
-          "CREATE TABLE ... LIKE " + source.name() + ", which is no table of a store: use CREATE TABLE, with a key");
+          "CREATE TABLE ... LIKE " + source.name() + ", which is not a table of a store: use CREATE TABLE, with a key");
     }
     JsonNode described = about.described();
     Map<String, String> properties = info.properties();

@@ -75,7 +75,7 @@ final class CellWriter {
       case VARCHAR -> Kind.TEXT;
       case VARBINARY -> Kind.BINARY;
       default -> throw new UnsupportedOperationException(
-          "column '" + vector.getName() + "' has a type that no table has: " + vector.getField().getType());
+          "column '" + vector.getName() + "' has a type that a table cannot hold: " + vector.getField().getType());
     };
   }
 

@@ -88,7 +88,7 @@ public final class SinkBuilder
 
     static IllegalStateException refusal() {
       return new IllegalStateException(
-          "Spark does not say which columns of existing rows a statement leaves out: start Spark with "
+          "Spark does not report which columns of existing rows a statement leaves out: start Spark with "
               + SessionExtensions.SETTING + "=" + SessionExtensions.NAME + ", or use df.write");
     }
 
