@@ -153,11 +153,15 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option: its declaration and its meaning."""
+    """One option: where it is declared."""
 
     model: type[BaseModel]
     field: str
-    about: str
+
+    @property
+    def about(self) -> str:
+        """Its meaning."""
+        return _abouts(self.model)[self.field]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +241,14 @@ def _without_secrets(name: str, value: Any) -> Any:
 @cache
 def known() -> dict[str, Setting]:
     """Return all settings by their names."""
-    found = {name: Setting(ServeOptions, name, about) for name, about in _abouts(ServeOptions).items()}
+    found = {name: Setting(ServeOptions, name) for name in ServeOptions.model_fields}
     left_out = {"private_paths", "placement", "server", "limits", "key"}
     for model in (ServerConfig, StoreOptions):
-        for name, about in _abouts(model).items():
+        for name in model.model_fields:
             if name not in left_out:
                 assert name not in found, name
-                found[name] = Setting(model, name, about)
-    return found | {LIMITS + name: Setting(Limits, name, about) for name, about in _abouts(Limits).items()}
+                found[name] = Setting(model, name)
+    return found | {LIMITS + name: Setting(Limits, name) for name in Limits.model_fields}
 
 
 def read_settings(
@@ -354,8 +358,10 @@ def _made(model: type[Any], values: dict[str, Any], given: Mapping[str, Given]) 
         raise InvalidArgumentError(f"invalid {name} = {value!r}{where}: {first['msg']}") from None
 
 
+@cache
 def _abouts(model: type[BaseModel]) -> dict[str, str]:
-    """Return the fields of a model with the docstrings below them."""
+    """Return the fields of a model with the docstrings below them. It reads the source, and so only to show them:
+    pydantic would do it at every import."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
     found: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -37,6 +38,15 @@ def test_every_option_has_a_name_and_says_what_it_means() -> None:
     assert {f"limits_{name}" for name in Limits.model_fields} <= names
     silent = [name for name, setting in known().items() if not setting.about]
     assert silent == []
+
+
+def test_a_start_reads_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> str:
+        raise AssertionError("the source was read")
+
+    monkeypatch.setattr(inspect, "getsource", refuse)
+    known.cache_clear()
+    assert read({"scans_max": 3}, "puts_max=4", environment={"NYALA_PLANS_MAX": "5"}).server.plans_max == 5
 
 
 def test_what_stands_nearer_wins(tmp_path: Path) -> None:
