@@ -219,7 +219,8 @@ def chance_through_the_seam(source: Source) -> Iterator[Finding]:
 def compiled_only_in_kernels(source: Source) -> Iterator[Finding]:
     """The compile cache is keyed by the kernels folders: code elsewhere would be served stale."""
     if "/kernels/" not in source.path:
-        yield from imports_of(source, "numba", "llvmlite", "nyala.engine.kernels.ahead.kernel")
+        makers = "nyala.engine.kernels.ahead.kernel", "nyala.engine.kernels.ahead.families"
+        yield from imports_of(source, "numba", "llvmlite", *makers)
 
 
 EVERYWHERE: list[Rule] = [file_length, function_length, ascii_only]
@@ -329,6 +330,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (chance_through_the_seam, "engine/x.py", "np.random.default_rng()\n"),
     (chance_through_the_seam, "engine/x.py", "uuid.uuid4()\n"),
     (compiled_only_in_kernels, "engine/wal/x.py", "from ..kernels.ahead.kernel import kernel\n"),
+    (compiled_only_in_kernels, "engine/wal/x.py", "from ..kernels.ahead.families import family\n"),
     (compiled_only_in_kernels, "clients/x.py", "import numba\n"),
 ]
 

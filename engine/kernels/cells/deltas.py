@@ -7,20 +7,13 @@ written, whatever the rows are, as long as they ascend.
 
 import numpy as np
 
+from ..ahead.families import family
 from ..ahead.kernel import inline, kernel
 from ..simd.simd import (
-    copy16,
-    load_u8,
-    load_u16,
-    load_u32,
-    load_u64,
-    store_u8,
-    store_u16,
-    store_u32,
-    store_u64,
     view_i32,
     view_i64,
 )
+from ..simd.widths import copy_cell
 from .gather import copy_exactly, load_offset
 
 _DIGIT_BITS = 11
@@ -145,54 +138,19 @@ def match_rows(rowids, places, count, wanted, wanted_count, result_positions, re
     return found
 
 
-@kernel
-def overwrite_u8(result, first, last, rowids, places, count, cells):
-    """Put the cells of 1 byte of the window into ``result``, whose cell 0 is row ``first``."""
-    rows, at = view_i32(rowids, count), view_i32(places, count)
-    for i in range(_lower_bound(rows, 0, count, first), count):
-        if rows[i] >= last:
-            break
-        store_u8(result + (np.int64(rows[i]) - first), load_u8(cells + np.int64(at[i])))
+def _overwrite(width):
+    def overwrite(result, first, last, rowids, places, count, cells):
+        """Put the cells of the window into ``result``, whose cell 0 is row ``first``."""
+        rows, at = view_i32(rowids, count), view_i32(places, count)
+        for i in range(_lower_bound(rows, 0, count, first), count):
+            if rows[i] >= last:
+                break
+            copy_cell(result + (np.int64(rows[i]) - first) * width, cells + np.int64(at[i]) * width, width)
+
+    return overwrite
 
 
-@kernel
-def overwrite_u16(result, first, last, rowids, places, count, cells):
-    """Put the cells of 2 bytes of the window into ``result``, whose cell 0 is row ``first``."""
-    rows, at = view_i32(rowids, count), view_i32(places, count)
-    for i in range(_lower_bound(rows, 0, count, first), count):
-        if rows[i] >= last:
-            break
-        store_u16(result + (np.int64(rows[i]) - first) * 2, load_u16(cells + np.int64(at[i]) * 2))
-
-
-@kernel
-def overwrite_u32(result, first, last, rowids, places, count, cells):
-    """Put the cells of 4 bytes of the window into ``result``, whose cell 0 is row ``first``."""
-    rows, at = view_i32(rowids, count), view_i32(places, count)
-    for i in range(_lower_bound(rows, 0, count, first), count):
-        if rows[i] >= last:
-            break
-        store_u32(result + (np.int64(rows[i]) - first) * 4, load_u32(cells + np.int64(at[i]) * 4))
-
-
-@kernel
-def overwrite_u64(result, first, last, rowids, places, count, cells):
-    """Put the cells of 8 bytes of the window into ``result``, whose cell 0 is row ``first``."""
-    rows, at = view_i32(rowids, count), view_i32(places, count)
-    for i in range(_lower_bound(rows, 0, count, first), count):
-        if rows[i] >= last:
-            break
-        store_u64(result + (np.int64(rows[i]) - first) * 8, load_u64(cells + np.int64(at[i]) * 8))
-
-
-@kernel
-def overwrite_u128(result, first, last, rowids, places, count, cells):
-    """Put the cells of 16 bytes of the window into ``result``, whose cell 0 is row ``first``."""
-    rows, at = view_i32(rowids, count), view_i32(places, count)
-    for i in range(_lower_bound(rows, 0, count, first), count):
-        if rows[i] >= last:
-            break
-        copy16(result + (np.int64(rows[i]) - first) * 16, cells + np.int64(at[i]) * 16)
+overwrite_u8, overwrite_u16, overwrite_u32, overwrite_u64, overwrite_u128 = family("overwrite_u{}", _overwrite)
 
 
 @kernel

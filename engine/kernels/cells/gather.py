@@ -7,25 +7,23 @@ last 16 bytes are read exactly.
 
 import numpy as np
 
+from ..ahead.families import family
 from ..ahead.kernel import inline, kernel
 from ..simd.simd import (
     copy8,
     copy16,
     copy_bytes,
     load_u8,
-    load_u16,
     load_u32,
-    load_u64,
     prefetch,
     store_u8,
-    store_u16,
     store_u32,
-    store_u64,
     view_i32,
     view_i64,
     view_u8,
     view_u64,
 )
+from ..simd.widths import copy_cell
 
 _LOOK_AHEAD = 16
 """Strings between the one being copied and the one being fetched into the cache."""
@@ -42,44 +40,17 @@ def largest_u64(cells, count):
     return largest
 
 
-@kernel
-def gather_u8(cells, indices, count, result):
-    """Write cell ``indices[i]`` of 1 byte to place i of ``result``."""
-    rows = view_i64(indices, count)
-    for i in range(count):
-        store_u8(result + i, load_u8(cells + rows[i]))
+def _gather(width):
+    def gather(cells, indices, count, result):
+        """Write cell ``indices[i]`` to place i of ``result``."""
+        rows = view_i64(indices, count)
+        for i in range(count):
+            copy_cell(result + i * width, cells + rows[i] * width, width)
+
+    return gather
 
 
-@kernel
-def gather_u16(cells, indices, count, result):
-    """Write cell ``indices[i]`` of 2 bytes to place i of ``result``."""
-    rows = view_i64(indices, count)
-    for i in range(count):
-        store_u16(result + i * 2, load_u16(cells + rows[i] * 2))
-
-
-@kernel
-def gather_u32(cells, indices, count, result):
-    """Write cell ``indices[i]`` of 4 bytes to place i of ``result``."""
-    rows = view_i64(indices, count)
-    for i in range(count):
-        store_u32(result + i * 4, load_u32(cells + rows[i] * 4))
-
-
-@kernel
-def gather_u64(cells, indices, count, result):
-    """Write cell ``indices[i]`` of 8 bytes to place i of ``result``."""
-    rows = view_i64(indices, count)
-    for i in range(count):
-        store_u64(result + i * 8, load_u64(cells + rows[i] * 8))
-
-
-@kernel
-def gather_u128(cells, indices, count, result):
-    """Write cell ``indices[i]`` of 16 bytes to place i of ``result``."""
-    rows = view_i64(indices, count)
-    for i in range(count):
-        copy16(result + i * 16, cells + rows[i] * 16)
+gather_u8, gather_u16, gather_u32, gather_u64, gather_u128 = family("gather_u{}", _gather)
 
 
 @inline

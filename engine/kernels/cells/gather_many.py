@@ -7,23 +7,20 @@ Places are words (uint64) as `vectors.places` describes them: in the low ``place
 
 import numpy as np
 
+from ..ahead.families import family
 from ..ahead.kernel import inline, kernel
 from ..simd.simd import (
     copy16,
     copy32,
     load_u8,
-    load_u16,
     load_u32,
     load_u64,
     prefetch,
-    store_u8,
-    store_u16,
-    store_u32,
-    store_u64,
     view_i32,
     view_i64,
     view_u64,
 )
+from ..simd.widths import copy_cell
 from .gather import copy_string, load_offset
 
 CODE_BITS = 32
@@ -48,62 +45,24 @@ def _entry(table, number):
     return np.int64(load_u64(table + number * 8))
 
 
-@kernel
-def gather_u8_at_places(bases, places, count, row_bits, place_bits, result):
-    """Write the cells of 1 byte at ``places``; ``bases`` says where the cells of each vector are."""
-    wanted = view_u64(places, count)
-    place_mask, row_mask = _mask(place_bits), _mask(row_bits)
-    for i in range(count):
-        place = np.int64(wanted[i]) & place_mask
-        cell = _entry(bases, place >> row_bits) + (place & row_mask)
-        prefetch(cell + _BYTES_AHEAD)
-        store_u8(result + i, load_u8(cell))
+def _gather_at_places(width):
+    def gather(bases, places, count, row_bits, place_bits, result):
+        """Write the cells at ``places``; ``bases`` says where the cells of each vector are."""
+        wanted = view_u64(places, count)
+        place_mask, row_mask = _mask(place_bits), _mask(row_bits)
+        for i in range(count):
+            place = np.int64(wanted[i]) & place_mask
+            cell = _entry(bases, place >> row_bits) + (place & row_mask) * width
+            if width < 16:
+                prefetch(cell + _BYTES_AHEAD)
+            copy_cell(result + i * width, cell, width)
+
+    return gather
 
 
-@kernel
-def gather_u16_at_places(bases, places, count, row_bits, place_bits, result):
-    """Write cells of 2 bytes, as `gather_u8_at_places` does."""
-    wanted = view_u64(places, count)
-    place_mask, row_mask = _mask(place_bits), _mask(row_bits)
-    for i in range(count):
-        place = np.int64(wanted[i]) & place_mask
-        cell = _entry(bases, place >> row_bits) + (place & row_mask) * 2
-        prefetch(cell + _BYTES_AHEAD)
-        store_u16(result + i * 2, load_u16(cell))
-
-
-@kernel
-def gather_u32_at_places(bases, places, count, row_bits, place_bits, result):
-    """Write cells of 4 bytes, as `gather_u8_at_places` does."""
-    wanted = view_u64(places, count)
-    place_mask, row_mask = _mask(place_bits), _mask(row_bits)
-    for i in range(count):
-        place = np.int64(wanted[i]) & place_mask
-        cell = _entry(bases, place >> row_bits) + (place & row_mask) * 4
-        prefetch(cell + _BYTES_AHEAD)
-        store_u32(result + i * 4, load_u32(cell))
-
-
-@kernel
-def gather_u64_at_places(bases, places, count, row_bits, place_bits, result):
-    """Write cells of 8 bytes, as `gather_u8_at_places` does."""
-    wanted = view_u64(places, count)
-    place_mask, row_mask = _mask(place_bits), _mask(row_bits)
-    for i in range(count):
-        place = np.int64(wanted[i]) & place_mask
-        cell = _entry(bases, place >> row_bits) + (place & row_mask) * 8
-        prefetch(cell + _BYTES_AHEAD)
-        store_u64(result + i * 8, load_u64(cell))
-
-
-@kernel
-def gather_u128_at_places(bases, places, count, row_bits, place_bits, result):
-    """Write cells of 16 bytes, as `gather_u8_at_places` does."""
-    wanted = view_u64(places, count)
-    place_mask, row_mask = _mask(place_bits), _mask(row_bits)
-    for i in range(count):
-        place = np.int64(wanted[i]) & place_mask
-        copy16(result + i * 16, _entry(bases, place >> row_bits) + (place & row_mask) * 16)
+gather_u8_at_places, gather_u16_at_places, gather_u32_at_places, gather_u64_at_places, gather_u128_at_places = family(
+    "gather_u{}_at_places", _gather_at_places
+)
 
 
 @kernel

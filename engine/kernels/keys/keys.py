@@ -10,17 +10,15 @@ writer moves it on.
 
 import numpy as np
 
+from ..ahead.families import family
 from ..ahead.kernel import inline, kernel
 from ..cells.gather import copy_exactly, load_offset
 from ..simd.simd import (
     byte_swap64,
     load_u8,
-    load_u16,
-    load_u32,
     load_u64,
     store_u8,
     store_u16,
-    store_u32,
     store_u64,
     trailing_zeros64,
     view_i32,
@@ -28,6 +26,7 @@ from ..simd.simd import (
     view_u8,
     view_u64,
 )
+from ..simd.widths import load_cell, store_cell
 
 _SIGN = np.uint64(1 << 63)
 _ONES = np.uint64(0x0101010101010101)
@@ -36,42 +35,19 @@ _HASH_BITS = np.uint64(0xFFFFFFFF00000000)
 _ROW_BITS = np.uint64(0x00000000FFFFFFFF)
 
 
-@kernel
-def write_int8(values, count, places, result):
-    """Write a key column of 1-byte integers."""
-    targets = view_i64(places, count)
-    for i in range(count):
-        store_u8(result + targets[i], load_u8(values + i) ^ np.uint8(0x80))
-        targets[i] += 1
+def _write_int(width):
+    def write_int(values, count, places, result):
+        """Write a key column of integers."""
+        targets, shift = view_i64(places, count), np.uint64(64 - 8 * width)
+        for i in range(count):
+            word = (load_cell(values + i * width, width) << shift) ^ _SIGN
+            store_cell(result + targets[i], width, byte_swap64(word))
+            targets[i] += width
+
+    return write_int
 
 
-@kernel
-def write_int16(values, count, places, result):
-    """Write a key column of 2-byte integers."""
-    targets = view_i64(places, count)
-    for i in range(count):
-        word = (np.uint64(load_u16(values + i * 2)) << np.uint64(48)) ^ _SIGN
-        store_u16(result + targets[i], np.uint16(byte_swap64(word)))
-        targets[i] += 2
-
-
-@kernel
-def write_int32(values, count, places, result):
-    """Write a key column of 4-byte integers."""
-    targets = view_i64(places, count)
-    for i in range(count):
-        word = (np.uint64(load_u32(values + i * 4)) << np.uint64(32)) ^ _SIGN
-        store_u32(result + targets[i], np.uint32(byte_swap64(word)))
-        targets[i] += 4
-
-
-@kernel
-def write_int64(values, count, places, result):
-    """Write a key column of 8-byte integers."""
-    targets = view_i64(places, count)
-    for i in range(count):
-        store_u64(result + targets[i], byte_swap64(load_u64(values + i * 8) ^ _SIGN))
-        targets[i] += 8
+write_int8, write_int16, write_int32, write_int64 = family("write_int{}", _write_int, (1, 2, 4, 8))
 
 
 @kernel
