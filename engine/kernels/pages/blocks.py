@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ahead.kernel import kernel
 from ..simd.simd import copy_bytes, load_u32, store_u32, view_i32, view_i64, view_u8, view_u16, view_u32
+from ..simd.widths import convert_cells
 from .lz4 import lz4_compress, lz4_decompress
 from .transpose import SCRATCH_BYTES as TRANSPOSE_SCRATCH_BYTES
 from .transpose import shuffle, unshuffle
@@ -97,17 +98,11 @@ def widen_codes(source: int, width: int, count: int, target: int) -> None:
     """Write ``count`` codes of a page, of 1, 2 or 4 bytes, as int32."""
     codes = view_i32(target, count)
     if width == 1:
-        bytes_ = view_u8(source, count)
-        for i in range(count):
-            codes[i] = bytes_[i]
+        convert_cells(view_u8(source, count), codes)
     elif width == 2:
-        shorts = view_u16(source, count)
-        for i in range(count):
-            codes[i] = shorts[i]
+        convert_cells(view_u16(source, count), codes)
     else:
-        words = view_u32(source, count)
-        for i in range(count):
-            codes[i] = words[i]
+        convert_cells(view_u32(source, count), codes)
 
 
 @kernel

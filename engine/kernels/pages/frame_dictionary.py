@@ -8,21 +8,19 @@ column; this one is in the block, which is still read alone.
 
 import numpy as np
 
-from ..ahead.kernel import kernel
+from ..ahead.kernel import inline, kernel
 from ..simd.simd import (
     copy_bytes,
     leading_zeros64,
-    load_u16,
-    load_u32,
-    load_u64,
     view_i64,
     view_u8,
     view_u16,
     view_u32,
     view_u64,
 )
+from ..simd.widths import store_cell
 from .bit_packing import load_bits, pack_bits, packed_bytes, unpack_bits
-from .frames import DICTIONARY, DICTIONARY_WIDEST, frame_width, store_cell, write_frame
+from .frames import DICTIONARY, DICTIONARY_WIDEST, frame_width, write_frame
 
 _SLOTS = 256
 _SLOT_SHIFT = np.uint64(56)
@@ -84,6 +82,13 @@ def _number_cells(values: int, rows: int, most: int, room: int) -> int:
     return count
 
 
+@inline
+def _look_up(cells, distinct):
+    """Put the cell of each number in its place."""
+    for i in range(len(cells)):
+        cells[i] = distinct[cells[i]]
+
+
 @kernel
 def unpack_dictionary(frame: int, source: int, rows: int, cell_bytes: int, target: int) -> None:
     """Write the cells of a page's block with a dictionary that begins at ``source``."""
@@ -91,21 +96,13 @@ def unpack_dictionary(frame: int, source: int, rows: int, cell_bytes: int, targe
     place = source + packed_bytes(rows, width)
     unpack_bits(source, rows, width, np.int64(0), cell_bytes, target)
     if cell_bytes == 8:
-        long_cells = view_u64(target, rows)
-        for i in range(rows):
-            long_cells[i] = load_u64(place + 8 * np.int64(long_cells[i]))
+        _look_up(view_u64(target, rows), view_u64(place, 1 << width))
     elif cell_bytes == 4:
-        words = view_u32(target, rows)
-        for i in range(rows):
-            words[i] = load_u32(place + 4 * np.int64(words[i]))
+        _look_up(view_u32(target, rows), view_u32(place, 1 << width))
     elif cell_bytes == 2:
-        shorts = view_u16(target, rows)
-        for i in range(rows):
-            shorts[i] = load_u16(place + 2 * np.int64(shorts[i]))
+        _look_up(view_u16(target, rows), view_u16(place, 1 << width))
     else:
-        bytes_, cells = view_u8(target, rows), view_u8(place, 1 << width)
-        for i in range(rows):
-            bytes_[i] = cells[bytes_[i]]
+        _look_up(view_u8(target, rows), view_u8(place, 1 << width))
 
 
 @kernel

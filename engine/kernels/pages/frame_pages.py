@@ -4,6 +4,7 @@ import numpy as np
 
 from ..ahead.kernel import inline, kernel
 from ..simd.simd import copy_bytes, view_i64
+from ..simd.widths import store_cell
 from .bit_packing import load_bits, packed_bytes
 from .blocks import BLOCK_ROWS
 from .decimals import pack_decimals, pick_powers, store_decimal, unpack_decimals
@@ -24,7 +25,6 @@ from .frames import (
     frame_width,
     load_cells,
     pack_integers,
-    store_cell,
     unpack_integers,
 )
 from .reals import pack_bits_of_reals, store_real, unpack_reals

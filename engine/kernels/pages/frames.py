@@ -39,6 +39,7 @@ from ..simd.simd import (
     view_u8,
     view_u64,
 )
+from ..simd.widths import convert_cells
 from .bit_packing import WHOLE, WIDEST, mask_of, pack_bits, packed_bytes, unpack_bits
 from .blocks import BLOCK_ROWS
 
@@ -153,17 +154,11 @@ def load_cells(cells: int, rows: int, cell_bytes: int, valid: int, target: int) 
     if cell_bytes == 8:
         copy_bytes(target, cells, 8 * rows)
     elif cell_bytes == 4:
-        words = view_i32(cells, rows)
-        for i in range(rows):
-            values[i] = words[i]
+        convert_cells(view_i32(cells, rows), values)
     elif cell_bytes == 2:
-        shorts = view_i16(cells, rows)
-        for i in range(rows):
-            values[i] = shorts[i]
+        convert_cells(view_i16(cells, rows), values)
     else:
-        bytes_ = view_i8(cells, rows)
-        for i in range(rows):
-            values[i] = bytes_[i]
+        convert_cells(view_i8(cells, rows), values)
     if valid != 0:
         flags = view_u8(valid, rows)
         first = 0
@@ -394,16 +389,3 @@ def exception_of(place: int, exceptions: int, row: int) -> int:
         else:
             high = middle
     return low if low < exceptions and np.int64(load_u16(place + 2 * low)) == row else np.int64(-1)
-
-
-@inline
-def store_cell(target, cell_bytes, value):
-    """Write the lower bytes of an int64 as a cell of 1, 2, 4 or 8."""
-    if cell_bytes == 8:
-        store_u64(target, np.uint64(value))
-    elif cell_bytes == 4:
-        store_u32(target, np.uint32(value))
-    elif cell_bytes == 2:
-        store_u16(target, np.uint16(value))
-    else:
-        store_u8(target, np.uint8(value))

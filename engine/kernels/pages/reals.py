@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ahead.kernel import inline, kernel
 from ..simd.simd import view_i64, view_u32, view_u64
+from ..simd.widths import store_cell
 from .bit_packing import packed_bytes, unpack_bits
 from .frames import (
     REAL,
@@ -25,7 +26,6 @@ from .frames import (
     pack_block,
     patch,
     pick_width,
-    store_cell,
 )
 
 _WORD = np.uint64(0xFFFFFFFF)

@@ -7,7 +7,7 @@ written in whole registers that overshoot the run's end, where the next run over
 
 import numpy as np
 
-from ..ahead.kernel import kernel
+from ..ahead.kernel import inline, kernel
 from ..simd.simd import (
     changes_u8,
     changes_u16,
@@ -21,11 +21,9 @@ from ..simd.simd import (
     population_count64,
     store_u16,
     trailing_zeros64,
-    view_u8,
     view_u16,
-    view_u32,
-    view_u64,
 )
+from ..simd.widths import copy_cell
 
 LASTS_SLACK_BYTES = 8
 """How far `find_runs` writes past the last run's number."""
@@ -74,26 +72,24 @@ def find_runs(cells: int, row_count: int, width: int, lasts: int) -> int:
     return (target - lasts) // 2 + 1
 
 
+@inline
+def _take(cells, width, numbers, target):
+    for i in range(len(numbers)):
+        copy_cell(target + i * width, cells + np.int64(numbers[i]) * width, width)
+
+
 @kernel
 def take_cells(cells: int, width: int, rows: int, count: int, target: int) -> None:
     """Copy the cells of a page at ``count`` row numbers (u2), side by side, to ``target``."""
     numbers = view_u16(rows, count)
     if width == 8:
-        longs = view_u64(target, count)
-        for i in range(count):
-            longs[i] = load_u64(cells + 8 * np.int64(numbers[i]))
+        _take(cells, 8, numbers, target)
     elif width == 4:
-        words = view_u32(target, count)
-        for i in range(count):
-            words[i] = load_u32(cells + 4 * np.int64(numbers[i]))
+        _take(cells, 4, numbers, target)
     elif width == 2:
-        shorts = view_u16(target, count)
-        for i in range(count):
-            shorts[i] = load_u16(cells + 2 * np.int64(numbers[i]))
+        _take(cells, 2, numbers, target)
     else:
-        bytes_ = view_u8(target, count)
-        for i in range(count):
-            bytes_[i] = load_u8(cells + np.int64(numbers[i]))
+        _take(cells, 1, numbers, target)
 
 
 @kernel
