@@ -20,8 +20,8 @@ from ...schemas.table.partition import HashLevel, range_bound
 
 
 class TableAlteration:
-    """Collects steps. ``apply`` makes them one change: all of them, or none. Each step sees the table as the previous
-    steps left it::
+    """Collects the steps by which a user alters a table. ``apply`` makes them one change: all of them, or none. Each
+    step sees the table as the previous steps left it::
 
         flights.alter().add_column("delay", "int16").rename_column("dest", "to").apply()
 

@@ -118,8 +118,8 @@ def connection_to(
     name: str | None = None,
     patient: bool = False,
 ) -> FlightStore:
-    """Return the connection to a server. If nobody has the store, but somebody waits to have it, wait as well; with
-    ``patient``, wait for a server that does not answer, too. Raises as ``connect``."""
+    """Return the connection to a server for the user's ``connect``. If nobody has the store, but somebody waits to have
+    it, wait as well; with ``patient``, wait for a server that does not answer, too. Raises as ``connect``."""
     try:
         return FlightStore(uri, retries, credentials=credentials, noted=noted, name=name)
     except UnavailableError as error:
@@ -129,7 +129,8 @@ def connection_to(
 
 
 def store_of(server: FlightStore, retries: bool = True) -> StoreService:
-    """Return the store of a server, or that of all servers with which it shares its tables. Raises as ``connect``."""
+    """Return the store that a user's ``connect`` opens: that of a server, or that of all servers with which it shares
+    its tables. Raises as ``connect``."""
     about = server.holder_health()
     if about.server is not None:
         return _shared(server.placement(), retries, {about.server: server}, server.credentials)
@@ -174,7 +175,8 @@ def _is_own_socket(location: str) -> bool:
 
 
 def store_at_placement(placement: Placement, retries: bool, credentials: Credentials) -> PlacedStore:
-    """Return the store of all servers of a placement, each connected on first use."""
+    """Return the store that a user's ``connect`` opens by a placement: that of all its servers, each connected on first
+    use."""
     return _shared(placement, retries, {}, credentials)
 
 

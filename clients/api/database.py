@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """The tables of one store. Thread safe. Close it, or use it as a context manager."""
+    """The database that a user opens or connects to: the tables of one store. Thread safe. Close it, or use it as a
+    context manager."""
 
     def __init__(self, store: StoreService) -> None:
         self._store = store

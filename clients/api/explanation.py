@@ -16,7 +16,8 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 class Explanation(dict[str, Any]):
-    """What a scan reads, what it skips, and why: a dict whose text is a readable page.
+    """The answer to a user's ``Scan.explain``: what the scan reads, what it skips, and why. It is a dict whose text is
+    a readable page.
 
     ``print(scan.explain())`` shows the page, ``scan.explain().json()`` returns the JSON, and each part is a key of the
     dict.
@@ -105,7 +106,8 @@ class Explanation(dict[str, Any]):
 
 
 def analyzed(batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
-    """Read a scan to its end; return its rows, bytes, batches, and seconds on this side."""
+    """Read a user's scan to its end, to explain how it ran; return its rows, bytes, batches, and seconds on this
+    side."""
     start = time.perf_counter()
     rows = size = count = 0
     first: float | None = None

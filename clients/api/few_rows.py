@@ -19,8 +19,8 @@ _DICTS = {dict}
 def write_few(
     store: StoreService, command: WriteCommand, data: Any, columns: Sequence[ColumnSchema]
 ) -> WriteResult | None:
-    """Write ``data``, if it is a list of few dicts with simple values of a table's ``columns``, or few rows of Arrow
-    with exactly their types; else return None."""
+    """Write the ``data`` of a user's ``Table.write``, if it is a list of few dicts with simple values of a table's
+    ``columns``, or few rows of Arrow with exactly their types; else return None."""
     if type(data) not in _LISTS or set(map(type, data)) != _DICTS:
         batch = few_as_they_are(data, columns) if isinstance(data, pa.Table | pa.RecordBatch) else None
     else:

@@ -13,12 +13,12 @@ from ..convert.keys import keys_of
 
 
 def rows_of(store: StoreService, table: TableDescription, keys: Any) -> pa.Table:
-    """Return the rows with some keys, in memory; see ``Table.get_many``."""
+    """Return the rows whose keys a user gives, in memory: the body of ``Table.get_many``."""
     found = [store.get(table.name, batch) for batch in keys_of(keys, table)]
     return pa.concat_tables(found) if found else pa.schema([column.field for column in table.columns]).empty_table()
 
 
 def batches_of(store: StoreService, table: TableDescription, keys: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows as they are read; see ``Table.get_batches``."""
+    """Yield the rows whose keys a user gives, as they are read: the body of ``Table.get_batches``."""
     for batch in keys_of(keys, table):
         yield from store.look_up(table.name, batch).batches

@@ -19,8 +19,8 @@ _ATTEMPTS = 3
 
 
 def made_to_load(store: StoreService, definition: TableDefinition) -> TableDescription:
-    """Create a table that is to be loaded. If the answer got lost, but it is there, as new as it would be, it is taken
-    for this one. Raises what creating it raises."""
+    """Create a table for data that a user gives at once, and loads. If the answer got lost, but the table is there, as
+    new as it would be, it is taken for this one. Raises what creating it raises."""
     try:
         return store.create_table(definition)
     except UnavailableError as error:
@@ -38,7 +38,8 @@ def made_to_load(store: StoreService, definition: TableDefinition) -> TableDescr
 
 @contextmanager
 def dropped_unless_loaded(store: StoreService, table: TableDescription) -> Iterator[None]:
-    """Drop a table if the body fails, which loads it. If that fails, too, the error of the body has a note."""
+    """Drop a user's new table if the body fails, which loads it. If that fails, too, the error of the body has a
+    note."""
     try:
         yield
     except BaseException as error:

@@ -19,9 +19,9 @@ _all_servers: dict[tuple[int, str, Credentials], StoreService] = {}
 
 
 def server_at(uri: str, patient: bool = True, credentials: Credentials | None = None) -> FlightStore:
-    """Return this process's connection to the server at ``uri``, with these credentials, or the environment's. With
-    ``patient``, wait some seconds for a server that does not answer: it may be restarting, and each process of a stream
-    has its own connection. Where somebody stands by for the store, wait in any case.
+    """Return the connection that this process's databases share to the server at ``uri``, with these credentials, or
+    the environment's. With ``patient``, wait some seconds for a server that does not answer: it may be restarting, and
+    each process of a stream has its own connection. Where somebody stands by for the store, wait in any case.
 
     Raises:
         UnavailableError: no server answers there.
@@ -35,8 +35,8 @@ def server_at(uri: str, patient: bool = True, credentials: Credentials | None = 
 def all_servers_at(
     place: str | Placement, patient: bool = True, credentials: Credentials | None = None
 ) -> StoreService:
-    """Return this process's connection to all servers that share their tables, as one store: the servers of a
-    placement, or those that share with the server at a URI.
+    """Return the connection that this process's databases share to all servers that share their tables, as one store:
+    the servers of a placement, or those that share with the server at a URI.
 
     Raises:
         UnavailableError: no server answers there.

@@ -10,7 +10,8 @@ from ...schemas.store.pins import KeptPin
 
 
 def pin_id_of(store: StoreService, pin: str | KeptPin) -> str:
-    """Return the id of a kept pin, by its name; what is no name is taken for an id.
+    """Return the id of a kept pin, by the name that a user gives to a method of ``Database``; what is no name is taken
+    for an id.
 
     Raises InvalidArgumentError if it is neither text nor a KeptPin.
     """

@@ -15,7 +15,8 @@ PATIENCE_SECONDS = 1.0
 
 
 class LoadProgress:
-    """Counts rows. After the first second it shows them on standard error, if that is a terminal."""
+    """The progress bar of ``Table.write`` and other long calls of users: counts rows. After the first second it shows
+    them on standard error, if that is a terminal."""
 
     def __init__(self, what: str, rows: int | None) -> None:
         self._what = what

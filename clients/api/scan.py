@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What to read. Nothing is read until the scan is consumed. Each consumption reads again: without ``as_of``, the
-    state at that time.
+    """The scan that a user builds by ``Table.scan``: what to read. Nothing is read until the scan is consumed. Each
+    consumption reads again: without ``as_of``, the state at that time.
 
     Consuming raises ``InvalidArgumentError`` if columns, filters or times do not fit the table, and
     ``SnapshotTooOldError`` if the history of that time is no longer kept.
@@ -125,7 +125,7 @@ def _need(library: str) -> None:
 
 
 def check_ordered(ordered: object) -> None:
-    """Reject anything but True and False, such as the name of a column."""
+    """Reject any argument ``ordered`` of a user's scan but True and False, such as the name of a column."""
     if not isinstance(ordered, bool):
         raise InvalidArgumentError(
             f"ordered must be True (primary-key order) or False, not {ordered!r}; order_by={ordered!r} "
@@ -134,5 +134,5 @@ def check_ordered(ordered: object) -> None:
 
 
 def column_names(columns: Names | None) -> list[str] | None:
-    """Return the columns of a scan as a list; None for all."""
+    """Return the columns that a user names for a scan as a list; None for all."""
     return None if columns is None else listed(columns)

@@ -21,7 +21,7 @@ _EXACT_BELOW = 10**_EXACT_DIGITS
 
 
 def execute(store: StoreService, table: str, kind: StatementKind, how: StatementHow, **parts: Any) -> WriteResult:
-    """Execute a statement with the fields ``parts``.
+    """Execute a user's statement on a table, such as ``Table.update_where``, with the fields ``parts``.
 
     Raises:
         TypeError: ``how`` has an unknown option; nothing was applied.
@@ -51,7 +51,8 @@ def execute(store: StoreService, table: str, kind: StatementKind, how: Statement
 
 
 def expression_text(value: Any, column: str) -> str:
-    """Return the SQL expression for a new value of ``column``: strings are expressions, other values become literals.
+    """Return the SQL expression for the new value that a user gives to ``column`` in ``Table.update_where``: strings
+    are expressions, other values become literals.
 
     Raises:
         InvalidArgumentError: no column can have this value.

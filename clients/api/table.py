@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """One table. Thread safe. ``schema``, ``primary_key`` and ``name`` are as of its look-up, or as of the last
-    ``alter`` through this object."""
+    """The table object of users: it writes, reads and alters one table. Thread safe. ``schema``, ``primary_key`` and
+    ``name`` are as of its look-up, or as of the last ``alter`` through this object."""
 
     def __init__(self, store: StoreService, description: TableDescription, notes: Sequence[str] = ()) -> None:
         self._store = store

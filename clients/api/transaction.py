@@ -22,7 +22,8 @@ from .table import Table
 
 
 class Transaction:
-    """Writes that are staged in the store; ``commit`` applies them at one timestamp. Not thread safe.
+    """The transaction that a user begins with ``Database.transaction``: writes that are staged in the store; ``commit``
+    applies them at one timestamp. Not thread safe.
 
     Used as a context manager, it commits at the end and aborts if the body raises. Nobody sees any of it before the
     commit: the writes of a transaction do not see each other, but are applied in order.

@@ -16,7 +16,7 @@ OnError = Literal["raise", "return"]
 
 
 class StatementHow(TypedDict, total=False):
-    """How a commit is made; ``Table.write`` explains each option."""
+    """The keywords by which a user says how a statement is committed; ``Table.write`` explains each option."""
 
     durability: str | Durability | None
     writer: str | None
@@ -24,7 +24,7 @@ class StatementHow(TypedDict, total=False):
 
 
 class WriteHow(StatementHow, total=False):
-    """How rows are written; ``Table.write`` explains each option."""
+    """The keywords by which a user says how rows are written; ``Table.write`` explains each option."""
 
     atomic: bool
     on_error: OnError
@@ -32,7 +32,8 @@ class WriteHow(StatementHow, total=False):
 
 
 def checked_writer(writer: str | None, seq: int | None) -> str | None:
-    """Return ``writer``. Raises InvalidArgumentError if it and ``seq`` do not go together."""
+    """Return the ``writer`` that a user gives to a write. Raises InvalidArgumentError if it and ``seq`` do not go
+    together."""
     if (writer is None) != (seq is None):
         raise InvalidArgumentError("writer and seq must be given together")
     if not isinstance(writer, str | None) or not isinstance(seq, int | None):
@@ -43,7 +44,8 @@ def checked_writer(writer: str | None, seq: int | None) -> str | None:
 
 
 def word(words: type[StrEnum], chosen: object, what: str) -> Any:
-    """Return the member of ``words`` that ``chosen`` names. Raises InvalidArgumentError, which lists all, if none."""
+    """Return the member of ``words`` that a user's write option ``chosen`` names. Raises InvalidArgumentError, which
+    lists all, if none."""
     try:
         return words(chosen)
     except ValueError:
@@ -60,7 +62,8 @@ def command_of(
     seq: int | None,
     if_timestamp: Moment | None,
 ) -> WriteCommand:
-    """Return the command of ``Table.write``. Raises InvalidArgumentError if an argument is wrong."""
+    """Return the command for the arguments of a user's ``Table.write``. Raises InvalidArgumentError if an argument is
+    wrong."""
     if writer is seq is if_timestamp is None:
         try:
             return _plain_command(table, op, atomic, durability, commit)

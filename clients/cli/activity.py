@@ -16,7 +16,7 @@ _TABLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table of the picture."""
+    """A table of the picture that ``nyala top`` shows."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -31,7 +31,8 @@ class _Sum:
 
 
 def activity(before: Metrics, after: Metrics, seconds: float) -> dict[str, Any]:
-    """Return rates and states. Rates are those of the ``seconds`` between; processes are added up."""
+    """Return the rates and states of a server that ``nyala top`` shows. Rates are those of the ``seconds`` between;
+    processes are added up."""
     return {
         "requests": _timed(before, after, "nyala_request_seconds", "verb", seconds),
         "errors": _rates(before, after, "nyala_request_errors", "code", seconds),
@@ -59,7 +60,7 @@ def activity(before: Metrics, after: Metrics, seconds: float) -> dict[str, Any]:
 
 
 def sections(found: dict[str, Any]) -> list[Section]:
-    """Return an activity as tables."""
+    """Return a server's activity as the tables that ``nyala top`` prints."""
     rates = [[name, _number(value)] for name, value in found["rates"].items()]
     shown = [
         Section(["requests", "a second", "mean ms", "p99 ms"], [_timed_row(each) for each in found["requests"]]),

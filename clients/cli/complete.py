@@ -12,12 +12,13 @@ from ...schemas.store.locations import DEFAULT_LOCATION
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
-    """Return what completes one of ``words``."""
+    """Return the shell completion of an option that takes one of ``words``."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def tables(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the tables at ``--url`` that begin with ``incomplete``; none if no server answers.
+    """Return the shell completions of a table's name: the tables at ``--url`` that begin with ``incomplete``; none if
+    no server answers.
 
     A store in ``--data`` is not opened for this: another process may have it.
     """

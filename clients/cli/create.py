@@ -100,7 +100,7 @@ def create(
 def table_definition(
     name: str, columns: dict[str, ColumnDefinition], key: Sequence[str], **more: Any
 ) -> TableDefinition:
-    """Return a table's definition; the key columns come first and are NOT NULL.
+    """Return the definition of a table by the options of ``nyala create``; the key columns come first and are NOT NULL.
 
     Raises:
         InvalidArgumentError: there is no key, or it names no column.
@@ -116,7 +116,8 @@ def table_definition(
 
 
 def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:
-    """Return the columns of a file: each with its own type, or the nearest that holds all of its cells.
+    """Return the columns of a table that a command creates for a file: each with its own type, or the nearest that
+    holds all of its cells.
 
     Raises:
         InvalidArgumentError: two columns have the same name, or no type holds the cells of some columns; the message
@@ -176,7 +177,8 @@ def _add(found: dict[str, ColumnDefinition], column: ColumnDefinition) -> None:
 
 
 def set_parts(columns: dict[str, ColumnDefinition], part: str, texts: Sequence[str]) -> str:
-    """Set one attribute of columns from texts ``column=value``; return the text without a column (a table comment)."""
+    """Set one attribute of columns from the texts ``column=value`` of a command's option; return the text without a
+    column (a table comment)."""
     whole = ""
     for text in texts:
         name, found, value = text.partition("=")
@@ -194,7 +196,8 @@ def set_parts(columns: dict[str, ColumnDefinition], part: str, texts: Sequence[s
 
 
 def default_of(column: str, text: str, kind: str) -> Any:
-    """Return what ``value_of`` returns. Raises InvalidArgumentError, which names the column."""
+    """Return the default of a column in a command's option, as ``value_of`` does. Raises InvalidArgumentError, which
+    names the column."""
     try:
         return value_of(text, kind)
     except InvalidArgumentError as error:
@@ -202,7 +205,7 @@ def default_of(column: str, text: str, kind: str) -> Any:
 
 
 def value_of(text: str, kind: str) -> Any:
-    """Return the JSON of the value that a text means in a column of this type."""
+    """Return the JSON of the value that a text on the command line means in a column of this type."""
     from ...schemas.cells.literal import to_json
     from ..jobs.files.text_cells import cell_of_text
 
@@ -210,7 +213,8 @@ def value_of(text: str, kind: str) -> Any:
 
 
 def row_of(text: str, kinds: Sequence[str]) -> list[Any] | None:
-    """Return the comma-separated values of the leading columns; None, which means no bound, for an empty text."""
+    """Return the comma-separated values of the leading columns in a command's option; None, which means no bound, for
+    an empty text."""
     if not text.strip():
         return None
     words = text.split(",") if len(kinds) > 1 else [text]
@@ -220,7 +224,8 @@ def row_of(text: str, kinds: Sequence[str]) -> list[Any] | None:
 
 
 def ends_of(text: str, kinds: Sequence[str]) -> tuple[list[Any] | None, list[Any] | None]:
-    """Return the two ends of ``lower..upper``; a missing end means no bound."""
+    """Return the two ends of a range that a command's option gives as ``lower..upper``; a missing end means no
+    bound."""
     lower, found, upper = text.partition("..")
     if not found:
         raise InvalidArgumentError(f"{text!r} is not of the form lower..upper; leave out an end for no bound")

@@ -36,7 +36,8 @@ def _set(context: typer.Context, option: typer.CallbackParam, value: str | None)
 
 
 def warn_of_token_file() -> None:
-    """Say on standard error if others can read the file with the token: of one of this user, as ssh does.
+    """Warn the user of a command on standard error if others can read the file with the token: of one of this user, as
+    ssh does.
 
     It is no error: what a container mounts for its only user may have any mode.
     """
@@ -77,7 +78,8 @@ KeyCommand = Annotated[
 
 
 def give_to_verbs(root: Any) -> None:
-    """Let every command below take these options of the root, hidden, unless it has one of that name itself."""
+    """Let every command below take the root command's options of credentials, hidden, unless it has one of that name
+    itself."""
     options = [copy.copy(each) for each in root.params if getattr(each, "callback", None) is not None]
     options = [each for each in options if not each.expose_value]
     for each in options:

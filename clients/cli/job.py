@@ -341,7 +341,7 @@ def other_database(
     name: str | None,
     create: bool = False,
 ) -> AbstractContextManager[Database]:
-    """Return the second database of a command; the first one if no other is named.
+    """Return the second database that the options of a command name; the first one if no other is named.
 
     Raises:
         StoreError: both options are given, or the database cannot be opened.

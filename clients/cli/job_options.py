@@ -9,7 +9,7 @@ from .target import Target
 
 @dataclass(frozen=True)
 class JobOptions(Target):
-    """The options of one run of a job."""
+    """The options of a command that runs a job."""
 
     executor: Runs = "local"
     workers: Workers = None

@@ -131,7 +131,7 @@ def load(
 
 
 def read_options(**parts: Any) -> ReadOptions:
-    r"""Return how files are read; ``\t`` means a tab."""
+    r"""Return how files are read, by the options of ``nyala load``; ``\t`` means a tab."""
     from ..jobs.files.file_format import ReadOptions
 
     if parts["delimiter"] == "\\t":
@@ -141,7 +141,8 @@ def read_options(**parts: Any) -> ReadOptions:
 
 @contextmanager
 def inputs(places: Sequence[str], options: ReadOptions) -> Iterator[list[InputFile]]:
-    """Give the named files. Input that can be read only once is first copied to a file (in ``TMPDIR``).
+    """Give the files that ``nyala load`` names. Input that can be read only once is first copied to a file (in
+    ``TMPDIR``).
 
     Raises:
         NotFoundError: a file does not exist.

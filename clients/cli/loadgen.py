@@ -39,7 +39,7 @@ _SHARES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What each client does."""
+    """The load that ``nyala perf loadgen`` makes: what each client does."""
 
     url: str
     table: str
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass(slots=True)
 class Measured:
-    """What clients have measured, by operation."""
+    """The result of ``nyala perf loadgen``: what clients have measured, by operation."""
 
     nanoseconds: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     rows: Counter[str] = field(default_factory=Counter[str])
@@ -128,7 +128,8 @@ OPERATIONS: dict[str, Callable[[Table, Load, Random], int]] = {
 
 
 def parse_mix(text: str) -> dict[str, int]:
-    """Return the weights of ``get=80,upsert=20``; a name alone has the weight 1.
+    """Return the weights of the command's option ``--mix``, such as ``get=80,upsert=20``; a name alone has the weight
+    1.
 
     Raises:
         InvalidArgumentError: an operation is unknown, or a weight is no positive number.
@@ -147,7 +148,7 @@ def parse_mix(text: str) -> dict[str, int]:
 
 
 def fill(table: Table, rows: int) -> None:
-    """Give a new table its rows."""
+    """Give the table of ``nyala perf loadgen`` its rows, before the load."""
     for first in range(0, rows, _LOADED_AT_ONCE):
         table.insert(_rows(first, min(_LOADED_AT_ONCE, rows - first), first))
 
@@ -158,7 +159,7 @@ def _rows(first: int, count: int, seed: int) -> pa.RecordBatch:
 
 
 def measure(load: Load, processes: int) -> Measured:
-    """Run the clients, in this process or in several new ones, and return what they measured.
+    """Run the clients of ``nyala perf loadgen``, in this process or in several new ones, and return what they measured.
 
     Raises:
         StoreError: the server cannot be reached.

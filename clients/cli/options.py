@@ -27,7 +27,7 @@ CsvRows = Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")]
 
 
 def names(text: str) -> list[str]:
-    """Return the names in a comma-separated list."""
+    """Return the names in a command's option that is a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -39,7 +39,7 @@ def moment(text: str | None) -> int | None:
 
 
 def pair(text: str, mark: str, form: str) -> tuple[str, str]:
-    """Return the texts before and after the first ``mark``.
+    """Return the texts of a command's option before and after the first ``mark``.
 
     Raises:
         InvalidArgumentError: one of them is missing; the message shows the ``form``.

@@ -24,7 +24,7 @@ SHOWN_ROWS = 100
 
 
 class RowFormat(StrEnum):
-    """How rows are written to standard output."""
+    """The form in which a command writes rows to standard output."""
 
     TABLE = "table"
     """A table on a terminal; elsewhere a line of column names and tab-separated cells."""
@@ -33,12 +33,12 @@ class RowFormat(StrEnum):
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document."""
+    """Print the answer of a command as one JSON document."""
     typer.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> None:
-    """Print rows under titles; the caption only on a terminal."""
+    """Print rows under titles, as commands show them; the caption only on a terminal."""
     if not sys.stdout.isatty():
         for row in (titles, *rows):
             typer.echo("\t".join(map(str, row)))
@@ -57,14 +57,15 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], caption
 
 
 def row_format(as_json: bool, as_csv: bool) -> RowFormat:
-    """Return the format that options ask for. Raises InvalidArgumentError: they ask for two."""
+    """Return the format of rows that a command's options ask for. Raises InvalidArgumentError: they ask for two."""
     if as_json and as_csv:
         raise InvalidArgumentError("give --json or --csv, not both")
     return RowFormat.JSON if as_json else RowFormat.CSV if as_csv else RowFormat.TABLE
 
 
 def print_rows(scan: Scan | pa.Table, form: RowFormat, is_limited: bool = False, is_continued: bool = False) -> None:
-    """Print all rows of a scan or table in pieces. A terminal shows the first rows, unless limited, and says so.
+    """Print all rows of a command's scan or table in pieces. A terminal shows the first rows, unless limited, and says
+    so.
 
     ``is_continued``: they follow others, whose titles are printed.
     """
@@ -90,7 +91,7 @@ def _show(scan: Scan | pa.Table, rows_max: int | None) -> None:
 
 
 def write_scan(scan: Scan, path: Path) -> int:
-    """Write all rows to a file, in the format of its suffix; return their number.
+    """Write all rows of a scan to the file that a command names, in the format of its suffix; return their number.
 
     Raises:
         InvalidArgumentError: the suffix names no format.

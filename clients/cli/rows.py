@@ -25,7 +25,7 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield rows as JSON objects, one a line, in UTF-8."""
+    """Yield the rows that a command prints as JSON objects, one a line, in UTF-8."""
     for piece in _pieces(batches):
         names = [json.dumps(name, ensure_ascii=False) for name in piece.schema.names]
         starts = [f"{'{' if number == 0 else ', '}{name}: " for number, name in enumerate(names)]
@@ -38,7 +38,8 @@ def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def tab_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield rows as tab-separated cells, one row a line; tabs, line ends and backslashes in it are escaped as in C."""
+    """Yield the rows that a command prints as tab-separated cells, one row a line; tabs, line ends and backslashes in
+    it are escaped as in C."""
     for piece in _pieces(batches):
         cells = [pc.fill_null(_tab_text(column), "NULL") for column in piece.columns]
         parts = [part for cell in cells for part in (pa.scalar("\t"), cell)][1:]
@@ -46,8 +47,8 @@ def tab_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def beyond_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch with text in the place of those columns that have moments outside the years 1 to 9999, which Arrow
-    writes in no form of use: these as numbers. The same batch if there are none."""
+    """Return a batch that a command can print: with text in the place of those columns that have moments outside the
+    years 1 to 9999, which Arrow writes in no form of use: these as numbers. The same batch if there are none."""
     for place, column in enumerate(batch.columns):
         text = _moment_or(column, lambda cells: cells)
         if text is not column:

@@ -55,7 +55,7 @@ _OF_SERVER = ("nyala.flight_server.", "nyala.engine.")
 
 
 def run(app: Callable[[], object]) -> None:
-    """Run a typer application and exit: 0 for success, else a constant of this module."""
+    """Run the commands of a typer application and exit: 0 for success, else a constant of this module."""
     try:
         app()
     except KeyboardInterrupt:
@@ -79,7 +79,7 @@ def _output_is_closed() -> None:
 
 
 def as_store_error(error: Exception) -> StoreError:
-    """Return any exception as the error that the user sees."""
+    """Return any exception of a command as the error that the user of the command line sees."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, ValidationError):

@@ -28,14 +28,14 @@ _SHORT = re.compile(r"(?P<name>[^\s:,\"']+):(?P<type>[^!]+)(?P<required>!?)")
 
 @dataclass
 class SchemaText:
-    """The columns of a text, in order, and the key if it names one."""
+    """The columns that a command takes as one text: in order, and the key if it names one."""
 
     columns: list[ColumnDefinition] = field(default_factory=list)
     key: list[str] = field(default_factory=list)
 
 
 def parse_schema(text: str) -> SchemaText:
-    """Parse a text of several columns.
+    """Parse the text of several columns in a command's option.
 
     Raises:
         InvalidArgumentError: the text is invalid; the message says where.
@@ -46,7 +46,7 @@ def parse_schema(text: str) -> SchemaText:
 
 
 def parse_column(text: str) -> ColumnDefinition:
-    """Parse the text of one column. Raises InvalidArgumentError if it is invalid."""
+    """Parse the text of one column in a command's option. Raises InvalidArgumentError if it is invalid."""
     if short := _SHORT.fullmatch(text.strip()):
         return ColumnDefinition(name=short["name"], type=short["type"].strip(), nullable=not short["required"])
     parser = _Parser(text)
@@ -58,7 +58,8 @@ def parse_column(text: str) -> ColumnDefinition:
 
 
 def too_long_of(word: str) -> TooLong:
-    """Return what a word says of too long text. Raises InvalidArgumentError if it says nothing."""
+    """Return what a word in a command's option says of too long text. Raises InvalidArgumentError if it says
+    nothing."""
     for known in get_args(TooLong):
         if word.lower() == known:
             return known

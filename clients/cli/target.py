@@ -94,8 +94,8 @@ def takes_target(*without: str) -> Callable[[Command], Command]:
 def database(
     context: typer.Context, url: str | None, data: str | None, name: str | None = None, create: bool = False
 ) -> "Database":
-    """Return the database that the options name, ``name`` being that of a store in a bucket; with ``create``, create a
-    missing store.
+    """Return the database that a command's options name, ``name`` being that of a store in a bucket; with ``create``,
+    create a missing store.
 
     ``--data`` on the command line beats ``NYALA_URL``. The context's object opens directories, since clients lack the
     engine.

@@ -18,7 +18,7 @@ _MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 
 
 def partial_measures(measures: Measures) -> dict[str, tuple[str, str]]:
-    """Return the measures to ask servers for."""
+    """Return the measures to ask each server for, from which the client combines those of an aggregate."""
     asked: dict[str, tuple[str, str]] = {}
     for name, (column, function) in measures.items():
         if function == AggregateFunction.AVG:
@@ -30,7 +30,7 @@ def partial_measures(measures: Measures) -> dict[str, tuple[str, str]]:
 
 
 def merged(partials: Sequence[pa.Table], measures: Measures, group_by: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Combine the answers of all servers to ``partial_measures`` into one of ``schema``."""
+    """Combine the answers of all servers to the ``partial_measures`` of an aggregate into one of ``schema``."""
     together = pa.concat_tables(partials).combine_chunks()  # aligns buffers that came from the network
     asked = partial_measures(measures)
     kinds = [(name, _MERGED_BY[function]) for name, (_, function) in asked.items()]

@@ -39,7 +39,7 @@ def create(servers: Servers, definition: TableDefinition) -> TableDescription:
 
 
 def is_whole(maps: Iterable[TabletMap]) -> bool:
-    """Return whether the servers of these maps together have all tablets of a table."""
+    """Return whether the servers of these maps of a table's tablets together have all tablets of the table."""
     told = list(maps)
     here = sum_of(place.partition for each in told for place in each.tablets if place.server is None)
     return all(sum_of(place.partition for place in each.tablets) == here for each in told)

@@ -35,25 +35,29 @@ hash_bytes = xxhash.xxh64_intdigest
 
 
 def hash_integer(value: int, seed: int, length: int) -> int:
-    """Return the hash of an integer of ``length`` bytes, 4 or 8, seeded with ``seed``."""
+    """Return the hash of an integer of ``length`` bytes, 4 or 8, seeded with ``seed``, by which a client finds a row's
+    server."""
     unsigned = value & ((1 << 8 * length) - 1)
     return hash_bytes(unsigned.to_bytes(length, "little"), seed)
 
 
 def mix_ints(values: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Return the hashes of int32 ``values``, seeded with ``states`` (uint64)."""
+    """Return the hashes of int32 ``values``, seeded with ``states`` (uint64), by which a client finds the servers of
+    rows."""
     words = values.astype(np.int32).view(np.uint32).astype(np.uint64)
     return _avalanche(_mix_4(states + P5 + np.uint64(4), words))
 
 
 def mix_longs(values: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Return the hashes of int64 ``values``, seeded with ``states`` (uint64)."""
+    """Return the hashes of int64 ``values``, seeded with ``states`` (uint64), by which a client finds the servers of
+    rows."""
     words = values.astype(np.int64).view(np.uint64)
     return _avalanche(_mix_8(states + P5 + np.uint64(8), words))
 
 
 def mix_bytes(cells: pa.Array, states: np.ndarray) -> np.ndarray:
-    """Return the hashes of the bytes of binary or string ``cells`` (offsets of 32 bits), seeded with ``states``."""
+    """Return the hashes of the bytes of binary or string ``cells`` (offsets of 32 bits), seeded with ``states``, by
+    which a client finds the servers of rows."""
     offsets = np.frombuffer(cells.buffers()[1], np.int32, len(cells) + 1, cells.offset * 4)
     data = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)

@@ -18,7 +18,8 @@ _ANY: dict[str, Any] = {"binary": {"base64": ""}}
 
 
 def stored_cells(cells: pa.Array, column: ColumnSchema) -> pa.Array:
-    """Return ``cells`` in the type of a key column, as the store casts and cuts them.
+    """Return ``cells`` in the type of a key column, as the store casts and cuts them, for a client to find the servers
+    of rows.
 
     A NULL, or a value that does not fit, becomes an arbitrary value: the store refuses its row in any tablet.
 
@@ -42,14 +43,15 @@ def stored_cells(cells: pa.Array, column: ColumnSchema) -> pa.Array:
 
 
 def any_value(column: ColumnSchema) -> pa.Scalar:
-    """Return some value of a key column."""
+    """Return some value of a key column, to stand for NULL where a client finds the servers of rows."""
     kind = column.logical
     value = "" if kind.is_text else _ANY.get(kind.name, 0)
     return pa.scalar(from_json(value, kind), kind.arrow)
 
 
 def integers(cells: pa.Array) -> np.ndarray:
-    """Return integers, dates, timestamps and decimals of up to 18 digits as the int64 that is hashed and compared."""
+    """Return integers, dates, timestamps and decimals of up to 18 digits as the int64 that a client hashes and compares
+    to find a row's server."""
     if pa.types.is_decimal(cells.type):
         return halves(cells)[:, 0]
     if pa.types.is_date32(cells.type):
@@ -60,12 +62,13 @@ def integers(cells: pa.Array) -> np.ndarray:
 
 
 def halves(cells: pa.Array) -> np.ndarray:
-    """Return decimals as their low and high 64 bits (n by 2, int64)."""
+    """Return decimals as their low and high 64 bits (n by 2, int64), which a client compares to find a row's server."""
     return np.frombuffer(cells.buffers()[1], np.int64, 2 * len(cells), cells.offset * 16).reshape(-1, 2)
 
 
 def big_endian(cells: pa.Array) -> pa.Array:
-    """Return decimals as the shortest big-endian bytes of their unscaled integers, two's complement."""
+    """Return decimals as the bytes that a client hashes to find a row's server: the shortest big-endian ones of their
+    unscaled integers, two's complement."""
     digits = np.ascontiguousarray(halves(cells)).view(np.uint8).reshape(-1, 16)[:, ::-1]
     sign = np.where(digits[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
     is_sign = digits == sign

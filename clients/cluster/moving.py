@@ -46,7 +46,7 @@ _PAUSE_SECONDS = 0.05
 def move(
     servers: Servers, table: str, tablet: int, to: str, server: str | None = None, progress: MoveProgress | None = None
 ) -> None:
-    """Move a tablet to the server ``to``. Does nothing if it is there.
+    """Move a tablet from its server to the server ``to``. Does nothing if it is there.
 
     Raises:
         InvalidArgumentError: there is no such server, or several servers have a tablet of this number.
@@ -87,14 +87,16 @@ def settle(servers: Servers, table: str, names: Sequence[str]) -> None:
 
 
 def check_given_up(servers: Servers, note: MoveNote) -> None:
-    """Raise ConflictError unless the source has forgotten the move: the prepared copy may be the only one."""
+    """Raise ConflictError unless the source server has forgotten a tablet's move: the prepared copy may be the only
+    one."""
     state = servers.store(note.server).move_status(note.move).state
     if state is not MoveState.UNKNOWN:
         raise ConflictError(f"the move {note.move!r} is {state.value} at {note.server!r} and cannot be aborted here")
 
 
 def check_taken_over(servers: Servers, table: str, note: MoveNote) -> None:
-    """Raise ConflictError if the target of a move has yet to take the tablet over: it will then ask its source.
+    """Raise ConflictError if the target server of a tablet's move has yet to take the tablet over: it will then ask its
+    source.
 
     ``note`` is the source's record of a move by which a tablet left it.
 

@@ -15,7 +15,8 @@ from ...schemas.store.placement import Placement
 
 
 def read_placement(path: str | Path) -> Placement:
-    """Read a placement from a TOML file, or one of JSON if its name ends in ``.json``.
+    """Read a placement, the servers that share a store's tables, from a TOML file, or one of JSON if its name ends in
+    ``.json``.
 
     Raises:
         NotFoundError: there is no such file.
@@ -32,7 +33,8 @@ def read_placement(path: str | Path) -> Placement:
 
 
 def parse_placement(given: Any, what: str = "the placement") -> Placement:
-    """Return the placement that a file's content describes. Raises InvalidArgumentError, which calls it ``what``."""
+    """Return the placement, the servers that share a store's tables, that a file's content describes. Raises
+    InvalidArgumentError, which calls it ``what``."""
     try:
         return Placement.model_validate(given)
     except ValidationError as error:

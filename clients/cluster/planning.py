@@ -153,7 +153,7 @@ def _snapshot(servers: Servers, spec: ScanSpec, patient: bool) -> tuple[int, Set
 
 
 def is_whole(plans: Mapping[str, ScanPlan]) -> bool:
-    """Return whether the servers' tablets are all that the scan reads, each once."""
+    """Return whether the tablets in the plans of all servers are all that the scan reads, each once."""
     everything = {plan.read_all or plan.tablets_all for plan in plans.values()}
     added = sum(int(plan.read_here or plan.tablets_here, 16) for plan in plans.values()) % (1 << 64)
     return everything == {f"{added:016x}"}

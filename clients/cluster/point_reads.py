@@ -21,7 +21,7 @@ _KEYS_MAX, _BYTES_MAX = 16_384, 8 << 20
 
 
 def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.RecordBatch) -> pa.Table:
-    """Return the live rows of the keys, in the order asked.
+    """Return the live rows of the keys from the servers that have them, in the order asked.
 
     Raises:
         ConflictError: the columns differ between servers.
@@ -33,7 +33,8 @@ def get(servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.Reco
 def look_up(
     servers: Servers, cache: TabletLocationsCache, table: str, keys: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of some MB, at least one, each as of its own "now". Raises as ``get``."""
+    """Yield the live rows of the keys from the servers that have them, in batches of some MB, at least one, each as of
+    its own "now". Raises as ``get``."""
     first, count, is_first = 0, _KEYS_MAX, True
     while is_first or first < keys.num_rows:
         part = keys.slice(first, count)

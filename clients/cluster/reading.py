@@ -29,7 +29,7 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 def unordered(servers: Servers, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of all servers, reading them concurrently."""
+    """Yield the batches of a scan from all servers, reading them concurrently."""
     names = [name for name, found in plan.plans.items() if found.splits]
     if len(names) == 1:
         yield from tickets(servers, names[0], plan)
@@ -39,13 +39,13 @@ def unordered(servers: Servers, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
 
 
 def in_turn(servers: Servers, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of one server after the other."""
+    """Yield the batches of a scan from one server after the other."""
     for name in plan.plans:
         yield from tickets(servers, name, plan)
 
 
 def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first ``limit`` rows."""
+    """Yield the first ``limit`` rows of a scan of several servers."""
     left = limit
     for batch in batches:
         yield batch.slice(0, left)
@@ -55,7 +55,7 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Record
 
 
 def tickets(servers: Servers, name: str, plan: ServersPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of the tablets that one server had, wherever they are now."""
+    """Yield the batches of the tablets that one server had when it planned the scan, wherever they are now."""
     for ticket in plan.tickets(name):
         yield from opened(servers, name, ticket).batches
 
@@ -112,7 +112,7 @@ def _followed_on(servers: Servers, stream: ScanStream) -> Iterator[pa.RecordBatc
 
 
 def begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the same batches after the first has arrived: over Flight an error may come with it."""
+    """Return the batches of a server's scan after the first has arrived: over Flight an error may come with it."""
     first = next(batches, None)
     return iter(()) if first is None else chain([first], batches)
 
@@ -183,7 +183,7 @@ class _ServerStream:
 
 
 def merged(runs: Sequence[Iterator[pa.RecordBatch]], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Merge streams of batches, each sorted by the columns ``by``.
+    """Merge the streams of several servers, whose batches are each sorted by the columns ``by``.
 
     Each round sorts the batches at hand together and yields the rows up to the smallest of the batches' last rows:
     later rows of any stream are greater.

@@ -31,7 +31,8 @@ _Bound = tuple[Any, ...]
 
 
 class TabletRouter:
-    """Numbers the tablets of a table in the order of ``PartitionSchema.tablets``. Immutable."""
+    """Finds the tablet of each row on the client, to send the row to its server: numbers the tablets of a table in the
+    order of ``PartitionSchema.tablets``. Immutable."""
 
     def __init__(self, partitions: PartitionSchema, columns: Sequence[ColumnSchema]) -> None:
         """``columns`` are those of the table."""

@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 class Servers:
-    """Stores by the names of their servers, in the order of the placement. Thread safe."""
+    """The servers of a placement: their stores by name, in the order of the placement. Thread safe."""
 
     def __init__(
         self,

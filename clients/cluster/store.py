@@ -54,7 +54,8 @@ _ATTEMPTS = 8
 
 
 class PlacedStore(Verbs, KeyReader, RowWriter):
-    """A client of all servers of a placement: see ``schemas.service.StoreService`` and docs/servers.md. Thread safe."""
+    """A client of all servers of a placement, which are one store: see ``schemas.service.StoreService`` and
+    docs/servers.md. Thread safe."""
 
     def __init__(self, servers: Servers, public: FlightStore | None = None) -> None:
         """``public`` is the address of all of ``servers`` for clients that cannot reach each, if there is one."""

@@ -26,7 +26,7 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 @dataclass(frozen=True, eq=False)
 class TabletLocations:
-    """The tablet locations of one table. Immutable."""
+    """The server of each tablet of one table. Immutable."""
 
     description: TableDescription
     router: TabletRouter
@@ -77,7 +77,7 @@ class TabletLocations:
 
 
 class RoutedRows:
-    """The servers of single rows of one table. Immutable."""
+    """The server of each of some rows of one table. Immutable."""
 
     def __init__(self, known: TabletLocations) -> None:
         key = known.description.primary_key
@@ -117,7 +117,7 @@ class RoutedRows:
 
 
 class TabletLocationsCache:
-    """Caches the locations of tables; ``forget`` drops outdated ones. Thread safe."""
+    """Caches which server has which tablet of the tables; ``forget`` drops outdated ones. Thread safe."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -169,7 +169,7 @@ def incomplete(table: str) -> UnavailableError:
 
 
 def united(description: TableDescription, maps: Mapping[str, TabletMap]) -> TabletLocations:
-    """Combine the answers of all servers.
+    """Combine the answers of all servers about the tablets of a table.
 
     While an alteration of the ranges has reached only some servers, they report two partition schemas. The newest whose
     tablets are all present counts.

@@ -67,7 +67,7 @@ _BROKEN = StagedBatch(pa.record_batch([], names=[]))
 def stage(
     servers: Servers, cache: TabletLocationsCache, command: WriteCommand, batches: Iterable[StagedBatch]
 ) -> StageResult:
-    """Stage a part on all servers, each with the rows of its tablets, in order of arrival."""
+    """Stage a part of a transaction on all servers, each with the rows of its tablets, in order of arrival."""
     _hold(servers, command)
     cache.forget(command.table)  # rows staged at the wrong server cannot be committed
     known = cache.of(command.table)

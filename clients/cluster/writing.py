@@ -77,7 +77,7 @@ class _Lane:
 
 
 class PlacedWrite:
-    """One write over several servers. For one thread."""
+    """A write whose rows go to several servers, each to that of its tablet. For one thread."""
 
     def __init__(
         self, servers: Servers, cache: TabletLocationsCache, command: WriteCommand, seq: int | None = None
@@ -170,7 +170,7 @@ class PlacedWrite:
 
 
 def numbered_by(writer: str, tablet: str) -> str:
-    """Return the writer's name at one tablet: servers keep the answers with the tablet.
+    """Return the name of a write's writer at one tablet of several servers: servers keep the answers with the tablet.
 
     A name that would be too long is replaced by its hash.
     """

@@ -21,7 +21,7 @@ ORDERED_COMMIT_BYTES = 32 * 1024 * 1024
 
 
 def in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in slices of at most about one commit; skip empty ones."""
+    """Yield the rows that a user gave in slices of at most about one commit; skip empty ones."""
     for batch in batches:
         fitting = batch.num_rows * COMMIT_BYTES // max(batch.nbytes, 1)
         step = max(1, min(COMMIT_ROWS, fitting))
@@ -30,7 +30,7 @@ def in_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def in_batches(pieces: Iterable[pa.RecordBatch], order: KeyOrder | None = None) -> Iterator[pa.RecordBatch]:
-    """Merge small slices into batches; none exceeds a commit unless a slice does.
+    """Merge small slices of a user's rows into batches; none exceeds a commit unless a slice does.
 
     With an ``order``, slices that continue each other in it make larger batches.
     """
@@ -69,6 +69,6 @@ class _Waiting:
 
 
 def in_one_batch(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield all rows as one batch, or nothing if there are none."""
+    """Yield all rows that a user gave as one batch, or nothing if there are none."""
     if together := list(pieces):
         yield in_one(together)

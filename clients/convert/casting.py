@@ -32,7 +32,7 @@ _WORDS = {
 
 
 class Caster:
-    """Casts the columns of batches of one schema, by name, to those of a table."""
+    """Casts the columns of a user's batches of one schema, by name, to those of a table."""
 
     def __init__(self, given: pa.Schema, columns: Sequence[ColumnSchema], misfits: Sequence[str] = ()) -> None:
         """Check names and types. ``misfits`` describes data columns that have no Arrow type and so are not in
@@ -96,7 +96,7 @@ def _cast(values: pa.Array, column: ColumnSchema) -> pa.Array:
 
 
 def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
-    """Return ``values`` as the cells of a column of type ``target`` called ``name``.
+    """Return the ``values`` that a user gave as the cells of a column of type ``target`` called ``name``.
 
     Raises:
         InvalidArgumentError: a value does not fit.
@@ -127,7 +127,8 @@ def _check_names(names: Sequence[str], columns: dict[str, ColumnSchema]) -> None
 
 
 def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
-    """Return why a column of this type cannot take a field's cells, and what would work; None if it can."""
+    """Return why a column of this type cannot take the cells of a field in a user's data, and what would work; None if
+    it can."""
     given, fitting = kind_of(field.type), FITTING[kind_of(target.arrow)]
     if given == "null" or given in fitting:
         return None

@@ -10,7 +10,7 @@ from ...schemas.cells.moment import python_cell
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return rows as dicts of such cells."""
+    """Convert a record batch to dicts of Python values, among them cells that Python cannot represent."""
     try:
         return batch.to_pylist()
     except OverflowError:

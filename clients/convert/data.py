@@ -32,7 +32,8 @@ class _TooManyDigitsError(Exception):
 
 
 class WriteData:
-    """The record batches to write: cast to the table's types by name, each of a good size for one commit.
+    """The data of a user's write as record batches: cast to the table's types by name, each of a good size for one
+    commit.
 
     Iterate over it once. ``row_count`` is None if it is not known in advance.
     """
@@ -61,7 +62,7 @@ class WriteData:
 
 
 class GivenData(NamedTuple):
-    """Data of any form, as Arrow."""
+    """Data of any form that users give, converted to Arrow."""
 
     schema: pa.Schema
     batches: list[pa.RecordBatch] | pa.RecordBatchReader
@@ -74,7 +75,8 @@ class GivenData(NamedTuple):
 
 
 def read_data(data: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
-    """Return data of any known form as Arrow; ``columns`` are the table's columns by name, if there is a table.
+    """Convert a user's data of any known form to Arrow; ``columns`` are the table's columns by name, if there is a
+    table.
 
     Raises:
         InvalidArgumentError: it is not data, or its columns differ in length.
@@ -151,7 +153,8 @@ def _read_pandas(frame: Any, columns: Mapping[str, ColumnSchema]) -> GivenData:
 
 
 def check_names(names: Sequence[object]) -> None:
-    """Raise InvalidArgumentError if a column's name is not a string, or two columns have the same."""
+    """Raise InvalidArgumentError if the name of a column in a user's data is not a string, or two columns have the
+    same."""
     if odd := [name for name in names if not isinstance(name, str)]:
         raise InvalidArgumentError(f"column names must be strings, not {odd[0]!r}")
     if twice := [name for name, count in Counter(names).items() if count > 1]:

@@ -61,7 +61,7 @@ _Part = _Field | _Literal | Tree
 
 
 def tree_of(expression: Any) -> Tree:
-    """Return the filter tree of a ``pyarrow.compute.Expression``.
+    """Convert a user's ``pyarrow.compute.Expression`` to the filter tree of a scan.
 
     Raises:
         InvalidArgumentError: a filter cannot have a function or reference of it; the message names that.

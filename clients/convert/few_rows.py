@@ -44,12 +44,14 @@ class _Cells(NamedTuple):
 
 
 def few_rows(data: Any, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | None:
-    """Return ``data`` as one batch of a table's columns, if it is a list of few dicts with simple values; else None."""
+    """Convert a user's ``data`` to one batch of a table's columns, if it is a list of few dicts with simple values;
+    else return None."""
     return _known(columns).batch(data)
 
 
 def few_as_they_are(data: pa.Table | pa.RecordBatch, columns: Sequence[ColumnSchema]) -> pa.RecordBatch | None:
-    """Return few rows of few bytes in one piece, with exactly the types of a table's columns, as a batch; else None."""
+    """Convert few rows of few bytes that a user gave as Arrow in one piece, with exactly the types of a table's
+    columns, to a batch; else return None."""
     if not 0 < data.num_rows <= ROWS_MAX or not _known(columns).has_types_of(data.schema):
         return None
     if data.get_total_buffer_size() > _BYTES_MAX and data.nbytes > _BYTES_MAX:  # the first is cheap; slices are whole
@@ -70,7 +72,7 @@ def _known(columns: Sequence[ColumnSchema]) -> FewRows:
 
 
 class FewRows:
-    """Makes batches for one version of a table. Thread safe."""
+    """Converts lists of few dicts to batches of one version of a table. Thread safe."""
 
     def __init__(self, columns: Sequence[ColumnSchema]) -> None:
         self._columns = columns

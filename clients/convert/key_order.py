@@ -13,7 +13,7 @@ _GLANCE_ROWS = 64
 
 
 class KeyOrder:
-    """Examines the slices of one load in turn.
+    """Finds out whether a user's rows come in the order of the primary key: examines the slices of one load in turn.
 
     Values are compared as Arrow does, and equal ones count as ascending; the store compares again, by encoded keys.
     """

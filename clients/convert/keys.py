@@ -14,8 +14,8 @@ from .data import WriteData
 
 
 def keys_of(keys: Any, table: TableDescription) -> Iterable[pa.RecordBatch]:
-    """Return many keys: a list of keys, an Arrow array of bare ones, or data with the key columns in any form that a
-    write takes.
+    """Convert the many keys that a user gives to batches: a list of keys, an Arrow array of bare ones, or data with the
+    key columns in any form that a write takes.
 
     Raises:
         InvalidArgumentError: as ``key_of``.

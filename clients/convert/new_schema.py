@@ -23,21 +23,22 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class NewSchema(NamedTuple):
-    """Columns that a table can have, and a note for each whose type differs from the given one."""
+    """The columns of a new table that fit the types of a user's data, and a note for each whose type differs from the
+    given one."""
 
     schema: pa.Schema
     notes: list[str]
 
 
 class NewTableData(NamedTuple):
-    """Rows for a table that does not exist yet."""
+    """The rows that a user gives for a table that does not exist yet."""
 
     columns: NewSchema
     rows: pa.Table | pa.RecordBatchReader
 
 
 def schema_for(schema: pa.Schema, options: Options) -> NewSchema:
-    """Return a schema with types that a table can have.
+    """Convert the Arrow schema of a user's data to one with types that a table can have.
 
     Raises:
         InvalidArgumentError: no table holds some columns; the message names all of them, and what would work.
@@ -46,7 +47,7 @@ def schema_for(schema: pa.Schema, options: Options) -> NewSchema:
 
 
 def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTableData:
-    """Return the columns of a table for ``data``, those of the key first, and its rows.
+    """Convert a user's ``data`` for a new table: return the table's columns, those of the key first, and its rows.
 
     Cells in memory are examined if their type alone does not decide: unsigned 64-bit integers that all fit become
     int64, and nanoseconds must be whole microseconds. Python's decimals get all digits that a column can have, since

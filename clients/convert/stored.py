@@ -18,12 +18,13 @@ _BATCHES_AHEAD = 4
 
 
 def is_stored(data: Any) -> bool:
-    """Return whether ``data`` is a path, a ``pyarrow.dataset`` or a scanner of one."""
+    """Return whether the ``data`` that a user gives to a write is a path, a ``pyarrow.dataset`` or a scanner of one."""
     return isinstance(data, str | PathLike) or _is_dataset(data) or hasattr(data, "projected_schema")
 
 
 def stored_rows(data: Any) -> pa.RecordBatchReader:
-    """Return the rows of a Parquet or Arrow file, of a folder of Parquet files, of a dataset or of its scanner.
+    """Convert stored data that a user names to record batches: a Parquet or Arrow file, a folder of Parquet files, a
+    dataset or its scanner.
 
     Raises:
         NotFoundError: there is no such file or folder.

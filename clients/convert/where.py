@@ -18,7 +18,7 @@ Where: TypeAlias = "str | dict[str, Any] | list[Any] | pc.Expression | None"
 
 
 def where_json(where: Where) -> str | dict[str, Any] | None:
-    """Return a filter as SQL text or as a tree that JSON can hold.
+    """Convert a user's filter of any form to SQL text or to a tree that JSON can hold.
 
     Raises:
         InvalidArgumentError: it has another form, or holds a value that no column can have.

@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
 
 
 def flights() -> pd.DataFrame:
-    """Return the flights as a frame with the columns and types of ``SCHEMA``.
+    """Return the flights of the demonstration as a frame with the columns and types of ``SCHEMA``.
 
     The package is located, not imported: importing it reads five tables and needs a module that newer Python
     environments lack.

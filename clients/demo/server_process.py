@@ -14,7 +14,8 @@ _STOP_SECONDS = 15
 
 
 class ServerProcess:
-    """``python -m nyala.flight_server`` on a data directory; ``url`` is its address."""
+    """The server of the demonstration: ``python -m nyala.flight_server`` on a data directory; ``url`` is its
+    address."""
 
     def __init__(self, data: Path) -> None:
         self._data = data

@@ -11,7 +11,8 @@ ExecutorChoice = Executor | Mapping | str
 
 
 def executor_of(where: ExecutorChoice, workers: int | None = None) -> Executor:
-    """Return ``where`` itself if it is an executor, else the one named "local" or "spark".
+    """Return the executor that runs a job's tasks: ``where`` itself if it is an executor, else the one named "local" or
+    "spark".
 
     Raises:
         InvalidArgumentError: the name is unknown.

@@ -21,7 +21,7 @@ LOCAL_WORKERS_MAX = 8
 
 
 class Executor(Protocol):
-    """Runs one function on many tasks."""
+    """An executor: runs one function on the many tasks of a job."""
 
     @property
     def width(self) -> int:
@@ -43,7 +43,7 @@ class Executor(Protocol):
 
 
 class Mapping(Protocol):
-    """An executor with ``map`` only, such as those of ``concurrent.futures``."""
+    """The caller's own executor with ``map`` only, such as those of ``concurrent.futures``."""
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterable[Result]:
         """Return the result of each task, in the order of the tasks."""
@@ -51,14 +51,14 @@ class Mapping(Protocol):
 
 
 def results(executor: Executor, function: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
-    """Return the result of each task, in the order of the tasks."""
+    """Run tasks by an executor and return the result of each, in the order of the tasks."""
     given = list(tasks)
     found = dict(executor.run(function, given))
     return [found[index] for index in range(len(given))]
 
 
 class MappedExecutor:
-    """Runs tasks by another executor's ``map``."""
+    """An executor that runs tasks by another executor's ``map``."""
 
     def __init__(self, executor: Mapping) -> None:
         self._executor = executor
@@ -76,7 +76,8 @@ class MappedExecutor:
 
 
 class LocalExecutor:
-    """Threads of this process: Arrow and Flight release the interpreter lock while they work."""
+    """The executor "local", which runs a job's tasks on threads of this process: Arrow and Flight release the
+    interpreter lock while they work."""
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
@@ -106,7 +107,7 @@ class LocalExecutor:
 
 
 def attempted(function: Callable[[Task], Result], task: Task) -> Result:
-    """Run one task; retry it after a pause while the store is unavailable."""
+    """Run one task of an executor; retry it after a pause while the store is unavailable."""
     for attempt in range(1, ATTEMPTS):
         try:
             return function(task)

@@ -26,7 +26,7 @@ LINE_SECONDS = 5.0
 
 
 class JobProgress:
-    """Counts the tasks of one step of a job, on standard error."""
+    """The progress of a job that an executor runs: counts the tasks of one step, on standard error."""
 
     def __init__(self, what: str, tasks: int, show: Show) -> None:
         self._what = what
@@ -85,7 +85,8 @@ def run_tasks(
     what: str,
     show: Show,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield (index, result) as the tasks end, and show progress; ``rows`` returns the number of rows of a result."""
+    """Run the tasks of a job by an executor: yield (index, result) as the tasks end, and show progress; ``rows``
+    returns the number of rows of a result."""
     with JobProgress(what, len(tasks), show) as progress:
         for index, result in executor.run(function, tasks, progress.ended):
             progress.add(rows(result))
@@ -110,5 +111,6 @@ def _bar(what: str, tasks: int) -> tuple[Progress, TaskID]:
 
 
 def cut_note(cells: int) -> str:
-    """Return what the report of a write adds if some of its cells were cut to the length of their column."""
+    """Return what the progress report of a job that writes adds if some cells were cut to the length of their
+    column."""
     return f"; {counted(cells, 'cell')} cut to the length of the column" if cells else ""

@@ -21,7 +21,8 @@ _LOOK_SECONDS = 0.2
 
 
 class SparkExecutor:
-    """Runs each task as one Spark task: rows go between store and files without passing through the JVM.
+    """The executor "spark", which runs each task of a job as one Spark task: rows go between store and files without
+    passing through the JVM.
 
     It needs a classic session: Spark Connect cannot run a function on tasks.
     """

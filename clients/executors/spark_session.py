@@ -33,7 +33,7 @@ _EXTENSIONS = "spark.sql.extensions"
 def configure(
     builder: SparkSession.Builder, uri: str | None = None, shim: bool | str | Path | None = None
 ) -> SparkSession.Builder:
-    """Return ``builder`` with settings that make the data source fast; existing settings are kept.
+    """Return a Spark session's ``builder`` with settings that make the data source fast; existing settings are kept.
 
     Call it before the session is created: Spark reads some settings only then. In a checkout it also lets Spark find
     ``format("nyala")``; an installed package is found anyway.

@@ -35,12 +35,13 @@ _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
 def default_jar() -> Path:
-    """Return where ``configure`` looks for the shim."""
+    """Return where ``configure`` looks for the Java shim of a Spark session."""
     return _FOLDER / JAR_NAME
 
 
 def build_shim(folder: Path | None = None) -> Path:
-    """Compile the shim with ``javac`` and return its jar, written into the folder of its sources or into ``folder``.
+    """Compile the Java shim of a Spark session with ``javac`` and return its jar, written into the folder of its
+    sources or into ``folder``.
 
     Raises:
         InvalidArgumentError: there is no JDK, Spark has another version, or the folder is not writable.
@@ -64,7 +65,7 @@ def build_shim(folder: Path | None = None) -> Path:
 
 
 def why_not(jar: Path) -> str | None:
-    """Return why a jar cannot be used with the installed Spark; None if it can."""
+    """Return why the jar of a Java shim cannot be used with the Spark that a session would start; None if it can."""
     try:
         with zipfile.ZipFile(jar) as archive:
             said = dict(line.split(": ", 1) for line in archive.read(_MANIFEST).decode().split("\r\n") if line)

@@ -23,7 +23,7 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A token in a file, read again for every call, so that it can be replaced."""
+    """The token of a Flight client in a file, read again for every call, so that it can be replaced."""
 
     path: Path
 
@@ -38,7 +38,8 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What one client shows. Its text has no secret, and it may be sent to other processes."""
+    """The credentials that a Flight client shows a server. Its text has no secret, and it may be sent to other
+    processes."""
 
     token: Token | None = field(default=None, repr=False)
     tls_roots: Path | None = None
@@ -121,7 +122,7 @@ class Credentials:
 
 
 def of_environment(environment: Mapping[str, str]) -> Credentials:
-    """Return the credentials that environment variables give."""
+    """Return the credentials of a Flight client that environment variables give."""
 
     def path(name: str) -> Path | None:
         return Path(value) if (value := environment.get(name)) else None

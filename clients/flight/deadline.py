@@ -13,8 +13,8 @@ _END: ContextVar[float | None] = ContextVar("nyala_deadline", default=None)
 
 @contextmanager
 def answered_within(seconds: float) -> Iterator[None]:
-    """Give the actions of all stores this time in total during the body; they do not wait for servers that are down.
-    They raise UnavailableError when it is over. A shorter time around this one stays in force."""
+    """Give a client's calls to all stores this time in total during the body; they do not wait for servers that are
+    down. They raise UnavailableError when it is over. A shorter time around this one stays in force."""
     end, known = time.monotonic() + seconds, _END.get()
     token = _END.set(end if known is None else min(end, known))
     try:
@@ -24,6 +24,6 @@ def answered_within(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float | None:
-    """Return the time that is left, which is never 0; None if there is no end."""
+    """Return the time that is left to a client's calls, which is never 0; None if there is no end."""
     end = _END.get()
     return None if end is None else max(end - time.monotonic(), _SHORTEST_SECONDS)

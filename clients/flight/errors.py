@@ -49,7 +49,7 @@ _ANSWERS = {
 
 @contextmanager
 def as_store_errors() -> Iterator[None]:
-    """Raise pyarrow errors from the body as the matching ``StoreError``."""
+    """Raise pyarrow errors of the Flight client from the body as the matching ``StoreError``."""
     try:
         yield
     except (fl.FlightError, pa.ArrowException, OSError) as error:
@@ -75,7 +75,7 @@ def store_error(error: Exception) -> StoreError:
 
 
 def told_error(extra: Mapping[str, Any]) -> StoreError:
-    """Return the error that a server's JSON tells. Raises KeyError if it tells none."""
+    """Return the error that the JSON of a server tells its Flight client. Raises KeyError if it tells none."""
     return error_of(
         extra["code"],
         extra["message"],

@@ -14,7 +14,8 @@ _NONE = fl.FlightCallOptions()
 
 
 class HeaderClient:
-    """Has those methods of ``FlightClient`` that clients here use. Thread safe.
+    """A Flight client that sends headers in each call: the token, and the caller's trace. It has those methods of
+    ``FlightClient`` that clients here use. Thread safe.
 
     pyarrow's own means, a middleware, would call Python several times for each call.
     """

@@ -19,7 +19,7 @@ own pings stay rare, since servers of gRPC reject more than one in five minutes.
 
 
 class Beating(Protocol):
-    """What sends heartbeats."""
+    """A client's connection that sends heartbeats to its server."""
 
     def beat(self) -> None:
         """Send one, and wait a moment for the answer. Raises nothing."""
@@ -27,7 +27,8 @@ class Beating(Protocol):
 
 
 def start(owner: Beating, closed: threading.Event) -> None:
-    """Let ``owner`` send heartbeats until ``closed`` is set, or nobody uses ``owner`` any more."""
+    """Let a client's connection ``owner`` send heartbeats until ``closed`` is set, or nobody uses ``owner`` any
+    more."""
     threading.Thread(target=_run, args=(weakref.ref(owner), closed), name="nyala-heartbeat", daemon=True).start()
 
 

@@ -55,7 +55,8 @@ Answers = dict[str, Whereabouts | StoreError]
 
 
 class HolderClient:
-    """Has those methods of ``FlightClient`` that clients here use. Thread safe."""
+    """The Flight client of that one of several processes that has the store, wherever it goes. It has those methods of
+    ``FlightClient`` that clients here use. Thread safe."""
 
     def __init__(
         self,

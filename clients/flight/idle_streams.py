@@ -29,7 +29,7 @@ Stream = TypeVar("Stream", bound=_OpenStream)
 
 
 class IdleStreams(Generic[Stream]):
-    """The open streams that no call uses. Thread safe: a deque is, and so a call takes no lock."""
+    """The open Flight streams of a client that no call uses. Thread safe: a deque is, and so a call takes no lock."""
 
     def __init__(self) -> None:
         self._idle: deque[Stream] = deque()

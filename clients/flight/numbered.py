@@ -25,7 +25,8 @@ SmallWrite = Callable[[WriteCommand, str, pa.RecordBatch, int], WriteResult | No
 
 
 class Writer:
-    """A writer's name and counter. Used by one stream at a time, so that its numbers arrive in order.
+    """The writer under whose name a client's connection numbers its batches: a name and a counter. Used by one stream
+    at a time, so that its numbers arrive in order.
 
     Without a name, the server answers each number but remembers none.
     """
@@ -40,7 +41,7 @@ class Writer:
 
 
 class Writers:
-    """The writers of one connection: as many as streams were open at once. Thread safe."""
+    """The writers of one connection of a client: as many as streams were open at once. Thread safe."""
 
     def __init__(self) -> None:
         self._free: deque[Writer] = deque()
@@ -58,7 +59,8 @@ class Writers:
 
 
 class NumberedPut:
-    """Sends batches, resends them if needed, and yields their answers in order. For one write."""
+    """Sends the batches of a write over DoPut by number, resends them if the connection breaks, and yields their
+    answers in order. For one write."""
 
     def __init__(
         self,

@@ -57,7 +57,8 @@ class _Stream:
 
 
 class PointReads:
-    """Lends a stream to each call; idle ones stay open for a moment. Thread safe."""
+    """Reads rows by keys from one server: lends an open Flight stream to each call; idle ones stay open for a moment.
+    Thread safe."""
 
     def __init__(self, client: HolderClient) -> None:
         self._client = client

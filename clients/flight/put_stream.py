@@ -22,7 +22,8 @@ WINDOW_BYTES = 64 * 1024 * 1024
 
 
 class PutStream:
-    """Writes batches of one schema with one command; the server answers each, in order. For one thread."""
+    """A client's open DoPut stream: writes batches of one schema with one command; the server answers each, in order.
+    For one thread."""
 
     def __init__(self, client: fl.FlightClient, command: WriteCommand, schema: pa.Schema) -> None:
         descriptor = fl.FlightDescriptor.for_command(command.model_dump_json(exclude_none=True))

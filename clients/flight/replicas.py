@@ -22,7 +22,8 @@ _KEPT_SECONDS = 10.0
 
 
 class Replicas:
-    """The replicas of one client's store. Thread safe.
+    """The replicas of one client's store, which a Flight client may ask for scans in place of the process that has the
+    store. Thread safe.
 
     They are asked in an order that is picked at random, so that clients spread, and kept for some seconds, so that the
     parts of a scan find what its plan keeps for them. Those that are further behind than a scan allows come last: they

@@ -13,7 +13,8 @@ from ...schemas.protocol.command import InfoMetadata
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """One part. It is plain data: send it to the process that reads it."""
+    """One part of a scan over Flight: a ticket, and the servers that can read it. It is plain data: send it to the
+    process that reads it."""
 
     ticket: bytes
     locations: tuple[str, ...]
@@ -27,7 +28,7 @@ class ScanPart:
 
 @dataclass(frozen=True, slots=True)
 class ScanParts:
-    """All parts of one scan, at one snapshot."""
+    """All parts of one scan over Flight, at one snapshot."""
 
     schema: pa.Schema
     snapshot: int

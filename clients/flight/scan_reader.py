@@ -24,7 +24,7 @@ _HELD_BYTES_MAX = 256 << 20
 
 
 class ScanReader:
-    """Reads one ticket. For one thread."""
+    """Reads the rows of one ticket over Flight, each once, even if the connection breaks. For one thread."""
 
     def __init__(
         self, open_stream: Callable[[ScanSpec], fl.FlightStreamReader], wait: ServerWait, ticket: ScanSpec

@@ -25,7 +25,7 @@ _NO_COLUMN = "_sent_again"
 
 
 def kept(data: Any) -> Any:
-    """Return data that can be read twice: reads a stream into memory."""
+    """Return the data of a write in a form that a client can send twice: reads a stream into memory."""
     is_stream = isinstance(data, pa.RecordBatchReader) or (
         hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__")
     )
@@ -40,7 +40,8 @@ def numbered(
     prepared: Callable[[Any, WriteCommand, bool], WriteData],
     known: TableDescription,
 ) -> WriteResult | None:
-    """Write data as one commit under a number; return its answer, or the first one. None if there are no rows."""
+    """Send data to the server as one commit under a number; return its answer, or the first one if it was sent before.
+    None if there are no rows."""
     try:
         batch = next(iter(prepared(data, command, True)), None)
         return None if batch is None else store.write(command, batch, seq)
@@ -53,7 +54,8 @@ def numbered(
 def first_answer(
     store: StoreService, command: WriteCommand, data: Any, seq: int, known: TableDescription
 ) -> WriteResult | None:
-    """Return the first answer to a number, given for as many rows as ``data`` has; None if there is none."""
+    """Return the server's first answer to the number of a write that the client may have sent before, given for as many
+    rows as ``data`` has; None if there is none."""
     with suppress(InvalidArgumentError):
         return store.write(command, _question(data, known, store.describe_table(command.table)), seq)
     return None

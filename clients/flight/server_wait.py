@@ -22,8 +22,8 @@ _PATIENCE_SECONDS = 60.0
 
 
 class RefusedError(UnavailableError):
-    """Nobody says that it has the store, and a given process does not say it for a reason that waiting may not mend:
-    ``refusal``. That is the error where nobody else is found."""
+    """A client finds no server for its store: nobody says that it has it, and a given process does not say it for a
+    reason that waiting may not mend: ``refusal``. That is the error where nobody else is found."""
 
     def __init__(self, message: str, locations: Sequence[str] | None, refusal: StoreError) -> None:
         super().__init__(message, locations=locations)
@@ -31,7 +31,7 @@ class RefusedError(UnavailableError):
 
 
 class Follower(Protocol):
-    """The connection to the one of several processes that has a store."""
+    """A client's connection that follows the store to the one of several processes that has it."""
 
     @property
     def is_alone(self) -> bool:
@@ -44,7 +44,7 @@ class Follower(Protocol):
 
 
 class ServerWait:
-    """Decides how long to wait for one server, for one request or stream. For one thread."""
+    """Decides how long a Flight client waits for one server that is down, for one request or stream. For one thread."""
 
     def __init__(
         self,

@@ -45,7 +45,8 @@ class _Session:
 
 
 class Sessions:
-    """Lends a session to each call; idle ones stay open for a moment. Thread safe."""
+    """The open sessions of a client with its server: lends one to each call; idle ones stay open for a moment. Thread
+    safe."""
 
     def __init__(self, client: HolderClient) -> None:
         self._client = client

@@ -31,7 +31,8 @@ _PLAIN = frozenset({int, str, bool})
 
 
 class SmallRequests:
-    """Asks one server. Thread safe. Each method returns None if another way has to be taken.
+    """Sends a client's small reads and writes to one server by a session. Thread safe. Each method returns None if
+    another way has to be taken.
 
     All of them may be repeated: a write is numbered.
     """

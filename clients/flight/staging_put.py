@@ -23,7 +23,8 @@ KEPT_BYTES_MAX = 64 << 20
 
 
 class StagingPut:
-    """Stages one part. For one thread."""
+    """Stages the rows of one part of a transaction over DoPut, and resends them if the connection breaks. For one
+    thread."""
 
     def __init__(self, open_stream: Callable[[WriteCommand, pa.Schema], PutStream], wait: ServerWait) -> None:
         """``wait`` decides how long to wait for a server that is down."""
@@ -105,7 +106,7 @@ class _Coming:
 
 
 def named(command: WriteCommand, number: int) -> WriteCommand:
-    """Return the command for a further part; part 0 keeps the given name."""
+    """Return the command to send a further part of staged rows to the server; part 0 keeps the given name."""
     if not number or command.stage is None:
         return command
     name = f"{command.stage.part}~{number}"

@@ -62,7 +62,7 @@ calls fail at once: a write that is retried for some seconds would miss a server
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A PendingResult that has its result already."""
+    """The result of a write over Flight that the server has answered already: a PendingResult."""
 
     answer: WriteResult
 
@@ -72,7 +72,7 @@ class Answered:
 
 
 class FlightStore(Verbs, ServerVerbs, KeyReader, RowWriter):
-    """A client of one store: of its server, or of the one among several processes that has it. Thread safe.
+    """The Flight client of one store: of its server, or of the one among several processes that has it. Thread safe.
 
     See ``schemas.service.StoreService``.
 

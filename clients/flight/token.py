@@ -15,7 +15,7 @@ _SIZE_MAX = 8000
 
 
 def header(token: str) -> tuple[bytes, bytes]:
-    """Return the header that shows a token.
+    """Return the header of a Flight call that shows the client's token.
 
     Raises:
         InvalidArgumentError: it has characters that a header cannot have, or is too long. The message does not have it.

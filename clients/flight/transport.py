@@ -26,7 +26,8 @@ _NOWHERE = "grpc://127.0.0.1:1"
 
 
 def prepare() -> None:
-    """Decide it, before the first client or server; it has no effect if this process has used gRPC already.
+    """Decide how gRPC waits for the network, before this process makes the first Flight client or server; it has no
+    effect if this process has used gRPC already.
 
     Raises:
         InvalidArgumentError: the process was forked from one that had connections.

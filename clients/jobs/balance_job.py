@@ -14,7 +14,7 @@ from .link import Store, StoreLink
 
 
 class SkippedMove(BaseModel, frozen=True):
-    """A move of a plan that was not made."""
+    """A move of a tablet in a plan of balancing that the job did not make."""
 
     move: PlannedMove
     why: str

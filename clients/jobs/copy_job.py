@@ -25,7 +25,7 @@ from .writing import FillTask
 
 
 class CopyResult(BaseModel, frozen=True):
-    """The outcome of a copy."""
+    """The outcome of a job that copies a table."""
 
     table: str
     snapshot: int
@@ -37,7 +37,7 @@ class CopyResult(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class SplitTask(FillTask):
-    """Write the rows of one split."""
+    """A task of a job that copies a table: write the rows of one split."""
 
     source: StoreLink
     split: TableSplit

@@ -18,7 +18,8 @@ Levels = Sequence[HashLevel | RangeLevel | Mapping[str, Any]]
 def create_like(
     service: StoreService, about: TableDescription, name: str, comment: str, partition_by: Levels | None = None
 ) -> TableDescription:
-    """Create an empty table with the columns, key, partitions and options of another, but its own comment.
+    """Create the empty table that a job restores or copies into, with the columns, key, partitions and options of
+    another, but its own comment.
 
     ``partition_by`` replaces its partitions. Column ids are new.
 

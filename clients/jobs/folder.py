@@ -27,7 +27,8 @@ Place = str | Path
 
 
 class Folder:
-    """A folder; it need not exist before the first write. Can be pickled."""
+    """A folder that jobs read and write, local or in an object store; it need not exist before the first write. Can be
+    pickled."""
 
     def __init__(self, files: pafs.FileSystem, path: str) -> None:
         self.files = files
@@ -195,7 +196,7 @@ class Folder:
 
 
 class HashedWriter(io.RawIOBase):
-    """A write-only file that counts its bytes and computes their SHA-256."""
+    """A write-only file in a job's folder, which counts its bytes and computes their SHA-256."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__()

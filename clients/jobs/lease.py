@@ -41,7 +41,7 @@ _PAUSE_SECONDS = 0.05
 
 
 class Holder(BaseModel, frozen=True):
-    """The run that has a lease."""
+    """The run of a job that has a lease."""
 
     run: str
     host: str
@@ -70,7 +70,7 @@ class Holder(BaseModel, frozen=True):
 
 
 def held_by(what: str, holder: Holder) -> UnavailableError:
-    """Return the error that names the run at work."""
+    """Return the error that names the run of a job that is at work."""
     return UnavailableError(
         f"{what} is in use by another run ({holder}): wait for it to end, then try again. A run that was killed "
         f"can be taken over {LEASE_SECONDS:.0f} seconds after its last heartbeat"
@@ -78,7 +78,7 @@ def held_by(what: str, holder: Holder) -> UnavailableError:
 
 
 def lost(what: str) -> ConflictError:
-    """Return the error of a run whose lease may have been taken over."""
+    """Return the error of a job's run whose lease may have been taken over."""
     return ConflictError(
         f"{what} may have been taken over by another run, because this one was suspended for more than "
         f"{LEASE_SECONDS / 2:.0f} seconds; nothing was published: run the job again"
@@ -86,7 +86,7 @@ def lost(what: str) -> ConflictError:
 
 
 class Heartbeat:
-    """Renews a lease in a background thread."""
+    """Renews the lease of a job's run in a background thread."""
 
     def __init__(self, renew: Callable[[], object]) -> None:
         """``renew`` raises ConflictError if another run has the lease."""
@@ -127,7 +127,7 @@ class _Claim(BaseModel, frozen=True):
 
 
 class FolderLease:
-    """The exclusive right to change ``name`` in a folder, for the duration of the context."""
+    """The exclusive right of a job's run to change ``name`` in a folder, for the duration of the context."""
 
     def __init__(self, folder: Folder, name: str, what: str) -> None:
         """``what`` names the resource in errors."""

@@ -21,7 +21,8 @@ Store = Database | str
 
 @dataclass(frozen=True)
 class StoreLink:
-    """A reference to a store that can be sent to other processes if it has a URL; an embedded store cannot.
+    """The link from a job's tasks to a store: a reference that can be sent to other processes if the store has a URL;
+    an embedded store cannot.
 
     For a server that shares its tables with others, it refers to all of them. A client is made on first use and kept
     for each process: a forked process makes its own.

@@ -32,7 +32,7 @@ tablet that was moved, split or created again has a new one."""
 
 
 class TableSplit(BaseModel, frozen=True):
-    """A part of a table scan, read by one task."""
+    """A split of a job: a part of a table scan, read by one task."""
 
     scan: ScanSpec
     """Includes the tablet, its partition, and the key range within it."""
@@ -51,7 +51,7 @@ class TableSplit(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class TableSplits:
-    """A table scan split into parts."""
+    """The splits of a job: a table scan in parts, one for each task."""
 
     splits: list[TableSplit]
     """The parts that hold rows."""
@@ -66,12 +66,12 @@ class TableSplits:
 
 
 def label_of(server: str | None, tablet: int) -> TabletLabel:
-    """Return the label of a server's tablet."""
+    """Return the label by which jobs call a server's tablet."""
     return tablet if server is None else f"{server}/{tablet}"
 
 
 def in_order(labels: Iterable[TabletLabel]) -> list[TabletLabel]:
-    """Return labels sorted: by server, then by number."""
+    """Return the labels of tablets in the order in which jobs report them: by server, then by number."""
 
     def place(label: TabletLabel) -> tuple[str, int]:
         server, _, number = str(label).rpartition("/")
@@ -86,7 +86,8 @@ def snapshot_of(service: StoreService, as_of: Moment | None) -> int:
 
 
 def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None = SPLIT_BYTES) -> TableSplits:
-    """Split a scan of a whole table, pinned to a snapshot; check that the parts cover every key exactly once.
+    """Split the scan of a whole table for the tasks of a job, pinned to a snapshot; check that the parts cover every
+    key exactly once.
 
     Raises:
         SnapshotTooOldError: the snapshot is older than the table's history.
@@ -114,7 +115,7 @@ def split_table(service: StoreService, spec: ScanSpec, split_bytes: int | None =
 
 
 def check_cover(name: str, splits: Iterable[ScanSplit], schema_version: int, table: TabletMap) -> None:
-    """Check that parts cover every key of a table, in all buckets and ranges, exactly once.
+    """Check that the splits of a job cover every key of a table, in all buckets and ranges, exactly once.
 
     Raises:
         ConflictError: they do not; the message names a tablet that is missing or present twice.
@@ -161,12 +162,12 @@ def _shown(partition: TabletPartition, table: PartitionSchema) -> str:
 
 
 def tablets_of(service: StoreService, table: str) -> list[TabletLabel]:
-    """Return the labels of a table's tablets."""
+    """Return the labels by which jobs call a table's tablets."""
     return in_order(label_of(place.server, place.tablet) for place in service.tablets(table).tablets)
 
 
 def count_rows(service: StoreService, spec: ScanSpec) -> int:
-    """Return the number of rows of a pinned scan; the store counts them without reading cells."""
+    """Return the number of rows that a job is to read in a pinned scan; the store counts them without reading cells."""
     counting = ScanSpec(table=spec.table, where=spec.where, as_of=spec.as_of, aggregate={"rows": ("*", "count")})
     return sum(batch.column(0)[0].as_py() for batch in service.scan(counting).batches)
 

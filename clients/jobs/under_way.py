@@ -33,7 +33,7 @@ _PAUSE_SECONDS = 0.1
 
 
 def check_free(service: StoreService, name: str) -> None:
-    """Raise AlreadyPresentError if a table has the name that a new one is to get."""
+    """Raise AlreadyPresentError if a table has the name that a job's new one is to get."""
     if name in service.tables():
         raise AlreadyPresentError(f"table {name!r} already exists: give another name, or drop it first")
 
@@ -54,7 +54,7 @@ class _State(BaseModel, extra="forbid"):
 
 
 class TableUnderWay:
-    """Such a table, on which one run works at a time: this one, for the duration of the context.
+    """A new table that a job fills, on which one run works at a time: this one, for the duration of the context.
 
     The comment is changed only if the table has the schema version that this run saw last. So of two runs that take it
     over only one succeeds, and a run that lost it cannot rename it.

@@ -23,8 +23,8 @@ from .link import StoreLink
 def write_rows(
     service: StoreService, about: TableDescription, batches: Iterator[pa.RecordBatch], schema: pa.Schema, op: Operation
 ) -> int:
-    """Write batches in commits of a good size; return the number of applied rows. If ``op`` is an upsert or
-    ``delete_ignore``, writing them again changes nothing.
+    """Write the rows of a job's task to a table in commits of a good size; return the number of applied rows. If ``op``
+    is an upsert or ``delete_ignore``, writing them again changes nothing.
 
     Raises:
         RowErrors: rows were refused; the others are applied.
@@ -45,8 +45,8 @@ def write_rows(
 
 
 def replacing(about: TableDescription) -> Operation:
-    """Return the operation with which a resumed run can write rows again: immutable cells, which only new rows take,
-    then stay unchanged."""
+    """Return the operation with which a resumed run of a job can write rows again: immutable cells, which only new rows
+    take, then stay unchanged."""
     return Operation.UPSERT_IGNORE if any(column.immutable for column in about.columns) else Operation.UPSERT
 
 
@@ -72,7 +72,8 @@ class FillTask(ABC):
 
 
 class Projection:
-    """Converts rows of an earlier version of a table to its current columns; column ids identify columns."""
+    """Converts the rows that a job read, of an earlier version of a table, to its current columns; column ids identify
+    columns."""
 
     def __init__(self, was: TableDescription, becomes: TableDescription) -> None:
         """Columns that ``was`` lacks show their read default, as in rows older than the column."""
@@ -99,6 +100,6 @@ class Projection:
 
 
 def constant(column: ColumnSchema, value: object, count: int) -> pa.Array:
-    """Return a column of one value, given as JSON."""
+    """Return the column of one value, given as JSON, that a job writes for rows that lack it."""
     cell = from_json(value, column.logical) if value is not None else None
     return pa.repeat(pa.scalar(cell, column.field.type), count)

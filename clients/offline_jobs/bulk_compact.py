@@ -33,7 +33,7 @@ from .bulk_import import Directory, shared_place, store_files_at
 
 @dataclass(frozen=True)
 class MergeTask:
-    """A task for ``merge``; any process that sees the store's files can run it."""
+    """A task that ``merge`` runs outside the server; any process that sees the store's files can run it."""
 
     plan: CompactionPlan
     """Without the other tasks."""
@@ -42,7 +42,8 @@ class MergeTask:
 
 
 def merge(task: MergeTask) -> MergedTask:
-    """Merge the rowsets of a task: the function for executors. Raises as ``engine.offload.merge.run.merge_task``."""
+    """Merge the rowsets of a task outside the server: the function for executors. Raises as
+    ``engine.offload.merge.run.merge_task``."""
     with store_files_at(task.where) as files:
         return merge_task(task.plan, task.task, files, uuid.uuid4().hex)
 
@@ -59,7 +60,7 @@ def bulk_compact(
     ttl_seconds: int = 900,
     show: Show = "off",
 ) -> CompactionSummary:
-    """Compact a table with the tasks of an executor: see ``Table.bulk_compact``."""
+    """Compact a table outside its server, with the tasks of an executor: see ``Table.bulk_compact``."""
     runs_on = executor_of("local" if executor is None else executor, workers)
     wanted = None if tablets is None else tuple(tablets)
     asked = CompactionBegin(table=table, tablets=wanted, replace=replace, ttl_seconds=ttl_seconds)

@@ -55,7 +55,7 @@ _TASK_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ParquetPart:
-    """Some row groups of a Parquet file."""
+    """A part of a bulk import's source: some row groups of a Parquet file."""
 
     path: str
     row_groups: tuple[int, ...]
@@ -83,7 +83,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class ScratchTask:
-    """A task for ``write_scratch``."""
+    """A task of a bulk import's first stage, for ``write_scratch``."""
 
     plan: ImportPlan
     source: Any
@@ -93,7 +93,7 @@ class ScratchTask:
 
 @dataclass(frozen=True)
 class BuildTask:
-    """A task for ``build``."""
+    """A task of a bulk import's second stage, for ``build``."""
 
     plan: ImportPlan
     first_file_id: int
@@ -103,7 +103,8 @@ class BuildTask:
 
 
 def write_scratch(task: ScratchTask) -> list[ScratchRun]:
-    """The first stage: check rows and write them by tablet; raises as ``engine.offload.bulk.runs.write_runs``."""
+    """The first stage of a bulk import: check rows and write them by tablet; raises as
+    ``engine.offload.bulk.runs.write_runs``."""
     source = task.source.reader() if isinstance(task.source, ParquetPart) else task.source
     batches = WriteData(source, task.plan.schema_.columns)
     with task.scratch.opened() as scratch:
@@ -115,7 +116,8 @@ def write_scratch(task: ScratchTask) -> list[ScratchRun]:
 
 
 def build(task: BuildTask) -> list[ImportFile]:
-    """The second stage: write a tablet's rowset files; raises as ``engine.offload.bulk.build.build_tablet``."""
+    """The second stage of a bulk import: write a tablet's rowset files; raises as
+    ``engine.offload.bulk.build.build_tablet``."""
     target, token = Target(task.plan), uuid.uuid4().hex
     with task.scratch.opened() as scratch, task.staging.opened() as staging:
         return build_tablet(target, task.first_file_id, task.runs, scratch, staging, token)
@@ -132,7 +134,8 @@ def bulk_import(
     mode: str | ImportMode = ImportMode.INSERT_ONLY,
     ttl_seconds: int = 24 * 3600,
 ) -> WriteResult:
-    """Import ``source`` into a table as one commit: see ``Table.bulk_import``."""
+    """Import ``source`` into a table as one commit, with files that are built outside the server: see
+    ``Table.bulk_import``."""
     asked = _mode(mode)
     parts = _parts(source)
     plan = store.import_begin(ImportBegin(table=table, ttl_seconds=ttl_seconds))
@@ -172,7 +175,8 @@ def _built(
 
 
 def ran(executor: Any, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks and return their results in order; ``executor`` is any that jobs take, None means "local"."""
+    """Run the tasks of work outside the server and return their results in order; ``executor`` is any that jobs take,
+    None means "local"."""
     return results(executor_of("local" if executor is None else executor), function, tasks)
 
 
@@ -225,8 +229,9 @@ def _row_groups(path: Path) -> list[Any]:
 def shared_place(
     store: StoreService, directory: Directory | None, bucket: BucketPlace | None, made: str, why: str
 ) -> Directory | BucketPlace:
-    """Return the store's directory, recognised by ``made``, which it has just made there; or its bucket, which
-    ``directory`` may call by another URL. ``why`` tells users what for."""
+    """Return the place of a store's files for work outside its server: the store's directory, recognised by ``made``,
+    which it has just made there; or its bucket, which ``directory`` may call by another URL. ``why`` tells users what
+    for."""
     if bucket is not None:
         return bucket.model_copy(update={"url": str(directory)} if directory else {})
     where = directory or getattr(store, "directory", None)
@@ -241,7 +246,7 @@ def shared_place(
 
 @contextmanager
 def store_files_at(where: Directory | BucketPlace) -> Iterator[FileSystem]:
-    """Yield the files of a store, to build others beside them."""
+    """Yield the files of a store, for tasks outside its server that build others beside them."""
     if not isinstance(where, BucketPlace):
         yield file_system(where)
         return
@@ -254,7 +259,8 @@ def store_files_at(where: Directory | BucketPlace) -> Iterator[FileSystem]:
 
 
 def file_system(where: Directory) -> FileSystem:
-    """Return the file system of a directory; of an encrypted store with the key that the environment names."""
+    """Return the file system of a store's directory for work outside its server; of an encrypted store with the key
+    that the environment names."""
     if isinstance(where, str) and "://" in where:
         return ArrowFileSystem.from_uri(where)
     return store_files(where) if isinstance(where, str | Path) else where

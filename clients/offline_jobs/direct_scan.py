@@ -31,7 +31,7 @@ from .bulk_import import Directory, file_system, ran
 
 @dataclass(frozen=True)
 class DirectSplit:
-    """A part of a direct scan that any process that sees the files can read. Can be pickled."""
+    """A part of a direct scan, outside the server, that any process that sees the files can read. Can be pickled."""
 
     _pinned: PinnedTable
     _spec: ScanSpec
@@ -50,7 +50,7 @@ class DirectSplit:
 
 
 def read(split: DirectSplit) -> pa.Table:
-    """Return the rows of a split: the function for executors."""
+    """Return the rows of a direct scan's split, read from the store's files: the function for executors."""
     return pa.Table.from_batches(split.batches(), split._spec.batch_schema(split._pinned.schema_.arrow))
 
 
@@ -78,8 +78,8 @@ def _files(pinned: PinnedTable, directory: Directory) -> Iterator[FileSystem]:
 
 
 class DirectScan:
-    """A scan of files that are kept until ``close`` or the end of a ``with``; see ``Table.direct_scan``. Those of a
-    kept pin stay; see ``Database.pinned_scan``."""
+    """A direct scan: it reads a store's files outside the server. They are kept until ``close`` or the end of a
+    ``with``; see ``Table.direct_scan``. Those of a kept pin stay; see ``Database.pinned_scan``."""
 
     def __init__(self, store: StoreService, pinned: PinnedTable, spec: ScanSpec, directory: Directory) -> None:
         self._store = store
@@ -147,7 +147,7 @@ def direct_scan(
     split_bytes: int | None = None,
     ttl_seconds: int = 3600,
 ) -> DirectScan:
-    """Pin a snapshot of a table and plan a scan of its files: see ``Table.direct_scan``."""
+    """Pin a snapshot of a table and plan a direct scan of its files, outside the server: see ``Table.direct_scan``."""
     wanted = None if columns is None else listed(columns)
     spec = ScanSpec(table=table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()
     pinned = store.pin_snapshot(PinSnapshot(table=table, as_of=as_of, ttl_seconds=ttl_seconds))
@@ -168,7 +168,7 @@ def pinned_scan(
     directory: Directory | None = None,
     split_bytes: int | None = None,
 ) -> DirectScan:
-    """Plan a scan of what a kept pin keeps: see ``Database.pinned_scan``."""
+    """Plan a direct scan of the files that a kept pin keeps, outside the server: see ``Database.pinned_scan``."""
     pinned = store.open_pin(OpenPin(pin_id=pin_id, table=table)).pinned
     wanted = None if columns is None else listed(columns)
     spec = ScanSpec(table=pinned.table, columns=wanted, where=where_json(where), split_bytes=split_bytes).checked()

@@ -7,8 +7,8 @@ from ...engine.home.where import read_where
 
 
 def noted_locations(url: str, name: str, seconds: float | None = None) -> list[str]:
-    """Return the locations in the object ``where`` of the store ``name``; none if nobody noted any. ``seconds``: try
-    once for about so long, not for as long as requests to a bucket are repeated.
+    """Read from a bucket, without a server, the locations in the object ``where`` of the store ``name``; return none if
+    nobody noted any. ``seconds``: try once for about so long, not for as long as requests to a bucket are repeated.
 
     Whoever may write the bucket may have written them: ask the process there whether it has the store.
 

@@ -26,7 +26,7 @@ _ATTEMPTS = 20
 def copy_store(
     store: StoreService, url: str, name: str, source_url: str | None, workers: int | None, show: Show
 ) -> StoreCopied:
-    """Copy a store: see ``nyala.jobs.copy_store``."""
+    """Copy a store's files in a bucket, outside its server: see ``nyala.jobs.copy_store``."""
     digest = blake2b(f"{url} {name}".encode(), digest_size=6).hexdigest()
     pin_name = f"copy-to-{name[:40]}-{digest}"
     for former in store.pins():

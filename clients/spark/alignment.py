@@ -21,7 +21,8 @@ from .zone import moments, session_zone
 
 @dataclass(slots=True)
 class Alignment:
-    """Aligns the batches of a write. Created by the planner and sent to the tasks; each copy is for one thread."""
+    """Aligns the batches of a Spark write with the table's columns. Created by the planner and sent to the tasks; each
+    copy is for one thread."""
 
     key: list[str]
     operation: Operation
@@ -92,7 +93,7 @@ class Alignment:
 
 
 def operations_of(words: pa.Array) -> tuple[pa.Int32Array, list[Operation]]:
-    """Return a code for the operation of each row, and the operations of the codes.
+    """Return a code for the operation of each row of a Spark write, and the operations of the codes.
 
     Raises:
         InvalidArgumentError: a row has none, or an unknown one.

@@ -30,7 +30,8 @@ def read_table(
     until: Moment | None = None,
     **options: Unpack[ReadKeywords],
 ) -> DataFrame:
-    """Return a table as it is now, or ``as_of`` a time, or its changes after ``since``, up to ``until``.
+    """Return a table as a Spark DataFrame: as it is now, or ``as_of`` a time, or its changes after ``since``, up to
+    ``until``.
 
     The store evaluates ``columns`` and ``where`` (SQL text): Spark prunes no columns of a Python data source and pushes
     no filters to this one. A DataFrame is a snapshot: it shows the same rows however often it is used; call again to
@@ -61,7 +62,7 @@ def write_table(
     repartition: bool = False,
     **options: Unpack[WriteKeywords],
 ) -> None:
-    """Write all rows of a frame to a table as one commit.
+    """Write all rows of a Spark DataFrame to a table as one commit.
 
     ``operation`` is one of the eight, by default ``upsert``. ``overwrite`` deletes all existing rows in the same
     commit. ``repartition`` first groups rows by tablet: it costs a shuffle, and each task then writes to one tablet.
@@ -76,7 +77,7 @@ def write_table(
 
 
 def by_tablet(frame: DataFrame, table: str, uri: str, **credentials: Unpack[ServerKeywords]) -> DataFrame:
-    """Return a frame with one partition for each tablet of a table, with the rows that belong to it.
+    """Return a Spark DataFrame with one partition for each tablet of a table, with the rows that belong to it.
     ``credentials`` are the options of ``format("nyala")`` of these names.
 
     Raises:
@@ -98,7 +99,8 @@ def merge_changes(
     order_by: str | None = "_timestamp",
     **options: Unpack[WriteKeywords],
 ) -> None:
-    """Apply changes of rows, such as a change feed, to a table as one commit; of each key the last change counts.
+    """Apply changes of rows in a Spark DataFrame, such as a change feed, to a table as one commit; of each key the last
+    change counts.
 
     ``operation_column`` is ``insert``, ``update`` or ``delete``: the first two are written as upserts, and deletes of
     absent rows are ignored, so changes may be applied again. Of several changes of a key, the one with the greatest

@@ -10,7 +10,8 @@ from .server import ServerOptions
 
 
 class Backlog:
-    """Counts each commit once, over all micro-batches. For one thread."""
+    """The commits that a Spark stream has yet to read, with the rows that they changed: counts each commit once, over
+    all micro-batches. For one thread."""
 
     def __init__(self, server: ServerOptions, table: str, where: str | None) -> None:
         self._server = server

@@ -39,13 +39,13 @@ from .types import (
 
 @dataclass
 class ScanPartition(InputPartition):
-    """One task: a part of a scan at a fixed snapshot."""
+    """One Spark task of a batch read: a part of a scan at a fixed snapshot."""
 
     part: ScanPart
 
 
 class BatchReader(DataSourceReader):
-    """Plans the parts once, in the planner's process; reads each in a task."""
+    """Reads a table for Spark as a batch: plans the parts once, in the planner's process; reads each in a task."""
 
     def __init__(self, schema: StructType, options: BatchReadOptions) -> None:
         """Take the schema that Spark expects.
@@ -85,7 +85,7 @@ def asked_schema(given: Mapping[str, str]) -> StructType:
 
 
 def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
-    """Return the columns of a read: those of the table, of its changes, or its measures.
+    """Return the columns of a Spark read: those of the table, of its changes, or its measures.
 
     Raises:
         StoreError: there is no such table or column.
@@ -94,7 +94,7 @@ def source_schema(options: BatchReadOptions | StreamReadOptions) -> StructType:
 
 
 def schema_in(table: TableDescription, options: BatchReadOptions | StreamReadOptions) -> StructType:
-    """Return the columns of a read of a table. Raises InvalidArgumentError: there is no such column."""
+    """Return the columns of a Spark read of a table. Raises InvalidArgumentError: there is no such column."""
     columns = chosen(table.columns, options.columns)
     if isinstance(options, BatchReadOptions) and options.aggregate is not None:
         fields = pa.schema([column.field for column in columns])
@@ -106,7 +106,7 @@ def schema_in(table: TableDescription, options: BatchReadOptions | StreamReadOpt
 
 
 def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:
-    """Return the scan that returns the columns ``names``, in any order."""
+    """Return the scan by which a Spark read gets the columns ``names``, in any order."""
     changes = None
     if options.start_timestamp is not None:
         changes = ChangeSpec(
@@ -127,6 +127,6 @@ def scan_of(options: BatchReadOptions, names: Iterable[str]) -> ScanSpec:
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """Return the table columns behind the columns of a scan or of its changes."""
+    """Return the table columns behind the columns of a Spark read of rows or of changes."""
     columns = dict.fromkeys(name.removeprefix(BEFORE) for name in names)
     return [name for name in columns if not is_of_feed(name)]

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class StagedParts(WriterCommitMessage):
-    """What a task has staged: everything that the driver needs for the commit."""
+    """The message of a Spark task that has staged rows: everything that the driver needs for the commit."""
 
     transaction: str
     parts: list[str]
@@ -41,7 +41,7 @@ class StagedParts(WriterCommitMessage):
 
 
 class Stager:
-    """Stages the rows of tasks and commits them. It is sent to tasks, so it holds plain data only."""
+    """Stages the rows of Spark tasks and commits them. It is sent to tasks, so it holds plain data only."""
 
     def __init__(
         self, schema: StructType, options: WriteOptions | StreamWriteOptions, table: TableDescription, is_once: bool

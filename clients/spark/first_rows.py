@@ -18,7 +18,8 @@ _SPLITS_MAX = 20_000
 
 
 class FirstRows:
-    """Plans all ranges at once and caches them. For one thread."""
+    """Divides the rows that exist when a Spark stream begins into micro-batches: plans all ranges of keys at once and
+    caches them. For one thread."""
 
     def __init__(self, server: ServerOptions) -> None:
         self._server = server

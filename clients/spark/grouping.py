@@ -20,7 +20,7 @@ from .alignment import operations_of
 def grouped(
     rows: pa.RecordBatch, key: Sequence[str], words: pa.Array | None, ignore_null: bool
 ) -> Iterator[tuple[Operation | None, pa.RecordBatch]]:
-    """Yield the rows as batches of one operation (None without ``words``) and one set of columns.
+    """Yield the rows of a Spark write as batches of one operation (None without ``words``) and one set of columns.
 
     With ``ignore_null``, leave out NULL cells outside the key.
 

@@ -20,7 +20,8 @@ _TRIES = 5
 
 
 def merge_columns(store: StoreService, table: str, schema: StructType, apart: str | None) -> TableDescription:
-    """Return the table once it has all columns of ``schema`` but ``apart``. New ones may be NULL.
+    """Add the columns that a Spark stream writes to a table: return the table once it has all columns of ``schema`` but
+    ``apart``. New ones may be NULL.
 
     Raises:
         StoreError: the table cannot be altered so, or not by this user.

@@ -68,7 +68,7 @@ Measures = Annotated[dict[str, tuple[str, str]], BeforeValidator(_measures)]
 
 
 class Place(ServerOptions, frozen=True):
-    """The table and its server."""
+    """The options of ``format("nyala")`` that name the table and its server."""
 
     table: str
     """Its name; also given by ``load("name")``."""
@@ -233,7 +233,7 @@ class WriteKeywords(ServerKeywords, total=False):
 def parse(
     model: type[Model], given: Mapping[str, str], what: Literal["read", "readStream", "write", "writeStream"]
 ) -> Model:
-    """Return a user's options for ``what``.
+    """Return a Spark user's options of ``format("nyala")`` for ``what``.
 
     Raises:
         InvalidArgumentError: one is missing, unknown or invalid, or conflicts with another.
@@ -257,7 +257,7 @@ def parse(
 
 
 def is_of_stream(given: Mapping[str, str]) -> bool:
-    """Guess from the options of a read whether it is a stream."""
+    """Guess from the options of a Spark read whether it is a stream."""
     names = {name.lower() for name in given}
     is_of_feed = "readchangefeed" in names and "starttimestamp" not in names
     return is_of_feed or any(name.lower() in names for name in NAMES["stream"])

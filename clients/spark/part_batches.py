@@ -14,7 +14,7 @@ from .server import ServerOptions
 
 
 def batches_of(server: ServerOptions, part: ScanPart) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a part, from the server that has its tablet now.
+    """Yield the batches of a scan part to a Spark task, from the server that has its tablet now.
 
     Raises:
         WrongServerError: no server has the tablet.

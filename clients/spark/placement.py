@@ -21,7 +21,7 @@ from .types import spark_type
 
 
 def tablet_of(table: TableDescription) -> tuple[int, Column]:
-    """Return the number of a table's tablets, and an expression for a row's tablet: INT, from 0.
+    """Return the number of a table's tablets, and a Spark expression for a row's tablet: INT, from 0.
 
     A row in a gap between ranges has no tablet, and gets the number of one beside the gap.
     """

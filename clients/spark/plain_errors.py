@@ -22,7 +22,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def plain_errors(method: Method) -> Method:
-    """Hide the traceback of store errors that a method raises."""
+    """Hide the traceback of store errors that a method raises to Spark."""
 
     @functools.wraps(method)
     def called(*arguments: Any, **named: Any) -> Any:

@@ -22,7 +22,8 @@ from ..flight.store import FlightStore
 
 
 class ServerOptions(BaseModel, frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True):
-    """A server, and the credentials for it; those that are missing come from the environment of each process."""
+    """The options of Spark for a server, and the credentials for it; those that are missing come from the environment
+    of each process."""
 
     uri: str
     """The server's address, such as grpc://127.0.0.1:8815."""
@@ -63,7 +64,7 @@ class ServerOptions(BaseModel, frozen=True, extra="forbid", alias_generator=to_c
 
 
 class ServerKeywords(TypedDict, total=False):
-    """The options of ``ServerOptions`` but the address, as keywords."""
+    """The options of ``ServerOptions`` but the address, as keywords of the functions for Spark."""
 
     token: str
     tokenFile: str
@@ -73,7 +74,7 @@ class ServerKeywords(TypedDict, total=False):
 
 
 def keywords_of(credentials: Credentials | None) -> ServerKeywords:
-    """Return credentials as options; a function that returns the token is asked for it now."""
+    """Return credentials as options of Spark; a function that returns the token is asked for it now."""
     found = ServerKeywords()
     if credentials is None:
         return found
@@ -91,7 +92,7 @@ def keywords_of(credentials: Credentials | None) -> ServerKeywords:
 
 
 def server_of(uri: str, given: Mapping[str, Any]) -> ServerOptions:
-    """Return the server at ``uri``, with the credentials among options of any case.
+    """Return the server at ``uri`` for Spark, with the credentials among options of any case.
 
     Raises:
         InvalidArgumentError: one is invalid.

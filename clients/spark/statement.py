@@ -68,8 +68,8 @@ def insertable(
 def as_meant(
     options: WriteOptions, schema: StructType, table: TableDescription, overwrites: bool
 ) -> tuple[WriteOptions, str | None]:
-    """Return the options of a write, adapted if it is a statement, and what to say where it meets a key that is there:
-    None if it may.
+    """Return the options of a Spark write, adapted if it is an SQL statement, and what to say where it meets a key that
+    is there: None if it may.
 
     Raises:
         InvalidArgumentError: it may leave out columns of existing rows, and nothing says which.
@@ -89,8 +89,8 @@ def as_meant(
 
 
 def numbering(options: Writing, schema: StructType, table: TableDescription) -> Writing:
-    """Return the options of rows that are no statement: those without the number that the store gives are inserted,
-    unless the options say something else."""
+    """Return the options of a Spark write that is no SQL statement: rows without the number that the store gives are
+    inserted, unless the options say something else."""
     own = {"operation", "operation_column"} & options.model_fields_set
     if own or table.unique_key or AUTO_INCREMENTING in map(str.lower, schema.fieldNames()):
         return options
@@ -98,7 +98,7 @@ def numbering(options: Writing, schema: StructType, table: TableDescription) -> 
 
 
 def advised(error: RowErrors, advice: str) -> AlreadyPresentError | RowErrors:
-    """Return the error for a statement that meets a key that is there, with what to do."""
+    """Return the error for an SQL statement of Spark that meets a key that is there, with what to do."""
     return error if error.code != AlreadyPresentError.code else AlreadyPresentError(f"{error.message}; {advice}")
 
 

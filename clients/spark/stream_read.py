@@ -52,7 +52,7 @@ Offset = dict[str, Any]
 
 @dataclass
 class StreamPart(InputPartition):
-    """One task of a micro-batch."""
+    """One Spark task of a micro-batch that reads changes."""
 
     part: ScanPart
     inserted_at: int | None
@@ -60,7 +60,8 @@ class StreamPart(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in one process for the whole query; ``read`` runs in tasks."""
+    """Reads a table's changes for a Spark stream: plans micro-batches in one process for the whole query; ``read`` runs
+    in tasks."""
 
     def __init__(self, schema: StructType, options: StreamReadOptions) -> None:
         """Take the schema that Spark expects.
@@ -203,8 +204,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FailedReader(StreamReader):
-    """Raises why there is no reader, whatever Spark asks first. A task tries again: Spark makes its reader once for all
-    micro-batches, perhaps just when the server is away."""
+    """The reader of a Spark stream that could not be made: raises why, whatever Spark asks first. A task tries again:
+    Spark makes its reader once for all micro-batches, perhaps just when the server is away."""
 
     def __init__(self, error: StoreError, again: Callable[[], StreamReader]) -> None:
         self._error = error

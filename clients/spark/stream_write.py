@@ -31,7 +31,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass
 class StagedPartsOfBatch(StagedParts):
-    """What a task of a micro-batch has staged."""
+    """The message of a Spark task of a micro-batch: what it has staged."""
 
     query: str
     """The query's id, which its checkpoint keeps."""

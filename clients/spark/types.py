@@ -98,7 +98,7 @@ def _field(column: ColumnSchema) -> spark.StructField:
 
 
 def chosen(columns: Sequence[ColumnSchema], names: Sequence[str] | None) -> list[ColumnSchema]:
-    """Return the columns called ``names``, in that order; None means all.
+    """Return the columns called ``names`` in the options of a Spark read, in that order; None means all.
 
     Raises:
         InvalidArgumentError: there is no such column, or one is named twice.
@@ -113,7 +113,8 @@ def chosen(columns: Sequence[ColumnSchema], names: Sequence[str] | None) -> list
 
 
 def becomes_moment(given: spark.StructField, column: ColumnSchema) -> bool:
-    """Return whether cells are dates or timestamps without zone that become moments in the session's time zone.
+    """Return whether the cells of a Spark write are dates or timestamps without zone that become moments in the
+    session's time zone.
 
     Raises:
         InvalidArgumentError: the result would differ from Spark's own cast.
@@ -147,7 +148,7 @@ def same_name(name: str, known: Sequence[str]) -> str:
 
 
 def check_case(names: Mapping[str, str]) -> None:
-    """Check in a task, which knows the session's settings, that names may differ from the columns' in case.
+    """Check in a Spark task, which knows the session's settings, that names may differ from the columns' in case.
 
     Raises:
         InvalidArgumentError: the session is case-sensitive.
@@ -159,7 +160,7 @@ def check_case(names: Mapping[str, str]) -> None:
 
 
 def projection(asked: spark.StructType, there: spark.StructType) -> dict[str, str]:
-    """Map each column of a requested schema to its name in the scan.
+    """Map each column of the schema that Spark requests to its name in the scan.
 
     Raises:
         InvalidArgumentError: a column does not exist, has another type, or may be NULL against the schema.
@@ -186,7 +187,7 @@ def _reads_as(have: spark.DataType, asked: spark.DataType) -> bool:
 
 
 def missing(name: str, known: list[str]) -> InvalidArgumentError:
-    """Return the error for a column that a table lacks; ``known`` are its columns."""
+    """Return the error for a column that a Spark user names and the table lacks; ``known`` are its columns."""
     close = get_close_matches(name.lower(), [each.lower() for each in known], 1)
     nearest = next((each for each in known if each.lower() in close), None)
     hint = f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(known[:20])}"
@@ -194,8 +195,8 @@ def missing(name: str, known: list[str]) -> InvalidArgumentError:
 
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema, names: Mapping[str, str]) -> pa.RecordBatch:
-    """Return a scan's batch with exactly the schema ``wanted``: columns in its order, renamed by ``names``, timestamps
-    with zone. Copies only timestamps that are wanted without one."""
+    """Return a scan's batch with exactly the schema that Spark expects, ``wanted``: columns in its order, renamed by
+    ``names``, timestamps with zone. Copies only timestamps that are wanted without one."""
     columns = (_as_wanted(batch.column(names[field.name]), field.type) for field in wanted)
     return pa.RecordBatch.from_arrays(list(columns), schema=wanted)
 

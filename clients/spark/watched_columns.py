@@ -18,7 +18,7 @@ from .options import StreamReadOptions
 
 @dataclass(frozen=True)
 class WatchedColumns:
-    """The columns that a query began with."""
+    """The columns that a Spark stream's query began with."""
 
     read: StructType
     """Those that it reads."""

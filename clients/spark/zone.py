@@ -30,7 +30,8 @@ _FIRST_DAY, _LAST_DAY = ((dt.datetime(*day) - _EPOCH).days for day in ((1, 1, 3)
 
 
 def session_zone(told: pa.Schema | None = None) -> str:
-    """Return the time zone of a task's session; ``told`` is the schema of rows from Spark, whose timestamps name it.
+    """Return the time zone of a Spark task's session; ``told`` is the schema of rows from Spark, whose timestamps name
+    it.
 
     Raises:
         InvalidArgumentError: the zone is unknown.
@@ -47,7 +48,7 @@ def session_zone(told: pa.Schema | None = None) -> str:
 
 
 def moments(walls: pa.Array, zone: str) -> pa.Array:
-    """Return wall-clock times in ``zone``, or dates, as microseconds in UTC.
+    """Return wall-clock times in Spark's session ``zone``, or dates, as microseconds in UTC.
 
     Raises:
         InvalidArgumentError: there is no such zone.
@@ -57,7 +58,7 @@ def moments(walls: pa.Array, zone: str) -> pa.Array:
 
 
 def walls(moments: pa.Array, zone: str) -> pa.Array:
-    """Return the wall-clock times in ``zone`` of moments in UTC.
+    """Return the wall-clock times in Spark's session ``zone`` of moments in UTC.
 
     Raises:
         InvalidArgumentError: there is no such zone.

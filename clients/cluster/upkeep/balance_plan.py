@@ -35,7 +35,8 @@ def plan_moves(
     margin: float = MARGIN,
     moves_max: int | None = None,
 ) -> BalancePlan:
-    """Return the moves that spread tablets over servers by their weights, in the order in which they help most.
+    """Return the moves that balance servers, which spread tablets by their weights, in the order in which they help
+    most.
 
     First every tablet leaves a server on which the placement does not want it, or whose weight is 0 while it may be on
     another one, the largest first.

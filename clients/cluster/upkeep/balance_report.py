@@ -16,7 +16,7 @@ MARGIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TabletLoad:
-    """A tablet, and what it weighs."""
+    """The load of a tablet, for a plan that balances servers: what it weighs, and where it may be."""
 
     table: str
     tablet: int
@@ -30,7 +30,7 @@ class TabletLoad:
 
 
 class PlannedMove(Message, frozen=True):
-    """A tablet, and where it is to go."""
+    """A move in a plan that balances servers: a tablet, and the server where it is to go."""
 
     table: str
     tablet: int
@@ -41,7 +41,7 @@ class PlannedMove(Message, frozen=True):
 
 
 class ServerLoad(Message, frozen=True):
-    """What a server has."""
+    """The load of a server, for a plan that balances servers: what it has, and its share."""
 
     server: str
     share: float
@@ -55,7 +55,8 @@ class ServerLoad(Message, frozen=True):
 
 
 class BalancePlan(Message, frozen=True):
-    """The moves after which each server has its share, as far as moves of whole tablets can reach that."""
+    """The plan that balances the tablets of servers: the moves after which each has its share, as far as moves of whole
+    tablets can reach that."""
 
     moves: list[PlannedMove] = Field(default_factory=new_list)
     before: list[ServerLoad]

@@ -28,7 +28,8 @@ Owners = Mapping[TabletPartition, Sequence[tuple[str, int]]]
 
 
 def judged(told: Told, placement: Placement | None) -> ClusterReport:
-    """Return the state of the servers of a placement and of their tables, and all that is wrong with them."""
+    """Judge what servers answered to a check: return the state of the servers of a placement and of their tables, and
+    all that is wrong with them."""
     facts = {name: each for name, each in told.items() if isinstance(each, ServerFacts)}
     away = [name for name, each in told.items() if isinstance(each, UnavailableError)]
     ahead = _clocks_ahead(facts)

@@ -17,7 +17,8 @@ Processes = Mapping[str, Whereabouts | StoreError]
 
 
 def process_states(told: Processes) -> list[ProcessState]:
-    """Return the state of each process; nothing for a server that is one process, and no standby."""
+    """Return the state of each process of a server, for a check of all servers; nothing for a server that is one
+    process, and no standby."""
     found = [each for each in told.values() if isinstance(each, Whereabouts)]
     if len(told) < 2 and all(each.state == "holder" for each in found):
         return []
@@ -39,7 +40,8 @@ def _state(location: str, told: Whereabouts | StoreError, newest: int | None) ->
 
 
 def of_processes(server: str, who: str, told: Processes) -> Iterator[Fault]:
-    """Yield what is wrong with the processes of a server that answers: mostly warnings, since one of them has it."""
+    """Yield the faults that a check of all servers finds in the processes of a server that answers: mostly warnings,
+    since one of them has it."""
     states = process_states(told)
     idle_seconds = min((each.age_seconds or 0.0 for each in states if each.state == "holder"), default=0.0)
     holder = _newest_holder(told)

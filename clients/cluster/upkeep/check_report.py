@@ -11,7 +11,7 @@ from ....schemas.message import Message, new_dict, new_list
 
 
 class FaultKind(StrEnum):
-    """What can be wrong."""
+    """The kinds of faults that a check of all servers can find."""
 
     SERVER_AWAY = "server_away"
     SERVER_FAILED = "server_failed"
@@ -55,7 +55,7 @@ one moment."""
 
 
 class Fault(Message, frozen=True):
-    """Something that is wrong."""
+    """A fault that a check of all servers found, and what to do about it."""
 
     kind: FaultKind
     what: str
@@ -67,7 +67,7 @@ class Fault(Message, frozen=True):
 
 
 class ProcessState(Message, frozen=True):
-    """One of the processes that can have the store of a server."""
+    """The state that a check found of one of the processes that can have the store of a server."""
 
     location: str
     state: Literal["holder", "standby", "away"]
@@ -80,7 +80,7 @@ class ProcessState(Message, frozen=True):
 
 
 class ServerState(Message, frozen=True):
-    """One server."""
+    """The state of one server that a check of all servers found."""
 
     server: str
     locations: list[str]
@@ -97,7 +97,7 @@ class ServerState(Message, frozen=True):
 
 
 class TableState(Message, frozen=True):
-    """One table."""
+    """The state of one table that a check of all servers found."""
 
     table: str
     schema_version: int
@@ -113,7 +113,7 @@ class TableState(Message, frozen=True):
 
 
 class MoveState(Message, frozen=True):
-    """A tablet on its way from one server to another."""
+    """The state that a check of all servers found of a tablet on its way from one server to another."""
 
     table: str
     tablet: int
@@ -124,7 +124,7 @@ class MoveState(Message, frozen=True):
 
 
 class ClusterReport(Message, frozen=True):
-    """What a check found."""
+    """The report of a check of all servers: their states, and what is wrong."""
 
     servers: list[ServerState]
     tables: list[TableState]

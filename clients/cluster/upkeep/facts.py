@@ -20,7 +20,7 @@ from ..servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What a server says of a table."""
+    """The answer of a server about a table, for a check of all servers."""
 
     about: TableDescription
     tablets: TabletMap
@@ -30,7 +30,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says."""
+    """The answers of a server about itself and its tables, for a check of all servers."""
 
     health: Health
     placement: Placement | None
@@ -48,7 +48,8 @@ Told = dict[str, ServerFacts | StoreError]
 
 
 def told_by(store: StoreService, seconds: float) -> Told:
-    """Ask all servers of a store for at most ``seconds``; a store in one piece is asked under its own name.
+    """Ask all servers of a store about themselves and their tables, for a check, for at most ``seconds``; a store in
+    one piece is asked under its own name.
 
     Raises:
         PermissionDeniedError, UnauthenticatedError: the caller may not ask.
@@ -70,7 +71,7 @@ def _outcome(store: StoreService) -> ServerFacts | StoreError:
 
 
 def facts_of(store: StoreService) -> ServerFacts:
-    """Ask one server."""
+    """Ask one server about itself and its tables, for a check of all servers."""
     health = store.health()
     began = time.monotonic()
     now = microseconds_of(store.now()) / 1e6

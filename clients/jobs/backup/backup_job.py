@@ -51,7 +51,7 @@ _PLANS = 20
 
 
 class BackupResult(BaseModel, frozen=True):
-    """The outcome of a backup."""
+    """The outcome of a backup of a table."""
 
     table: str
     kind: Literal["full", "increment"]

@@ -32,7 +32,7 @@ Moment = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 def moment_text(timestamp: int) -> str:
-    """Return a timestamp in UTC, and as the number that it is."""
+    """Return the time of a backup as text: a timestamp in UTC, and as the number that it is."""
     return f"{datetime_of(timestamp).isoformat(timespec='seconds')} ({timestamp})"
 
 
@@ -59,7 +59,8 @@ class _Span(BaseModel, frozen=True):
 
 
 class Backup(_Span, frozen=True):
-    """The content of ``metadata.json``, which is written last: a folder without it is not a backup."""
+    """A backup of a table: the content of ``metadata.json``, which is written last: a folder without it is not a
+    backup."""
 
     format: Literal[1] = 1
     parts: list[DataFile]
@@ -106,7 +107,7 @@ class Backup(_Span, frozen=True):
 
 
 class BackupPlan(_Span, frozen=True):
-    """The content of ``plan.json``, from which another run resumes a backup."""
+    """The plan of a backup that has begun: the content of ``plan.json``, from which another run resumes it."""
 
     sums: bool
     splits: list[TableSplit]
@@ -273,6 +274,6 @@ def _quoted(name: str) -> str:
 
 
 def key_columns(about: TableDescription) -> list[tuple[int, str]]:
-    """Return ids and types of the key's columns: by them a table is known again under another name."""
+    """Return ids and types of the key's columns: by them backups know a table again under another name."""
     key = set(about.primary_key)
     return [(column.id, column.type) for column in about.columns if column.name in key]

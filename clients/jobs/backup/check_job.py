@@ -26,7 +26,7 @@ _PAUSES = (0.2, 0.5, 1.0)
 
 
 class ClusterCheck(ClusterReport, frozen=True):
-    """What a check found, and the checksums of the tables."""
+    """The outcome of a check of all servers, and the checksums of the tables."""
 
     snapshot: int | None = None
     """The timestamp at which rows were read; None: they were not."""

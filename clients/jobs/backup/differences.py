@@ -32,7 +32,8 @@ Side = tuple[StoreLink, str, int]
 
 @dataclass(frozen=True)
 class Differences:
-    """The found keys, the left table's tablets that hold them, and whether the list is complete."""
+    """The keys by which two tables differ, the left table's tablets that hold them, and whether the list is
+    complete."""
 
     keys: list[KeyDifference]
     tablets: list[TabletLabel]
@@ -41,7 +42,7 @@ class Differences:
 
 @dataclass(frozen=True)
 class KeysTask:
-    """Read the keys of some buckets of one split."""
+    """A task that looks for the differences of two tables: read the keys of some buckets of one split."""
 
     link: StoreLink
     split: TableSplit
@@ -97,7 +98,8 @@ def _comparable(column: ColumnSchema) -> pa.DataType:
 
 
 def read_keys(task: KeysTask) -> pa.Table:
-    """Return the keys of one split in the task's buckets, with the hashes of their rows and the tablet."""
+    """Read the keys of one split to find how two tables differ: return those in the task's buckets, with the hashes of
+    their rows and the tablet."""
     stream = task.link.scan(task.split)
     parts = [_with_hashes(pa.RecordBatch.from_pylist([], schema=stream.schema), task)]
     for batch in stream.batches:

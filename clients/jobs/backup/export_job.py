@@ -28,7 +28,7 @@ _LEASE = "_lease"
 
 
 class ExportResult(BaseModel, frozen=True):
-    """The outcome of an export; also the content of ``_export.json``, which is written last."""
+    """The outcome of an export of a table; also the content of ``_export.json``, which is written last."""
 
     table: str
     snapshot: int

@@ -15,7 +15,7 @@ OWNER = "store.json"
 
 
 class Owner(BaseModel, frozen=True):
-    """The content of ``store.json`` in a folder of backups."""
+    """The store, or the servers, that own a folder of backups: the content of ``store.json`` in it."""
 
     format: Literal[1] = 1
     stores: list[str]
@@ -50,12 +50,14 @@ def check_owner(root: Folder, about: TableDescription, told: Iterable[TableDescr
 
 
 def is_same_table(then: Sequence[TableStore], now: Sequence[TableStore]) -> bool:
-    """Return whether two descriptions are of one table: a store knows both by the same id."""
+    """Return whether two descriptions, such as a backup's and the present one, are of one table: a store knows both by
+    the same id."""
     return bool(_ids(then) & _ids(now))
 
 
 def why_not_continued(then: Sequence[TableStore], now: Sequence[TableStore]) -> str | None:
-    """Return why the stores no longer have the changes since a backup; None if they have."""
+    """Return why a backup cannot be continued by the changes since the last one, which the stores no longer have; None
+    if they have them."""
     if not then:
         return "the last backup does not name its store"
     if not now:

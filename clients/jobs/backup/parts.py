@@ -49,7 +49,7 @@ class DataFile(BaseModel, frozen=True):
 
 
 class PartSums:
-    """What the rows or changes of one part add to its tablet's sums."""
+    """The checksums of one part of a backup: what its rows or changes add to its tablet's sums."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -80,7 +80,7 @@ class PartSums:
 
 @dataclass(frozen=True)
 class PartTask:
-    """Write the result of a scan to a file, unless that was done."""
+    """A task of a backup or an export: write the result of a scan to a Parquet file, unless that was done."""
 
     link: StoreLink
     split: TableSplit
@@ -104,7 +104,7 @@ class PartTask:
 
 
 def write_part(task: PartTask) -> DataFile:
-    """Return a task's part; write it unless an earlier run did.
+    """Return the part of a backup or an export that a task is to write; write it unless an earlier run did.
 
     Raises:
         ConflictError: the table's columns have changed.
@@ -148,7 +148,7 @@ def _done(task: PartTask) -> DataFile | None:
 
 
 def read_part(folder: Folder, part: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part, which has the columns of ``schema``.
+    """Yield the rows of a part of a backup, which has the columns of ``schema``.
 
     Raises:
         CorruptionError: the file is missing, or not as it was written.
@@ -188,7 +188,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def sweep(folder: Folder, parts: list[DataFile]) -> None:
-    """Delete notes, and files of failed attempts."""
+    """Delete from the folder of a backup or an export the notes, and the files of failed attempts."""
     wanted = {part.file for part in parts}
     for name in folder.names():
         if name.startswith(("part-", "_part-")) and name not in wanted:

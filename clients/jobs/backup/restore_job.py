@@ -27,7 +27,7 @@ from .verify_job import can_sum, checked
 
 
 class RestoreResult(BaseModel, frozen=True):
-    """The outcome of a restore."""
+    """The outcome of a restore from backups."""
 
     table: str
     until: int
@@ -43,7 +43,7 @@ class RestoreResult(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class RestoreTask(FillTask):
-    """Write the rows or changes in one part of a backup."""
+    """A task of a restore: write the rows or changes in one part of a backup."""
 
     folder: Folder
     part: DataFile

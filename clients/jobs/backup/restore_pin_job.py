@@ -34,7 +34,7 @@ class RestorePinResult(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class PinTask(FillTask):
-    """Write the rows of one split of the pinned files."""
+    """A task of a restore of a pin: write the rows of one split of the pinned files."""
 
     split: DirectSplit
 

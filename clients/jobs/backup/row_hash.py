@@ -43,7 +43,7 @@ Words = np.ndarray
 
 
 def mix(words: Words) -> Words:
-    """Mix the bits of each word; a bijection."""
+    """Mix the bits of each word for the checksums of backups and tables; a bijection."""
     mixed = words ^ (words >> _SHIFT)
     mixed *= _FIRST
     mixed ^= mixed >> _SHIFT
@@ -53,7 +53,7 @@ def mix(words: Words) -> Words:
 
 
 def row_hashes(batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> Words:
-    """Return the hash of each row over some columns, of all by default.
+    """Return the hash of each row over some columns, of all by default, which checksums of tables add up.
 
     Raises:
         InvalidArgumentError: a column has a type that tables do not have.
@@ -67,7 +67,7 @@ def row_hashes(batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> W
 
 
 def bucket_of(key_hashes: Words) -> np.ndarray:
-    """Return the bucket of each row, by the hash of its key."""
+    """Return the bucket of a checksum that each row belongs to, by the hash of its key."""
     return (key_hashes >> np.uint64(56)).astype(np.intp)
 
 
@@ -146,7 +146,7 @@ def _terms(padded: np.ndarray, starts: np.ndarray, lengths: np.ndarray, counts: 
 
 
 class Sums:
-    """The checksum of rows, in total and by key bucket."""
+    """The checksum of the rows of a table or a backup, in total and by key bucket."""
 
     def __init__(self) -> None:
         self.rows = np.zeros(BUCKETS, np.int64)

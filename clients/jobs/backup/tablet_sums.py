@@ -21,7 +21,8 @@ _MODULUS = 1 << 64
 def tablet_sums(
     tablets: Iterable[TabletLabel], parts: Sequence[DataFile], before: Sequence[TabletChecksum]
 ) -> list[TabletChecksum] | None:
-    """Return the tablets' sums after ``parts``, from those of the previous backup; None if a part has no sum."""
+    """Return the checksums of a backup's tablets after ``parts``, from those of the previous backup; None if a part has
+    no sum."""
     rows: dict[TabletLabel, int] = {}
     totals: dict[TabletLabel, int] = {}
     for each in before:
@@ -36,12 +37,13 @@ def tablet_sums(
 
 
 def checksum_of(label: TabletLabel, rows: int, checksum: str) -> TabletChecksum:
-    """Return a tablet's checksum, with the tablet named by its label."""
+    """Return the checksum of a tablet for the report of a backup or a verification, with the tablet named by its
+    label."""
     server, _, number = str(label).rpartition("/")
     return TabletChecksum(tablet=int(number), server=server or None, rows=rows, checksum=checksum)
 
 
 def total_of(sums: Sequence[TabletChecksum]) -> tuple[int, str]:
-    """Return the rows and the checksum of all tablets."""
+    """Return the number of rows and the checksum of all tablets together, for a backup or a verification."""
     total = sum(int(each.checksum, 16) for each in sums) % _MODULUS
     return sum(each.rows for each in sums), f"{total:016x}"

@@ -11,7 +11,7 @@ Checksum = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 
 
 class TabletChecksum(BaseModel, frozen=True):
-    """The rows of one tablet."""
+    """The checksum of one tablet in a verification: its rows."""
 
     tablet: int
     """Its number, on ``server`` if several servers share the table."""
@@ -21,8 +21,8 @@ class TabletChecksum(BaseModel, frozen=True):
 
 
 class TableChecksum(BaseModel, frozen=True):
-    """The rows of a table at a snapshot: their number, and the sum of their hashes, which depends on neither order nor
-    partitioning. See ``row_hash`` for the algorithm."""
+    """The checksum of a table in a verification: the number of its rows at a snapshot, and the sum of their hashes,
+    which depends on neither order nor partitioning. See ``row_hash`` for the algorithm."""
 
     table: str
     snapshot: int
@@ -36,14 +36,14 @@ class TableChecksum(BaseModel, frozen=True):
 
 
 class KeyDifference(BaseModel, frozen=True):
-    """A key whose rows differ: one side lacks it, or has other values."""
+    """A key at which a verification found two tables to differ: one side lacks the row, or has other values."""
 
     key: dict[str, Any]
     what: Literal["only_left", "only_right", "values"]
 
 
 class Verification(BaseModel, frozen=True):
-    """Whether two tables hold the same rows, and where they differ."""
+    """The result of a verification: whether two tables hold the same rows, and where they differ."""
 
     equal: bool
     left: TableChecksum

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChecksumTask:
-    """Read one split and sum the hashes of its rows."""
+    """A task of a verification: read one split and sum the hashes of its rows."""
 
     link: StoreLink
     split: TableSplit
@@ -34,7 +34,7 @@ class ChecksumTask:
 
 @dataclass(frozen=True)
 class Checked:
-    """The sums of a table's rows."""
+    """The checksum of a table in a verification, with its sums by bucket."""
 
     checksum: TableChecksum
     total: Sums
@@ -115,13 +115,13 @@ def verify(
 def checked(
     link: StoreLink, table: str, snapshot: int, executor: Executor, show: Show, split_bytes: int = SPLIT_BYTES
 ) -> tuple[TableChecksum, Sums]:
-    """Return the checksum of a table at a snapshot, and its sums by bucket."""
+    """Return the checksum of a table at a snapshot for a verification, and its sums by bucket."""
     found = _checked(link, link.service.describe_table(table), snapshot, executor, show, split_bytes, "checksum")
     return found.checksum, found.total
 
 
 def column_differences(left: TableDescription, right: TableDescription) -> list[str]:
-    """Return, as text, why the rows of two tables cannot be compared."""
+    """Return, as text, why a verification cannot compare the rows of two tables."""
     found = []
     if left.primary_key != right.primary_key:
         keys = (", ".join(about.primary_key) for about in (left, right))
@@ -180,7 +180,7 @@ def _checked(
 
 
 def sum_up(task: ChecksumTask) -> Sums:
-    """Return the sums of the rows of one split."""
+    """Return the checksums of the rows of one split, for a verification."""
     sums = new_sums()
     for batch in task.link.scan(task.split).batches:
         sums.add(batch, task.key)
@@ -188,12 +188,12 @@ def sum_up(task: ChecksumTask) -> Sums:
 
 
 def can_sum() -> bool:
-    """Return whether rows can be hashed here: that needs numpy."""
+    """Return whether a backup or a verification can compute checksums here: that needs numpy."""
     return importlib.util.find_spec("numpy") is not None
 
 
 def new_sums() -> Sums:
-    """Return empty sums. numpy is imported only here.
+    """Return an empty checksum of rows. numpy is imported only here.
 
     Raises:
         InvalidArgumentError: numpy is missing.

@@ -26,7 +26,7 @@ FILES_MAX = 4_096
 
 
 class ApplyResult(BaseModel, frozen=True):
-    """The outcome of applying changes."""
+    """The outcome of the job that applies files of changes."""
 
     table: str
     files: int

@@ -22,20 +22,20 @@ _SAMPLE = 16 * 1024 * 1024
 
 
 def csv_schema(stream: pa.NativeFile, options: ReadOptions) -> pa.Schema:
-    """Return the columns with the types that the first 16 MiB suggest."""
+    """Return the columns of a CSV file with the types that the first 16 MiB suggest."""
     convert = csv.ConvertOptions(**_nulls(options))
     with _opened(stream, options, convert, lambda _: "skip", _SAMPLE) as reader:
         return reader.schema
 
 
 def csv_names(stream: pa.NativeFile, options: ReadOptions) -> list[str]:
-    """Return the names of the columns."""
+    """Return the names of the columns of a CSV file."""
     with _opened(stream, options, csv.ConvertOptions(), lambda _: "skip") as reader:
         return reader.schema.names
 
 
 def csv_pieces(stream: pa.NativeFile, options: ReadOptions, columns: Sequence[ColumnSchema]) -> Iterator[Piece]:
-    """Yield the rows, in the same pieces on each read; ``columns`` are the target columns."""
+    """Yield the rows of a CSV file, in the same pieces on each read; ``columns`` are the target columns."""
     text = {column.name: pa.string() for column in columns}
     convert = csv.ConvertOptions(column_types=text, include_columns=list(text), **_nulls(options))
     maker = _PieceMaker(options, columns)

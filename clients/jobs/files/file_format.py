@@ -28,7 +28,7 @@ _BY_SUFFIX = {suffix: name for name, suffixes in FORMATS.items() for suffix in s
 
 
 class ReadOptions(BaseModel, frozen=True, extra="forbid"):
-    """How files are read; most of it is for CSV and TSV."""
+    """How a load reads files; most of it is for CSV and TSV."""
 
     format: str | None = None
     """One of ``FORMATS``; None: by each file's suffix."""
@@ -55,12 +55,12 @@ class ReadOptions(BaseModel, frozen=True, extra="forbid"):
 
 
 def is_note(name: str) -> bool:
-    """Return whether a column that a table lacks is one of a file of rejected rows."""
+    """Return whether a column of a loaded file that the table lacks is one of a file of rejected rows."""
     return name in NOTES or name in OTHER_NOTES
 
 
 def format_of(path: str, options: ReadOptions) -> tuple[str, str | None]:
-    """Return the format and the compression of a file.
+    """Return the format and the compression of a file to load.
 
     Raises:
         InvalidArgumentError: neither the options nor the suffix name a known format.

@@ -25,7 +25,7 @@ _TEXT = ("csv", "tsv", "jsonl", "json")
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file. Can be pickled."""
+    """One file that a job loads: CSV, JSON, Parquet or another format. Can be pickled."""
 
     files: pafs.FileSystem
     path: str
@@ -100,8 +100,8 @@ class InputFile:
 def input_files(
     places: Place | InputFile | Sequence[Place | InputFile], options: ReadOptions | None = None
 ) -> list[InputFile]:
-    """Return the files at paths or URIs, those of folders in path order. Names that begin with ``_`` or ``.`` are
-    ignored.
+    """Return the files to load at paths or URIs, those of folders in path order. Names that begin with ``_`` or ``.``
+    are ignored.
 
     Raises:
         NotFoundError: there are no files.

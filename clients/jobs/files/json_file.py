@@ -31,7 +31,8 @@ _SPACES = re.compile(r"[ \t\r\n]*")
 
 
 def json_schema(stream: pa.NativeFile, is_array: bool) -> pa.Schema:
-    """Return the columns with the types that the first block suggests: string for cells of several types."""
+    """Return the columns of a JSON file with the types that the first block suggests: string for cells of several
+    types."""
     if is_array:
         return _schema_of(next(_grouped(_elements(stream)), []))
     import pyarrow.json
@@ -65,7 +66,7 @@ def line_pieces(
     tells_absent: bool,
     as_json: bool,
 ) -> Iterator[Piece]:
-    """Yield the rows of JSON lines, in the same pieces on each read."""
+    """Yield the rows of a file of JSON lines, in the same pieces on each read."""
     seen: list[str] = []
     row = line = 0
     for block in _blocks(stream):
@@ -88,7 +89,7 @@ def array_pieces(
     tells_absent: bool,
     as_json: bool,
 ) -> Iterator[Piece]:
-    """Yield the rows of an array, in the same pieces on each read."""
+    """Yield the rows of a JSON file that is one array, in the same pieces on each read."""
     seen: list[str] = []
     row = 0
     for values in _grouped(_elements(stream)):
@@ -98,7 +99,7 @@ def array_pieces(
 
 
 def starts_an_array(stream: pa.NativeFile) -> bool:
-    """Return whether the first character in a file is an opening bracket."""
+    """Return whether a JSON file is one array: whether its first character is an opening bracket."""
     return stream.read(4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 

@@ -11,12 +11,13 @@ from ....schemas.cells.literal import to_json
 
 
 def json_text(value: Any) -> str:
-    """Return a value of JSON as text; text stays as it is."""
+    """Return a value of a JSON file as text of JSON; text stays as it is."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=to_json)
 
 
 def with_json_text(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose nested columns are text of JSON. Cells inside that JSON lacks are as in a scan of JSON."""
+    """Return rows of a loaded file whose nested columns are text of JSON. Cells inside that JSON lacks are as in a scan
+    of JSON."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_nested(field.type):
             cells = rows.column(place).to_pylist(maps_as_pydicts="strict")
@@ -26,5 +27,5 @@ def with_json_text(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def schema_of_text(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of rows after ``with_json_text``."""
+    """Return the schema of a loaded file's rows after ``with_json_text``."""
     return pa.schema([field.with_type(pa.string()) if pa.types.is_nested(field.type) else field for field in schema])

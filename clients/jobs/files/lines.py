@@ -13,7 +13,7 @@ from ....schemas import compute as pc
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of the rows from ``first_row`` on, counted from 1. Can be pickled, and holds no cells."""
+    """The line in a text file of each row from ``first_row`` on, counted from 1. Can be pickled, and holds no cells."""
 
     first_row: int
     first_line: int

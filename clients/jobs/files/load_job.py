@@ -34,7 +34,7 @@ _COUNTS = {"rows", "applied", "ignored", "error_count", "truncated"}
 
 
 class LoadResult(BaseModel, frozen=True):
-    """The outcome of a load. Each row of the files is counted once: applied, ignored, skipped or rejected."""
+    """The outcome of a load of files. Each row of the files is counted once: applied, ignored, skipped or rejected."""
 
     table: str
     files: int

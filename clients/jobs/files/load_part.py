@@ -30,7 +30,7 @@ NUMBERS = 64
 
 @dataclass(frozen=True)
 class LoadTask:
-    """Write some row groups of a Parquet file, or all of another file."""
+    """A task of a load: write some row groups of a Parquet file, or all of another file."""
 
     link: StoreLink
     about: TableDescription
@@ -52,7 +52,7 @@ class LoadTask:
 
 
 class Places:
-    """Maps sent rows to rows of the file, for the end of the queue of sent rows.
+    """Maps the rows that a load has sent to rows of the file, for the end of the queue of sent rows.
 
     Sent rows are counted from 0. Rows that could not be read lie between them.
     """
@@ -91,7 +91,7 @@ class Places:
 
 @dataclass
 class PartResult:
-    """What became of a task's rows, each counted once."""
+    """The outcome of one task of a load: what became of its rows, each counted once."""
 
     rows: int = 0
     applied: int = 0
@@ -210,5 +210,5 @@ def _caster(task: LoadTask, given: pa.Schema) -> Caster:
 
 
 def load_part(task: LoadTask) -> PartResult:
-    """Write the rows of one task."""
+    """Write the rows of the file, or part of a file, in one task of a load."""
     return _Part(task).run()

@@ -18,7 +18,8 @@ _CSV, _JSON = (".csv",), (".jsonl", ".ndjson")
 
 
 class RefusedRow(RowError, frozen=True):
-    """A row that the table refused, or that could not be read; ``row`` counts from the start of its file."""
+    """A row of a loaded file that the table refused, or that could not be read; ``row`` counts from the start of its
+    file."""
 
     file: str
     line: int | None = None
@@ -31,7 +32,8 @@ class RefusedRow(RowError, frozen=True):
 
 
 class Rejects:
-    """Writes rows to a file, as CSV or JSON lines by its suffix; created with the first row. Thread safe.
+    """Writes the rows that a load rejected to a file, as CSV or JSON lines by its suffix; created with the first row.
+    Thread safe.
 
     A row has the columns of its input and ``_file``, ``_line`` and ``_error``, which a load ignores; ``_line`` is ``row
     N``, from 0, if the line is not known. A line that could not be split into cells is in ``_text``.

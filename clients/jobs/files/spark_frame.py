@@ -11,8 +11,8 @@ from ..link import StoreLink
 
 
 def write_spark_frame(link: StoreLink, about: TableDescription, frame: Any, op: Operation) -> tuple[int, int]:
-    """Write a DataFrame with the connector, as one commit; return its number of rows, and how many of its cells are
-    longer than their column, which cuts them.
+    """Load a Spark DataFrame, in place of files, with the connector, as one commit; return its number of rows, and how
+    many of its cells are longer than their column, which cuts them.
 
     Raises:
         InvalidArgumentError: the store has no URL for Spark to reach it.

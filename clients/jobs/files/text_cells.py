@@ -56,7 +56,8 @@ class Piece:
 def columns_of_text(
     given: Sequence[pa.Array], columns: Sequence[ColumnSchema]
 ) -> tuple[list[pa.Array], dict[int, str]]:
-    """Return text columns cast to the table's columns, and for each row with a wrong cell the reason, by position.
+    """Return the text columns of a file cast to the table's columns, and for each row with a wrong cell the reason, by
+    position.
 
     Wrong cells are NULL in the result.
     """
@@ -75,8 +76,8 @@ def columns_of_text(
 def columns_of_values(
     given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema], as_json: bool
 ) -> tuple[list[pa.Array], dict[int, str]]:
-    """Like ``columns_of_text``, for JSON values; with ``as_json``, values that are no text become text in columns of
-    text."""
+    """Return the JSON values of a file cast to the table's columns, as ``columns_of_text`` does for text; with
+    ``as_json``, values that are no text become text in columns of text."""
     made: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for values, column in zip(given, columns, strict=True):
@@ -87,7 +88,7 @@ def columns_of_values(
 
 
 def cell_of_text(text: str, kind: LogicalType) -> Any:
-    """Return the Python cell that a text means in a column of ``kind``.
+    """Return the Python cell that a text, as files to load have it, means in a column of ``kind``.
 
     Raises:
         InvalidArgumentError: it means none.
@@ -160,7 +161,7 @@ def _with_gaps(cells: list[Any], column: ColumnSchema, wrong: dict[int, str]) ->
 
 
 def without(arrays: Sequence[pa.Array], schema: pa.Schema, rows: Mapping[int, str]) -> pa.RecordBatch:
-    """Return the columns as a batch without some rows."""
+    """Return the columns of a file's piece as a batch without some rows."""
     batch = pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     if not rows:
         return batch
