@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -80,7 +81,8 @@ def copy_table(
     about = reads.service.describe_table(table)
     name = name or table
     check_free(writes.service, name)
-    begun = _begun(writes.service, name) if as_of is None else None
+    copies = partial(_unfinished, writes.service, name) if as_of is None else list[str]
+    begun = max(map(_snapshot, copies()), default=None)
     snapshot = snapshot_of(reads.service, as_of) if begun is None else begun
     unfinished = f"{name}.copying-{snapshot}"
     cut = _split(reads.service, about, snapshot, split_bytes, unfinished)
@@ -89,7 +91,7 @@ def copy_table(
     origin = ", ".join(sorted(f"table {each.table_id} of {each.store_uuid}" for each in about.stores)) or str(reads.url)
     rows = 0
     among = sum_of(cut.tablets.values())
-    with TableUnderWay(writes.service, name, unfinished, about, origin, partition_by, among) as under_way:
+    with TableUnderWay(writes.service, name, unfinished, about, origin, partition_by, among, copies) as under_way:
         done = set(under_way.done)
         tasks = [
             SplitTask(about, writes, under_way.table, reads, split)
@@ -109,11 +111,14 @@ def copy_table(
     return CopyResult(table=name, snapshot=snapshot, rows=rows, resumed=begun is not None)
 
 
-def _begun(service: StoreService, name: str) -> int | None:
-    """Return the snapshot of the newest unfinished copy."""
+def _unfinished(service: StoreService, name: str) -> list[str]:
+    """Return the names of the unfinished copies."""
     mark = f"{name}.copying-"
-    found = [table.removeprefix(mark) for table in service.tables() if table.startswith(mark)]
-    return max((int(each) for each in found if each.isdigit()), default=None)
+    return [table for table in service.tables() if table.startswith(mark) and table.removeprefix(mark).isdigit()]
+
+
+def _snapshot(unfinished: str) -> int:
+    return int(unfinished.rpartition("-")[2])
 
 
 def _places(cut: TableSplits) -> dict[TabletLabel, int]:

@@ -9,14 +9,21 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import methodcaller
 
 from pydantic import BaseModel, ValidationError
 
 from ...schemas.cells.timestamp import microseconds_of
-from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.errors import (
+    AlreadyPresentError,
+    ConflictError,
+    InvalidArgumentError,
+    NotFoundError,
+    StoreError,
+    UnavailableError,
+)
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
 from ...schemas.table.alter import Alteration, RenameTable, SetComment, Step
@@ -69,8 +76,12 @@ class TableUnderWay:
         origin: str,
         partition_by: Levels | None = None,
         among: str = "",
+        rivals: Callable[[], Iterable[str]] = list,
     ) -> None:
-        """Name the table, finally and until then; ``among`` identifies the job's division into parts."""
+        """Name the table, finally and until then; ``among`` identifies the job's division into parts.
+
+        ``rivals`` lists the tables under way, this one too, of which a new one gives way to an earlier one.
+        """
         self._service = service
         self._final = final
         self._name = name
@@ -78,6 +89,8 @@ class TableUnderWay:
         self._origin = origin[-_ORIGIN_MAX:]
         self._partition_by = partition_by
         self._among = among
+        self._rivals = rivals
+        self._is_new = False
         self._holder = Holder.me()
         self._beat: Heartbeat | None = None
         self._lock = threading.Lock()
@@ -92,9 +105,13 @@ class TableUnderWay:
         Raises:
             AlreadyPresentError: a table has the final name.
             InvalidArgumentError: a table of that name exists that is not this job's.
-            UnavailableError: another run works on it; the message names it.
+            UnavailableError: another run works on it, or made a rival before; the message names it.
         """
         found = self._taken()
+        # Before the check of the final name: a rival that ends in between has that name.
+        if self._is_new and (refusal := self._refusal(found)):
+            self._service.drop_table(self._name)
+            raise refusal
         try:
             check_free(self._service, self._final)
         except AlreadyPresentError:  # from a run that has just ended
@@ -138,12 +155,34 @@ class TableUnderWay:
 
         Raises:
             ConflictError: another run has taken the table over.
-            AlreadyPresentError: a table of that name exists.
+            AlreadyPresentError: a table of that name exists. This one is dropped: a later run would take its rows for
+                those of a run that was interrupted.
         """
         self.check()
         with self._lock:
-            self._alter(SetComment(comment=self._like.options.comment), RenameTable(to=self._final))
+            try:
+                self._alter(SetComment(comment=self._like.options.comment), RenameTable(to=self._final))
+            except AlreadyPresentError:
+                self._service.drop_table(self._name)
+                raise
             self._is_complete = True
+
+    def _refusal(self, made: TableDescription) -> UnavailableError | None:
+        """Return the error that names a rival made before this table; None if there is none.
+
+        A run looks for rivals after it made its table. So of two runs the later one sees the table of the earlier one.
+        """
+        for name in self._rivals():
+            with suppress(NotFoundError):  # it has ended
+                rival = self._service.describe_table(name)
+                if rival.table_id < made.table_id:
+                    state = _read(rival.options.comment)
+                    if state and state.holder:
+                        return held_by(f"table {name!r}", state.holder)
+                    return UnavailableError(
+                        f"table {name!r} was just made by another run, for the same: wait for it to end, then try again"
+                    )
+        return None
 
     def _taken(self) -> TableDescription:
         for attempt in range(_ATTEMPTS):
@@ -159,6 +198,7 @@ class TableUnderWay:
                 with suppress(AlreadyPresentError):
                     comment = _State(made_from=self._origin, done=[], among=self._among).model_dump_json()
                     create_like(self._service, self._like, self._name, comment, self._partition_by)
+                    self._is_new = True
             except ConflictError:  # another run changed it in between
                 time.sleep(random.uniform(0.5, 1 + attempt) * _PAUSE_SECONDS)
         raise ConflictError(f"table {self._name!r} is in use by other runs: wait for them to end, then try again")

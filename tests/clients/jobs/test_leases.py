@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.jobs import lease, under_way
 from nyala.clients.jobs.backup import parts
+from nyala.clients.jobs.copy_job import SplitTask
 from nyala.clients.jobs.folder import Folder
 from nyala.clients.jobs.lease import FolderLease, Holder
 from nyala.clients.jobs.under_way import TableUnderWay
@@ -225,6 +228,79 @@ def test_restores_and_copies_at_once(
         assert len(outcomes) == 2 and "made" in outcomes
         assert checksum(target, name).is_same(wanted)
     assert target.tables() == [f"homes {turn}" for turn in range(6)]
+
+
+@pytest.mark.parametrize("moment", ["as it has made its table", "as it writes"])
+def test_of_two_copies_begun_at_once_one_works(
+    source: Database, homes: Table, make_database: Callable[[], Database], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Both have looked for an unfinished copy before either makes its table, whose name has the run's own snapshot."""
+    target = make_database()
+    is_ready, may_make = threading.Event(), threading.Event()
+    refused: list[str] = []
+    create, write = under_way.create_like, SplitTask.write
+
+    def later() -> None:
+        with pytest.raises(UnavailableError) as caught:
+            copy_table(source, target, "homes", name="c")
+        refused.append(caught.value.message)
+
+    thread = threading.Thread(target=later)
+
+    def let_the_later_one_run() -> None:
+        if not may_make.is_set():
+            may_make.set()
+            thread.join()
+
+    def create_in_turn(*given: Any) -> object:
+        if threading.current_thread() is thread:
+            is_ready.set()
+            may_make.wait()
+            return create(*given)
+        made = create(*given)
+        if moment == "as it has made its table":
+            let_the_later_one_run()
+        return made
+
+    def write_in_turn(task: SplitTask) -> int:
+        let_the_later_one_run()
+        return write(task)
+
+    monkeypatch.setattr(under_way, "create_like", create_in_turn)
+    monkeypatch.setattr(SplitTask, "write", write_in_turn)
+    thread.start()
+    is_ready.wait()
+    made = copy_table(source, target, "homes", name="c", workers=1)
+    assert made.rows == 500
+    (message,) = refused
+    assert re.search(
+        OWNER if moment == "as it writes" else "table 'c.copying-.*' was just made by another run", message
+    )
+    assert target.tables() == ["c"]
+
+
+def test_a_copy_whose_name_was_taken_leaves_nothing(
+    source: Database, homes: Table, target: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another copy, of another snapshot, ends first: a copy after the drop of that one has the rows of now."""
+    write = SplitTask.write
+    before = source.now()
+    turns = ["another"]
+
+    def write_after_the_other(task: SplitTask) -> int:
+        if turns:
+            turns.clear()
+            copy_table(source, target, "homes", name="c", as_of=before)
+        return write(task)
+
+    monkeypatch.setattr(SplitTask, "write", write_after_the_other)
+    with pytest.raises(AlreadyPresentError):
+        copy_table(source, target, "homes", name="c", workers=1)
+    assert target.tables() == ["c"]
+    target.drop_table("c")
+    homes.insert(rows(range(500, 510)))
+    made = copy_table(source, target, "homes", name="c")
+    assert (made.rows, made.resumed) == (510, False)
 
 
 def test_leases_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_database: Callable[[], Database]):
