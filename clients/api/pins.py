@@ -21,6 +21,6 @@ def pin_id_of(store: StoreService, pin: str | KeptPin) -> str:
         raise InvalidArgumentError(
             f"{pin!r} is not a pin: give the name of a pin, its id, or a KeptPin that create_pin or pins returned"
         )
-    with suppress(PermissionDeniedError):  # who may not see all pins knows the id of its own
+    with suppress(PermissionDeniedError):  # an older server lists pins only to readers of all tables
         return next((each.pin_id for each in store.pins() if each.name == pin), pin)
     return pin

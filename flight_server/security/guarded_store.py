@@ -30,8 +30,9 @@ from ...schemas.rows.statement import Statement, StatementKind, without_keys
 from ...schemas.rows.transaction import StagedBatch, StagedShape, StageResult, TransactionCommit, TransactionResult
 from ...schemas.rows.write import WriteCommand, WriteResult
 from ...schemas.rows.writer_name import is_owned, owned
-from ...schemas.store.description import Health, ScanPlan, TableDescription
+from ...schemas.store.description import Health, ScanPlan, TableDescription, TableStats
 from ...schemas.store.grants import Grant, GrantChange, Privilege, no_table
+from ...schemas.store.pins import KeptPin
 from ...schemas.store.placement import Placement
 from ...schemas.table.names import ALL_TABLES
 from ...schemas.table.operation import Operation
@@ -41,6 +42,7 @@ from .audit import AuditLog
 from .needs import WRITTEN, has_keys, read_by_scan, read_by_statement, written
 from .rights import NONE, Caller, GrantBook, Rights, TableRights
 from .rules import AUDITED, told_of
+from .shown_stats import shown_stats
 
 Item = TypeVar("Item")
 _SHOWN = 5
@@ -142,6 +144,16 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
             found = found.set_column(found.schema.get_field_index(name), field, nothing)
         own = pc.if_else(pc.equal(found["user"], self._caller.user), found["user"], None)
         return found.set_column(found.schema.get_field_index("user"), found.schema.field("user"), own)
+
+    def table_stats(self, name: str) -> TableStats:
+        """See StoreService. Without what needs ``read`` on columns that the caller may not read, before or after."""
+        before = self.rights
+        return shown_stats(shown_stats(super().table_stats(name), before), self.rights)
+
+    def pins(self) -> list[KeptPin]:
+        """See StoreService. Those that the caller may open: of tables that it may read."""
+        rights = self.rights
+        return [each for each in self._store.pins() if rights.by_id(each.pin_id).of(Privilege.READ) is None]
 
     def placement(self) -> Placement:
         """See StoreService. That of several processes has their sockets: only administrators learn it."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from ..store.direct import PinName, PinnedTable, PinSnapshot
 from ..store.grants import Privilege
 from ..store.pins import CreatePin, KeptPin, KeptPins, OpenedPin, OpenPin
-from .need import BY_CONTENT, on_all_tables, on_table, on_table_of_id
+from .need import BY_CONTENT, on_table, on_table_of_id
 from .verb import ANSWER, Kind, verb
 
 _READ = "files cannot be read directly"
@@ -37,9 +37,9 @@ class PinVerbs(Protocol):
         """Flush a table, or all of them, up to a snapshot, and keep its files until the pin is dropped."""
         return ANSWER
 
-    @verb(None, KeptPins, member="pins", is_read=True, alone=_KEPT, needs=on_all_tables(Privilege.READ))
+    @verb(None, KeptPins, member="pins", is_read=True, alone=_KEPT, needs=BY_CONTENT)
     def pins(self) -> list[KeptPin]:
-        """Return the pins that are kept, oldest first."""
+        """Return the pins that are kept, of the tables that the caller may read, oldest first."""
         return ANSWER
 
     @verb(OpenPin, OpenedPin, is_read=True, alone=_KEPT, needs=on_table_of_id(Privilege.READ))

@@ -75,7 +75,7 @@ ACTIONS: dict[str, Request] = {
     "open pin": _by_id("open_pin", given={"read": " ".join(ALL)}, pin_id=_ID),
     "drop pin": _by_id("drop_pin", given={"maintain": ""}, pin_id=_ID),
     "create pin": _of_all("create_pin", "maintain", name="p"),
-    "pins": _of_all("pins", "read"),
+    "pins": _for_anyone("pins"),
     "merged outside": _by_id("compaction_commit", given={"admin": ""}, compaction_id=_ID, task=_TASK),
     "merges longer outside": _by_id("compaction_renew", given={"admin": ""}, compaction_id=_ID),
     "merges no more outside": _by_id("compaction_abort", given={"admin": ""}, compaction_id=_ID),

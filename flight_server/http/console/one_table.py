@@ -21,18 +21,19 @@ def table_page(visit: Visit, buttons: Buttons) -> Page:
     """Return a table, with its tablets from the ``first`` on. Raises NotFoundError if there is none."""
     store, name, first = visit.store, visit.asked.get("name", ""), visit.first
     about, stats = store.describe_table(name), store.table_stats(name)
-    tablets = stats.tablets[first : first + TABLETS_A_PAGE]
+    tablets, readable = stats.tablets[first : first + TABLETS_A_PAGE], visit.readable(name)
+    changed = "" if readable == frozenset() else f" Last change: {moment(stats.last_change) or 'none'}."
     return page(
         name,
         tag(
             "p",
             f"{counted(stats.live_rows, 'row')}, {size(stats.bytes_on_disk)} on disk.",
             f" Schema version {about.schema_version}.",
-            f" Last change: {moment(stats.last_change) or 'none'}.",
+            changed,
         ),
         *_sample(visit, name),
         tag("h2", "Columns"),
-        _columns(about, stats),
+        _columns(about, stats, readable),
         tag("h2", "Partitions"),
         _partitions(about),
         *run_buttons(visit, buttons, name),
@@ -56,7 +57,8 @@ def _sample(visit: Visit, name: str) -> list[Element]:
     return [tag("p", tag("a", "Some of its rows", href=f"/console/rows?name={quote(name, safe='')}"))]
 
 
-def _columns(about: TableDescription, stats: TableStats) -> Element:
+def _columns(about: TableDescription, stats: TableStats, readable: frozenset[str] | None) -> Element:
+    """Return the columns, with the sizes of ``readable`` ones; None: of all."""
     sizes = {column.name: column for column in stats.columns}
     whole = sum(column.bytes_on_disk for column in stats.columns)
     rows = [
@@ -64,11 +66,17 @@ def _columns(about: TableDescription, stats: TableStats) -> Element:
             column.name,
             str(column.type),
             "key" if column.name in about.primary_key else "nullable" if column.nullable else "",
-            ", ".join(found.encodings),
-            size(found.bytes_on_disk),
-            size(found.raw_bytes),
-            share(found.bytes_on_disk, found.raw_bytes),
-            share(found.bytes_on_disk, whole),
+            *(
+                (
+                    ", ".join(found.encodings),
+                    size(found.bytes_on_disk),
+                    size(found.raw_bytes),
+                    share(found.bytes_on_disk, found.raw_bytes),
+                    share(found.bytes_on_disk, whole) if readable is None else "",
+                )
+                if readable is None or column.name in readable
+                else [""] * 5
+            ),
         )
         for column in about.columns
         for found in (
