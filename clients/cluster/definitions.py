@@ -22,7 +22,7 @@ _OWN = {"table_id", "name", "stores"}
 
 
 def create(servers: Servers, definition: TableDefinition) -> TableDescription:
-    """Create a table on the servers that lack it.
+    """Create a table on those of several servers that lack it.
 
     Raises:
         AlreadyPresentError: it exists with all of its tablets.
@@ -92,12 +92,12 @@ def alter(servers: Servers, alteration: Alteration) -> TableDescription:
 
 
 def drop(servers: Servers, name: str, keep_seconds: int) -> None:
-    """Drop a table on the servers that have it. Raises NotFoundError if none has."""
+    """Drop a table on those of several servers that have it. Raises NotFoundError if none has."""
     _wherever(servers, lambda store: store.drop_table(name, keep_seconds))
 
 
 def recall(servers: Servers, table: str | int, new_name: str | None) -> TableDescription:
-    """Recall a table on the servers that dropped it. Raises NotFoundError if none can."""
+    """Recall a table on those of several servers that dropped it. Raises NotFoundError if none can."""
     if isinstance(table, int):
         raise InvalidArgumentError(
             "a table of several servers cannot be recalled by its id, which differs between servers: give its name"

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 
 def zoned(schema: pa.Schema) -> pa.Schema:
-    """Return a scan's schema with the zone UTC in its timestamps; to cast rows to it copies nothing.
+    """Convert the schema of a scan's batches to one with the zone UTC in its timestamps, as readers of files expect; to
+    cast rows to it copies nothing.
 
     Spark, DuckDB and others take timestamps without a zone for readings of a clock that may hang anywhere.
     """

@@ -29,8 +29,8 @@ def plan_balance(
     tables: Collection[str] | None = None,
     watch_seconds: float = 0.0,
 ) -> BalancePlan:
-    """Return the moves of tablets after which each server has its share, and move nothing, but end moves that were
-    interrupted. See docs/servers.md.
+    """Plan the job that balances servers: return the moves of tablets after which each server has its share, and move
+    nothing, but end moves that were interrupted. See docs/servers.md.
 
     ``by`` names what counts: ``"tables"``, ``"bytes"``, ``"tablets"``, and ``"reads"`` and ``"writes"``, of which rows
     are counted for ``watch_seconds``; at 0 they do not count. A move must be worth ``margin`` of a server's fair share.
@@ -46,8 +46,9 @@ def plan_balance(
 
 
 def apply_balance(store: Store, plan: BalancePlan, *, show: Show = "auto") -> list[SkippedMove]:
-    """Make the moves of a plan, one after the other; reads and writes continue. Return those that were left out because
-    their tablet was split, dropped or moved since. Interrupted, at most one move is unfinished; a new plan ends it.
+    """Run the job that balances servers: make the moves of a plan, one after the other; reads and writes continue.
+    Return those that were left out because their tablet was split, dropped or moved since. Interrupted, at most one
+    move is unfinished; a new plan ends it.
 
     Raises:
         UnavailableError: a server cannot be reached, or rows of a table are staged. The moves before are made. Plan

@@ -64,7 +64,8 @@ def copy_table(
     workers: int | None = None,
     show: Show = "auto",
 ) -> CopyResult:
-    """Copy a table's definition and its rows at a snapshot (default: now) to the table ``name`` of another store.
+    """Run a job that copies a table's definition and its rows at a snapshot (default: now) to the table ``name`` of
+    another store.
 
     ``partition_by`` replaces its partitions. Until all rows are copied, the copy is named
     ``<name>.copying-<snapshot>``. The next run of the same copy resumes an interrupted one, at its snapshot. To follow

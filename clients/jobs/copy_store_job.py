@@ -16,7 +16,7 @@ def copy_store(
     workers: int | None = None,
     show: Show = "auto",
 ) -> StoreCopied:
-    """Copy a store in a bucket to the store ``name`` in the bucket at ``url``, while it is in use.
+    """Run a job that copies a store in a bucket to the store ``name`` in the bucket at ``url``, while it is in use.
 
     The copy has all tables with their history, grants, and the answers to numbered writes, at one moment: every write
     acknowledged before the call. Run it again to bring it up to date: only new files are copied, and those that the

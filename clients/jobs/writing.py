@@ -52,7 +52,7 @@ def replacing(about: TableDescription) -> Operation:
 
 @dataclass(frozen=True)
 class FillTask(ABC):
-    """Write some rows of a table into another. Can be sent to other processes."""
+    """A task of a job that fills a table: write some rows of a table into another. Can be sent to other processes."""
 
     was: TableDescription
     """The table that the rows are of."""

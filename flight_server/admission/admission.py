@@ -40,7 +40,8 @@ STREAMS = frozenset({Kind.SCAN, Kind.PUT, Kind.EXCHANGE})
 
 
 class Slot:
-    """The right to run one request. Releasing twice is harmless, and a dropped slot releases itself."""
+    """The right that admission gives to run one request. Releasing twice is harmless, and a dropped slot releases
+    itself."""
 
     __slots__ = ("_admission", "_kind", "_peer")
 
@@ -66,8 +67,8 @@ class Slot:
 
 
 class Admission:
-    """Counts running requests. It has three states: open; draining, which rejects new requests; expired, which also
-    ends streams.
+    """Decides which requests run, wait or are rejected: counts the running ones. It has three states: open; draining,
+    which rejects new requests; expired, which also ends streams.
 
     All methods are thread safe.
     """
@@ -307,7 +308,8 @@ class Admission:
 
 
 def sized(body: bytes, what: str, most: int) -> bytes:
-    """Return ``body`` if it has at most ``most`` bytes, and not too many JSON objects and lists.
+    """Admit the ``body`` of a request by its size: return it if it has at most ``most`` bytes, and not too many JSON
+    objects and lists.
 
     While these become Python objects no other thread runs.
 

@@ -10,8 +10,9 @@ from urllib.parse import unquote
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``connection`` is one TCP connection, of one client; ``address`` is one machine. Both are empty if they would not
-    distinguish clients: those on this machine share an address, and over a Unix socket also a connection."""
+    """The client of a call, by whose limits admission counts it: ``connection`` is one TCP connection, of one client;
+    ``address`` is one machine. Both are empty if they would not distinguish clients: those on this machine share an
+    address, and over a Unix socket also a connection."""
 
     connection: str
     address: str
@@ -32,7 +33,8 @@ class Peer:
 
 @lru_cache(1024)
 def peer_of(text: str, user: str = "") -> Peer:
-    """Return the peer that gRPC writes as ``ipv4:10.0.0.7:5000``, ``ipv6:%5B::1%5D:5000`` or ``unix:``."""
+    """Return the client by which admission counts a call: the peer that gRPC writes as ``ipv4:10.0.0.7:5000``,
+    ``ipv6:%5B::1%5D:5000`` or ``unix:``."""
     kind, _, rest = unquote(text).partition(":")
     host, _, port = rest.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port:

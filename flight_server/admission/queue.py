@@ -19,7 +19,7 @@ _RETURNS_A_SECOND = 32
 
 
 class WaitingCall:
-    """A request in a queue, with its own condition, so that waking one wakes no other."""
+    """A request that waits in a queue of admission, with its own condition, so that waking one wakes no other."""
 
     __slots__ = ("changed", "is_admitted", "is_displaced", "peer")
 
@@ -31,7 +31,8 @@ class WaitingCall:
 
 
 class WaitingCalls:
-    """The requests that wait for slots of one kind, the longest first. Use it under the lock of the admission."""
+    """The queue of admission for slots of one kind: the requests that wait, the longest first. Use it under the lock of
+    the admission."""
 
     def __init__(self) -> None:
         self._calls: list[WaitingCall] = []
@@ -79,8 +80,9 @@ class WaitingCalls:
 
 
 class Returns:
-    """Spreads rejected requests of a kind over time: each is told a moment of its own, so that a thousand that find no
-    place do not come again all at once. Thread safe under the lock of the admission."""
+    """Spreads over time when the requests of a kind that admission rejected come again: each is told a moment of its
+    own, so that a thousand that find no place do not come again all at once. Thread safe under the lock of the
+    admission."""
 
     def __init__(self) -> None:
         self._next = 0.0

@@ -24,7 +24,7 @@ _KEYS_AT_ONCE = 8_192
 
 
 class FolderBackups:
-    """The newest backups in a folder; a context manager. The folder is not changed.
+    """The newest backups in a folder, for the command ``nyala repair``; a context manager. The folder is not changed.
 
     Restored tablets are in a temporary directory, which is removed at the end.
     """
@@ -59,7 +59,7 @@ class FolderBackups:
 
 
 class RestoredTablet:
-    """A tablet's rows from a backup, in a table of a temporary store."""
+    """A tablet's rows from a backup, for the command ``nyala repair``: in a table of a temporary store."""
 
     def __init__(self, store: Store, table: str, until: int, told: str) -> None:
         self._store = store

@@ -12,7 +12,8 @@ from .verify_report import print_report
 
 
 def verified(url: str, name: str | None, json_output: bool) -> bool:
-    """Verify the store in a bucket, print the findings, and return whether all is sound."""
+    """Verify the store in a bucket for the command ``nyala verify``, print the findings, and return whether all is
+    sound."""
     from ...engine.home.opening import home_at
     from ...engine.recovery.verify_bucket import verify_bucket
 

@@ -12,7 +12,7 @@ TITLES = ("table", "tablet", "rowset", "action", "rows kept", "from backup", "ro
 
 
 def row(repair: RowsetRepair) -> tuple[object, ...]:
-    """Return a rowset's row of the table with ``TITLES``."""
+    """Return the row of a rowset in the table that ``nyala repair`` prints, with ``TITLES``."""
     floor = repair.history_floor
     lost = [
         *repair.changes_lost,
@@ -50,7 +50,7 @@ def _of_log(log: LogRepair) -> Iterator[str]:
 
 
 def lines(report: RepairReport, directory: str, from_backup: str | None) -> Iterator[str]:
-    """Yield the lines below the table."""
+    """Yield the lines that ``nyala repair`` prints below its table."""
     where = shlex.quote(directory)
     if report.manifest:
         yield f"damaged: {report.manifest}; it is restored from its copy, and nothing is lost"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def print_report(report: VerifyReport, what_to_do: str) -> None:
-    """Print the counts of a verification, and its findings with what can be done about them."""
+    """Print the counts of a verification by the command ``nyala verify``, and its findings with what can be done about
+    them."""
     files = f"{counted(report.files, 'file')}, {counted(report.bytes, 'byte')}"
     rows = f"{counted(report.rows, 'row')} in column files"
     records = f"{counted(report.log_records, 'log record')} (rows that are not in column files yet are in these)"

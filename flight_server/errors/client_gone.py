@@ -10,11 +10,11 @@ from ...schemas.errors import UnavailableError
 
 
 class ClientGoneError(UnavailableError):
-    """The client is gone and cannot be answered. Applied rows stay."""
+    """The error of a call whose client is gone and cannot be answered. Applied rows stay."""
 
 
 def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel) -> None:
-    """Send an answer to a write.
+    """Send the answer to a write to its client, who may be gone.
 
     Raises:
         ClientGoneError: the client is gone.

@@ -63,7 +63,7 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 class Translator:
-    """Turns any exception into what a client may see; removes ``private_paths`` from every text."""
+    """Turns any exception of a call into the error that a client may see; removes ``private_paths`` from every text."""
 
     def __init__(
         self, private_paths: tuple[str, ...] = (), failed: Callable[[str, str, str], None] = lambda *_: None
@@ -153,7 +153,7 @@ def _logged(error: BaseException, where: str) -> str:
 
 
 def told(known: StoreError) -> dict[str, Any]:
-    """Return the JSON of an error that is fit for clients."""
+    """Return the JSON of an error, as the server sends it to clients."""
     extra: dict[str, Any] = {"code": known.code, "message": known.message}
     if isinstance(known, UnavailableError):
         if known.retry_after_seconds is not None:
@@ -187,7 +187,8 @@ def _name(method: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
 
 
 class Guarded(Iterator[Item]):
-    """The items of a running stream: translates errors, and calls ``release`` exactly once, at the end.
+    """The items of a running stream with errors that clients may see: translates them, and calls ``release`` exactly
+    once, at the end.
 
     The end is the last item, an error, ``close``, or the last reference: when a client disconnects, even before the
     first item, the transport just drops the stream.
@@ -220,7 +221,7 @@ class Guarded(Iterator[Item]):
 
 
 def hide_tracebacks() -> None:
-    """Keep tracebacks out of error texts, in this process, from now on.
+    """Keep tracebacks out of the error texts that clients see, in this process, from now on.
 
     pyarrow appends the formatted traceback to the text of any exception that is not a Flight error, including its own
     (a handler's wrong answer, a batch of the wrong schema). For that it calls ``traceback.format_exception`` from C++,

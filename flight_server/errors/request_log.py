@@ -26,12 +26,14 @@ _ID = re.compile(r"[0-9a-f]{1,32}")
 
 
 def new_request_id() -> str:
-    """Return an id that no other request has, here or in another process."""
+    """Return an id for a request in its errors and in the log, which no other request has, here or in another
+    process."""
     return f"{_START}{next(_numbers):06x}"
 
 
 def request_id_of(error: BaseException) -> str:
-    """Return the id of the request that failed with an error; give it one if none is known."""
+    """Return the id, for the log of requests, of the request that failed with an error; give it one if none is
+    known."""
     known = getattr(error, "request_id", None)
     if not (isinstance(known, str) and _ID.fullmatch(known)):
         known = new_request_id()
@@ -40,8 +42,8 @@ def request_id_of(error: BaseException) -> str:
 
 
 def mark(error: BaseException, request_id: str) -> None:
-    """Note which request failed with an error. One that came from another server keeps its id, so that both logs have
-    the same, unless it is not one; one that was raised here before, for another request, does not."""
+    """Note on an error which request failed with it. One that came from another server keeps its id, so that both logs
+    have the same, unless it is not one; one that was raised here before, for another request, does not."""
     known = getattr(error, "request_id", None)
     if not (isinstance(known, str) and _ID.fullmatch(known)) or known.startswith(_START):
         with suppress(AttributeError):  # one without room for attributes
@@ -49,12 +51,13 @@ def mark(error: BaseException, request_id: str) -> None:
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of an error, for the log."""
+    """Return the code of an error, for the log of requests."""
     return error.code if isinstance(error, StoreError) else type(error).__name__
 
 
 class RequestLog:
-    """Writes at most some lines a second, and how many it left out. Thread safe."""
+    """Logs requests that failed or took long: writes at most some lines a second, and how many it left out. Thread
+    safe."""
 
     def __init__(self, slow_seconds: float) -> None:
         """Requests that the server works for as long are slow; 0: none is."""

@@ -41,7 +41,7 @@ def run(
     translator: Translator,
     is_anyone: bool = False,
 ) -> Iterator[fl.Result]:
-    """Run one action and return its only result, or its results if they are pieces of data.
+    """Run one DoAction and return its only result, or its results if they are pieces of data.
 
     ``is_anyone``: nobody knows who calls, and the action is ``FOR_ANYONE``.
 
@@ -121,7 +121,7 @@ def _pieces(found: Iterator[bytes], call: Call) -> Iterator[fl.Result]:
 
 
 def told(action: fl.Action) -> dict[str, Any]:
-    """Return what the body of an action about the process says, for the audit log; nothing if it is invalid."""
+    """Return what the body of a DoAction about the process says, for the audit log; nothing if it is invalid."""
     request = ACTIONS[action.type].request
     if request is None or action.body.size > _TOLD_BYTES_MAX:
         return {}

@@ -11,7 +11,7 @@ from ..settings.config import ServerConfig
 
 
 class BufferedStream:
-    """The batches of one stream. For one thread."""
+    """Keeps the batches of a DoPut stream that is one commit, until it is complete. For one thread."""
 
     def __init__(self, schema: pa.Schema, staging: BudgetShare, config: ServerConfig) -> None:
         self._schema = schema

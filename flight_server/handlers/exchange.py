@@ -37,7 +37,7 @@ def exchange(
     call: Call,
     translator: Translator,
 ) -> None:
-    """Run the session or the point reads that the descriptor asks for.
+    """Answer a DoExchange: run the session or the point reads that the descriptor asks for.
 
     Raises:
         StoreError: the command is neither; or as ``run_session`` or ``_point_reads``.

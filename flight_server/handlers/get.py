@@ -27,7 +27,8 @@ _REMEMBERED_BYTES_MAX = 4096
 
 
 def scan_spec(body: bytes, what: str, config: ServerConfig) -> ScanSpec:
-    """Return the scan in a ticket or a descriptor's command; ``what`` names it in errors.
+    """Return the scan that a client asks for in a DoGet's ticket or in a descriptor's command; ``what`` names it in
+    errors.
 
     Raises:
         InvalidArgumentError: it is too large, or not a scan.
@@ -45,7 +46,8 @@ def _remembered(body: bytes, what: str) -> ScanSpec:
 def stream(
     store: StoreService, context: fl.ServerCallContext, ticket: bytes, calls: Calls, translator: Translator
 ) -> fl.FlightDataStream:
-    """Return the batches of a ticket. The scan is closed when the stream ends or the client disconnects.
+    """Answer a DoGet: return the batches of its ticket. The scan is closed when the stream ends or the client
+    disconnects.
 
     A short result is collected and sent as one message, which needs no Python. A longer one pulls a Python iterator:
     only this kind of stream keeps the code of an error in its middle.

@@ -21,7 +21,7 @@ _SPLIT_BYTES_MAX = 64 * 1024
 
 
 def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec:
-    """Return the scan that a descriptor means: a path is the whole table now, a command is JSON.
+    """Return the scan that the descriptor of a GetFlightInfo means: a path is the whole table now, a command is JSON.
 
     Raises:
         InvalidArgumentError: it is neither.
@@ -32,7 +32,8 @@ def asked_for(descriptor: fl.FlightDescriptor, config: ServerConfig) -> ScanSpec
 
 
 def flight_info(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> fl.FlightInfo:
-    """Return schema, size and tickets of a scan; all tickets read one snapshot, which is kept for a while.
+    """Answer GetFlightInfo: return schema, size and tickets of a scan; all tickets read one snapshot, which is kept for
+    a while.
 
     Raises:
         StoreError: the descriptor is invalid, or the scan cannot run.
@@ -41,7 +42,7 @@ def flight_info(store: StoreService, descriptor: fl.FlightDescriptor, config: Se
 
 
 def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
-    """Return the info of every table.
+    """Answer ListFlights: return the info of every table.
 
     Raises:
         InvalidArgumentError: there are criteria, which are not supported.
@@ -60,7 +61,7 @@ def list_flights(store: StoreService, criteria: bytes) -> list[fl.FlightInfo]:
 
 
 def schema(store: StoreService, descriptor: fl.FlightDescriptor, config: ServerConfig) -> pa.Schema:
-    """Return the schema of a scan's batches.
+    """Answer GetSchema: return the schema of a scan's batches.
 
     Raises:
         StoreError: the descriptor is invalid, or the scan cannot run.

@@ -15,7 +15,7 @@ from ..settings.config import ServerConfig
 
 
 def cut(batches: Iterable[pa.RecordBatch], config: ServerConfig) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of about ``sent_bytes_target``.
+    """Yield the rows of an answer to a client in messages, batches of about ``sent_bytes_target``.
 
     No batch of several rows exceeds ``sent_bytes_max``. All have at least ``sent_bytes_min``, except the first, which
     is sent at once, the last, and those that the next batch would make too large. Empty batches are left out.

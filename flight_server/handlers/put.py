@@ -39,7 +39,7 @@ def write_stream(
     calls: Calls,
     call: Call,
 ) -> None:
-    """Apply the batches of a stream one by one and answer them.
+    """Answer a DoPut: apply the batches of its stream one by one and answer each.
 
     Raises:
         StoreError: the command is invalid, or a batch failed as a whole; those before it are applied and answered,

@@ -24,7 +24,7 @@ from ..errors.client_gone import ClientGoneError, send_answer
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A write in flight."""
+    """A write of a DoPut stream in flight: begun, and not yet answered."""
 
     pending: PendingResult
     rows: int
@@ -36,7 +36,8 @@ class Begun:
 
 
 class Answers:
-    """Settles the writes of one stream in order, at most ``ahead`` of them in flight. For one thread."""
+    """The answers to a DoPut stream: settles its writes in order, at most ``ahead`` of them in flight. For one
+    thread."""
 
     def __init__(self, writer: fl.FlightMetadataWriter, ahead: int, wrote: Callable[[int], None]) -> None:
         """``wrote`` is told how many rows each batch changed."""

@@ -15,7 +15,8 @@ from .message_split import cut
 def cut_marked(
     marked: Iterator[Marked], snapshot: int, config: ServerConfig
 ) -> Iterator[pa.RecordBatch | tuple[pa.RecordBatch, bytes]]:
-    """Yield messages: batches, and batches with a ``ScanMark`` for clients that have received everything up to them.
+    """Yield the messages of a DoGet that a client can resume: batches, and batches with a ``ScanMark`` for clients that
+    have received everything up to them.
 
     Marks after the first are at least ``sent_bytes_min`` apart, so that small batches are still combined.
     """

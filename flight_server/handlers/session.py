@@ -67,7 +67,7 @@ def run_session(
     call: Call,
     translator: Translator,
 ) -> None:
-    """Take requests until the client ends the stream.
+    """Answer the requests of a session, a DoExchange that stays open, until the client ends the stream.
 
     Raises:
         StoreError: a message has a record batch, or the server stops.

@@ -23,7 +23,7 @@ Pending = Callable[[], bytes]
 
 
 class SessionAnswers:
-    """Sends the answers of one session. For its thread.
+    """Sends the server's answers of one session to its client. For its thread.
 
     Answers that are waited for are sent by a second thread, at most ``ahead`` of them. The thread begins with the first
     of them: a client that waits for each answer needs none.

@@ -12,7 +12,7 @@ from ...schemas.rows.write import WriteCommand, WriteResult
 
 
 class SessionRow:
-    """Writes rows with the same columns by the same command. Thread safe."""
+    """Writes rows that come by a session as JSON, with the same columns and by the same command. Thread safe."""
 
     def __init__(self, store: StoreService, command: WriteCommand, columns: list[str]) -> None:
         """Raises InvalidArgumentError if a column comes twice."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RequestSpan:
-    """The span of one request. For one thread at a time."""
+    """The span of one request in a session. For one thread at a time."""
 
     def __init__(self, span: Span, verb: str, table: str, call: Call, size: int | None) -> None:
         """``size`` is that of the rows to write, in bytes; None: the request is a read."""
@@ -49,7 +49,7 @@ class RequestSpan:
 
 
 class Spans:
-    """Makes the spans of one session. For its thread."""
+    """Makes the spans of the requests in one session. For its thread."""
 
     def __init__(self, traces: Traces, call: Call, answers: SessionAnswers) -> None:
         self._traces = traces

@@ -26,11 +26,12 @@ _CHECK_SECONDS = 0.001
 
 
 class LongScanError(Exception):
-    """The scan needs more than a short one may."""
+    """A scan in a session needs more than a short one may."""
 
 
 def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | None, pa.Table]:
-    """Return the snapshot and the rows of a scan of less than 10 ms of processor time, 50 ms in all, and 256 KiB.
+    """Answer a session's short scan at once: return the snapshot and the rows of a scan of less than 10 ms of processor
+    time, 50 ms in all, and 256 KiB.
 
     Such a scan takes no turn. A longer one is given up, which costs no more than that.
 
@@ -66,7 +67,7 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
 
 
 def begun_scan(scan: ScanStream, call: Call) -> tuple[pa.Table | None, ScanStream]:
-    """Collect the first rows of a running scan. Return all rows if these are all, else None; and the scan with all of
+    """Collect the first rows of a running DoGet. Return all rows if these are all, else None; and the scan with all of
     its rows, whose end is that of ``scan``."""
     items: Iterator[Any] = scan.batches if scan.marked is None else scan.marked
     first: list[Any] = []
@@ -96,7 +97,8 @@ def _limit() -> Callable[[], bool]:
 
 
 class ShortStream(fl.RecordBatchStream):
-    """A result that is sent without Python. It ends the call when the transport is done with it, and drops it."""
+    """The answer to a short DoGet, which is sent without Python. It ends the call when the transport is done with it,
+    and drops it."""
 
     def __init__(self, rows: pa.Table, call: Call) -> None:
         super().__init__(rows)

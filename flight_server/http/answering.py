@@ -38,12 +38,13 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def as_json(_request: Request, error: StoreError) -> Response:
-    """Return an error as programs read it."""
+    """Return the answer of the HTTP port to a request that failed: the error as programs read it."""
     return JSONResponse(told(error), headers=HEADERS)
 
 
 class Answering:
-    """For one event loop. Its threads are of starlette's pool, some at the same time."""
+    """Answers requests of HTTP on threads. For one event loop. Its threads are of starlette's pool, some at the same
+    time."""
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator

@@ -25,9 +25,9 @@ _ANSWER_SECONDS = 60.0
 
 
 class HttpConnection(H11Protocol):
-    """One connection. Anyone may connect, so each has a time for the next request, and for each answer. If there are
-    too many, the one that is the longest without a request makes room, or that which waits the longest for its answer:
-    one that comes with its request at once, as a check of health does, is always served."""
+    """One connection to the HTTP port. Anyone may connect, so each has a time for the next request, and for each
+    answer. If there are too many, the one that is the longest without a request makes room, or that which waits the
+    longest for its answer: one that comes with its request at once, as a check of health does, is always served."""
 
     _end: asyncio.TimerHandle
 
@@ -68,8 +68,8 @@ class HttpConnection(H11Protocol):
 
 
 def name_in(certificate: dict[str, Any] | None) -> str | None:
-    """Return the user in a client's certificate, as Arrow's server names it: the first alternative name, ``UNNAMED``
-    if it is of a kind that gRPC does not tell, or the common name; None if there is neither."""
+    """Return the user in the certificate of an HTTP client, as Arrow's server names it: the first alternative name,
+    ``UNNAMED`` if it is of a kind that gRPC does not tell, or the common name; None if there is neither."""
     if not certificate:
         return None
     for kind, value in certificate.get("subjectAltName", ()):
@@ -90,7 +90,7 @@ def _address(text: str) -> str:
 
 
 class CurrentCertificates(ssl.SSLContext):
-    """Gives each new connection the certificates that are in force when it begins."""
+    """Gives each new connection to the HTTP port the certificates that are in force when it begins."""
 
     _tls: Tls
     _known: tuple[Certificates, ssl.SSLContext]

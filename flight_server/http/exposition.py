@@ -13,7 +13,8 @@ from ...schemas.store.metrics import MetricFamily, Metrics
 
 
 def exposed(metrics: Metrics, accept: str) -> tuple[bytes, str]:
-    """Return the text, and its content type, for a client with this ``Accept`` header."""
+    """Return the metrics as text for an HTTP client with this ``Accept`` header, such as Prometheus, and the content
+    type."""
     try:
         encode, content_type = exposition.choose_encoder(accept)
     except (TypeError, ValueError):  # it asks for a version that is not a number

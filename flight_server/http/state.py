@@ -25,7 +25,8 @@ _PAGE_SECONDS = 4.0
 
 
 class ServerState:
-    """Thread safe."""
+    """The state of the server that the HTTP port shows: from before the store is open until after it is closed. Thread
+    safe."""
 
     def __init__(self) -> None:
         self._server: FlightServer | None = None
@@ -98,8 +99,8 @@ class ServerState:
 
 
 class Readiness:
-    """Asks whether the server takes requests, once for all who want to know at the same time, and not for ever. For one
-    event loop."""
+    """The readiness that the HTTP port shows: asks whether the server takes requests, once for all who want to know at
+    the same time, and not for ever. For one event loop."""
 
     def __init__(self, ask: Callable[[], str]) -> None:
         self._ask = ask

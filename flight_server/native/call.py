@@ -32,7 +32,8 @@ _GRPC_CALL = 8
 
 
 def end_call(context: fl.ServerCallContext, message: str, status: int = UNAVAILABLE) -> None:
-    """End a running call: its client gets a status of gRPC and ``message``, its handler the end of the stream.
+    """End a running call by gRPC's C library: its client gets a status of gRPC and ``message``, its handler the end of
+    the stream.
 
     The caller makes sure that the call's handler, or its stream, has not returned.
     """

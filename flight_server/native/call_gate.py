@@ -63,7 +63,7 @@ _Check = ctypes.CFUNCTYPE(
 
 
 class HeldCall:
-    """A call that waits at the gate. End it once, by one of the methods."""
+    """A call that waits at the gate in gRPC's C library. End it once, by one of the methods."""
 
     __slots__ = ("_call", "_done")
 
@@ -127,7 +127,7 @@ _kept: list[Any] = []
 
 @dataclass(frozen=True, slots=True)
 class GateLimits:
-    """How many calls pass a gate."""
+    """The limits of the gate in gRPC's C library: how many calls pass it."""
 
     starting: int
     """Of known callers, that have passed and have no thread or interpreter yet."""
@@ -140,7 +140,8 @@ class GateLimits:
 
 
 class CallGate:
-    """The gate of one server. Thread safe, but for ``learn`` and ``forget_all``, which take turns."""
+    """The gate of one server, in native code that gRPC's C library calls before a call gets a thread. Thread safe, but
+    for ``learn`` and ``forget_all``, which take turns."""
 
     def __init__(
         self,

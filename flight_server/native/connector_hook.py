@@ -55,7 +55,8 @@ connect:
 
 
 class ConnectorHook:
-    """The redirected entry of one kind of credentials. The cells are for servers that begin to listen now."""
+    """The redirected entry of one kind of credentials in gRPC's C library. The cells are for servers that begin to
+    listen now."""
 
     def __init__(self, kind: str) -> None:
         """Raises LookupError if the table is not as expected."""
@@ -79,8 +80,8 @@ class ConnectorHook:
 
 @cache
 def hook(kind: str) -> ConnectorHook:
-    """Return the hook of a kind of credentials, ``SSL`` or ``INSECURE``, for this process. Raises LookupError if this
-    pyarrow lacks what it takes."""
+    """Return the native hook of a kind of gRPC's credentials, ``SSL`` or ``INSECURE``, for this process. Raises
+    LookupError if this pyarrow lacks what it takes."""
     return ConnectorHook(kind)
 
 

@@ -20,7 +20,8 @@ _IMPORTS = frozenset({6, 7, 1025, 1026})
 
 
 class Library:
-    """One loaded library. Reading it takes about 20 ms: keep the results, not the object."""
+    """One loaded C library, with the addresses of its functions. Reading it takes about 20 ms: keep the results, not
+    the object."""
 
     def __init__(self, path: Path, anchor: str) -> None:
         """Read the file of a loaded library; ``anchor`` is a function that it exports.
@@ -78,7 +79,7 @@ class Library:
 
 
 def exported(path: Path, symbol: str) -> int:
-    """Return the address of a function that a loaded library exports. Raises LookupError if it does not."""
+    """Return the address of a function that a loaded C library exports. Raises LookupError if it does not."""
     try:
         found = ctypes.cast(getattr(ctypes.CDLL(str(path)), symbol), ctypes.c_void_p).value
     except (AttributeError, OSError):
@@ -89,7 +90,7 @@ def exported(path: Path, symbol: str) -> int:
 
 
 def arrow_library(name: str) -> Path:
-    """Return the file of one of pyarrow's libraries, such as ``libarrow_flight``.
+    """Return the file of one of pyarrow's C libraries, such as ``libarrow_flight``.
 
     Raises:
         LookupError: pyarrow has no such file.
@@ -103,7 +104,8 @@ def arrow_library(name: str) -> Path:
 
 
 def is_mapped(address: int, *, writable: bool = False) -> bool:
-    """Return whether the 8 bytes at an address may be read, or written: otherwise access would kill the process."""
+    """Return whether native code may read, or write, the 8 bytes at an address: otherwise access would kill the
+    process."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, permissions = line.split(maxsplit=2)[:2]
         first, end = (int(part, 16) for part in span.split("-"))
@@ -113,5 +115,5 @@ def is_mapped(address: int, *, writable: bool = False) -> bool:
 
 
 def word_at(address: int) -> int:
-    """Return the 8 bytes at an address as a number."""
+    """Return the 8 bytes at an address, such as in the memory of a C library, as a number."""
     return ctypes.c_uint64.from_address(address).value

@@ -11,7 +11,7 @@ _kept: list[Any] = []
 
 
 def compiled(code: str) -> Any:
-    """Return an engine with the functions of LLVM code, for ``get_function_address``. It is never freed."""
+    """Return an engine with the native functions of LLVM code, for ``get_function_address``. It is never freed."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(code)

@@ -73,7 +73,8 @@ lost: until the handler is called, a transport thread is a new one to Python eac
 
 
 class inspecting:
-    """Show ``inspect`` the messages that this thread reads in the body, and raise its errors from the body.
+    """Show ``inspect`` the Flight messages that this thread reads in the body, before Arrow decodes them, and raise its
+    errors from the body.
 
     Without the hook it sees none. It may be used again. (A generator would cost three times as much.)
     """
@@ -95,7 +96,8 @@ class inspecting:
 
 @cache
 def install() -> bool:
-    """Redirect the slot, once for this process; return False, and log why, if that is not possible."""
+    """Redirect the import slot through which Arrow's Flight library opens messages, once for this process; return
+    False, and log why, if that is not possible."""
     try:
         _install()
     except (LookupError, OSError, RuntimeError) as error:

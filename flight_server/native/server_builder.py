@@ -134,7 +134,8 @@ _building = threading.Lock()
 
 @contextmanager
 def limiting(streams: int, threads: int) -> Iterator[None]:
-    """Give the one server that is built in the body so many streams for each connection, and so many threads."""
+    """Give the one gRPC server that is built in the body limits that pyarrow does not offer: so many streams for each
+    connection, and so many threads."""
     grpc = _grpc()
     if grpc is None:
         yield

@@ -96,7 +96,7 @@ _kept: list[ctypes.c_uint64] = []
 
 
 class TlsCredentials:
-    """The credentials of one server, with certificates in PEM. Thread safe."""
+    """The credentials of one server in gRPC's C library, with certificates in PEM. Thread safe."""
 
     def __init__(self, clients: ClientCertificates) -> None:
         """Use ``replace`` before ``listening``: without a certificate no server can start.

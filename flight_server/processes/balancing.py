@@ -20,7 +20,8 @@ Move = tuple[str, int, str, str]
 
 
 def balance(servers: Servers, count: int) -> None:
-    """Spread the tablets of each table over the first ``count`` processes; repeat the call after an interruption.
+    """Spread the tablets of each table over the first ``count`` processes of a store; repeat the call after an
+    interruption.
 
     Raises:
         ConflictError: a process that is to end has a table that was dropped and can be recalled.
@@ -44,7 +45,8 @@ def balance(servers: Servers, count: int) -> None:
 
 
 def check_empty(servers: Servers, gone: Sequence[str]) -> None:
-    """Check that the processes in ``gone`` can be deleted. ``servers`` are all, and nobody else has them open.
+    """Check that the processes of a store in ``gone`` can be deleted. ``servers`` are all, and nobody else has them
+    open.
 
     Raises:
         ConflictError: one has a tablet or a dropped table, or a tablet is between one and another process.
@@ -73,8 +75,8 @@ def _has_part(store: StoreService, table: str, is_gone: bool, gone: Sequence[str
 
 
 def moves(placed: Tablets, kept: Sequence[str]) -> list[Move]:
-    """Return the moves after which only processes in ``kept`` have tablets, those of each table evenly, and as evenly
-    as that leaves over all tables."""
+    """Return the moves after which only the processes of a store in ``kept`` have tablets, those of each table evenly,
+    and as evenly as that leaves over all tables."""
     totals = {name: sum(len(found[name]) for found in placed.values()) for name in kept}
     tables = [_Table(table, found, totals) for table, found in placed.items()]
     planned = [move for table in tables for move in table.emptied()]

@@ -30,7 +30,7 @@ _WRONG_OPTIONS = frozenset(EXIT_CODES[error.code] for error in (InvalidArgumentE
 
 
 class ChildProcess:
-    """One process, started again when it ends. Thread safe."""
+    """One of several processes of a store, started again when it ends. Thread safe."""
 
     def __init__(
         self,

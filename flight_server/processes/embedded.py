@@ -13,7 +13,7 @@ from .shares import shares
 
 
 class PartsStore(PlacedStore):
-    """All parts of a store as one, in this process."""
+    """The store of several processes, opened by this one: all of its parts as one."""
 
     def __init__(self, layout: ProcessLayout, options: StoreOptions) -> None:
         """Open the parts. Raises as ``Store.open``."""

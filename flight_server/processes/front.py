@@ -24,7 +24,8 @@ _METRICS_SECONDS = 5.0
 
 
 class Front(PlacedStore):
-    """Passes each request to the process that has the rows, and combines the answers. Thread safe."""
+    """The front door of several processes of a store: passes each request to the process that has the rows, and
+    combines the answers. Thread safe."""
 
     def __init__(self, servers: Servers, stop: Callable[[], None]) -> None:
         """Take over ``servers``, which all answer; ``stop`` ends the processes when this is closed."""

@@ -104,7 +104,7 @@ class ProcessLayout:
 
 
 def names(count: int) -> list[str]:
-    """Return the names of ``count`` processes."""
+    """Return the names of the ``count`` processes of a store."""
     return [f"p{number}" for number in range(count)]
 
 

@@ -61,7 +61,8 @@ _ELSEWHERE = "UNAVAILABLE: this process no longer has the store; the action `whe
 
 
 class Call:
-    """One call. Use ``check``, ``step`` and ``look`` only on its own thread, ``watch`` on any."""
+    """One running call: its work and time, and its end if it is stuck in its client. Use ``check``, ``step`` and
+    ``look`` only on its own thread, ``watch`` on any."""
 
     def __init__(
         self,

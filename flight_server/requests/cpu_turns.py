@@ -31,7 +31,7 @@ class _WaitingWork:
 
 
 class Turns:
-    """The turns of one server. Thread safe."""
+    """The turns of a server's long requests to work, so that short ones find a processor. Thread safe."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -70,7 +70,7 @@ class Turns:
 
 
 class Work:
-    """The processor time of one request, and its turn. For the working thread."""
+    """The processor time of one request, and its turn to work. For the working thread."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

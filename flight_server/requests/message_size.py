@@ -16,11 +16,11 @@ _LENGTH = struct.Struct("<q")
 
 
 class BrokenMessageError(Exception):
-    """The head is no flatbuffer, or points outside of the message."""
+    """The head of an Arrow message from a client is no flatbuffer, or points outside of the message."""
 
 
 def decoded_bytes(head: memoryview, body: memoryview) -> tuple[int, bool]:
-    """Return the size of a message's buffers when decoded, and whether any must be decompressed.
+    """Return the size of the buffers of a client's Arrow message when decoded, and whether any must be decompressed.
 
     A message that is neither a batch nor a dictionary counts 0. Overlapping buffers count separately, since copying
     them copies each.

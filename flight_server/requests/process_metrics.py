@@ -16,7 +16,8 @@ _STARTED = 21
 
 
 def process_families() -> list[MetricFamily]:
-    """Return processor time, memory, files and the start of this process, as far as ``/proc`` has them."""
+    """Return the metrics of the process that serves the requests: processor time, memory, files and its start, as far
+    as ``/proc`` has them."""
     found = [counter("process_cpu_seconds", "Processor time, user and system.", one(time.process_time()))]
     with suppress(OSError, ValueError, IndexError):
         pages = int((_SELF / "statm").read_text().split()[1])

@@ -22,7 +22,7 @@ _HEADS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBatch:
-    """One checked batch and its metadata."""
+    """One batch received from a client, checked, and its metadata."""
 
     batch: pa.RecordBatch
     metadata: bytes
@@ -30,13 +30,13 @@ class ReceivedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A message without a batch."""
+    """A message received from a client without a batch."""
 
     metadata: bytes
 
 
 def received(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call) -> Iterator[ReceivedBatch]:
-    """Yield the batches of a stream; skip messages without a batch. Raises as ``messages``."""
+    """Yield the batches received from a client in a stream; skip messages without a batch. Raises as ``messages``."""
     for message in messages(reader, config, call):
         if isinstance(message, ReceivedBatch):
             yield message
@@ -45,7 +45,8 @@ def received(reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: C
 def messages(
     reader: fl.MetadataRecordBatchReader, config: ServerConfig, call: Call
 ) -> Iterator[ReceivedBatch | Remark]:
-    """Yield the messages of a stream, each batch fully validated: offsets, lengths, UTF-8, dictionary indices.
+    """Yield the messages received from a client in a stream, each batch fully validated: offsets, lengths, UTF-8,
+    dictionary indices.
 
     The end of the stream says nothing about the client's intention: a killed client looks like one that is done.
 
@@ -114,7 +115,7 @@ class _Size:
 
 
 class BodyReader:
-    """Reads batches from Arrow messages of their own, as sessions have them. For one thread."""
+    """Reads batches received from a client as Arrow messages of their own, as sessions have them. For one thread."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config

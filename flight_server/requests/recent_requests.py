@@ -14,7 +14,7 @@ _KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
-    """A request that has ended. All times are in seconds."""
+    """The record of a request that has ended. All times are in seconds."""
 
     id: str
     verb: str
@@ -45,7 +45,7 @@ class RecentRequest:
 
 
 class RecentRequests:
-    """For any number of threads."""
+    """The records of a server's last requests. For any number of threads."""
 
     def __init__(self) -> None:
         self.scans, self.writes = _Newest(), _Newest()

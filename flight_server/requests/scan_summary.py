@@ -15,7 +15,8 @@ _TEXT_MAX = 4096
 
 @dataclass(slots=True)
 class Scanned:
-    """Holds no value of a filter: it stays in memory, and others see it."""
+    """The part of a request's record that says what a scan asked for and has read. It holds no value of a filter: it
+    stays in memory, and others see it."""
 
     shape: str
     """What is asked for. It names columns only of a scan that is ``planned``: before, anything may be in the place of a
@@ -45,7 +46,7 @@ class Scanned:
 
 
 def asked(spec: ScanSpec, size: int) -> Scanned:
-    """Return what is kept of a scan with a text of ``size`` bytes."""
+    """Return what a request's record keeps of a scan with a text of ``size`` bytes."""
     if size > _TEXT_MAX:
         shape = "a scan with a long text"
     else:

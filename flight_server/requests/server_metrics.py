@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ServerMetrics:
-    """The numbers of one server. For any number of threads: see ``Histogram``."""
+    """The metrics that one server counts of its requests. For any number of threads: see ``Histogram``."""
 
     def __init__(self) -> None:
         self._requests: dict[str, Histogram] = {}

@@ -40,7 +40,7 @@ _W3C = TraceContextTextMapPropagator()
 
 
 class Traces:
-    """The spans of one server. Thread safe.
+    """The traces of one server: the spans of its calls, sent to a collector. Thread safe.
 
     Ended spans wait in a queue of 2,048 (``OTEL_BSP_MAX_QUEUE_SIZE``), which a thread sends from; what finds no room is
     dropped. The SDK follows its other variables, too, such as ``OTEL_TRACES_SAMPLER``.
@@ -83,7 +83,7 @@ class Traces:
 
 
 class Span:
-    """The work of one call or request. For the thread that works, and to be ended by any."""
+    """The span of one call or request in a trace. For the thread that works, and to be ended by any."""
 
     __slots__ = ("_span",)
 

@@ -19,8 +19,8 @@ _LOG = logging.getLogger("nyala.flight_server")
 
 
 def rest_within(store: StoreService, seconds: float, gives_up: Callable[[], bool] = lambda: False) -> None:
-    """Let no maintenance begin any more, and wait for what runs, for so many seconds at most, and until
-    ``gives_up()``."""
+    """Let no maintenance begin any more before the process closes its store, and wait for what runs, for so many
+    seconds at most, and until ``gives_up()``."""
     until = time.monotonic() + seconds
     try:
         store.pause_maintenance(PauseMaintenance(seconds=PAUSE_SECONDS_MAX))
@@ -31,7 +31,8 @@ def rest_within(store: StoreService, seconds: float, gives_up: Callable[[], bool
 
 
 def flush_within(store: StoreService, seconds: float, gives_up: Callable[[], bool] = lambda: False) -> None:
-    """Flush the tables, as far as that goes in ``seconds``, and until ``gives_up()``."""
+    """Flush the tables before the process closes its store, as far as that goes in ``seconds``, and until
+    ``gives_up()``."""
     until, is_over = time.monotonic() + seconds, threading.Event()
     flushing = threading.Thread(target=_flush_until, args=(store, is_over), name="nyala-flush", daemon=True)
     if seconds > 0 and not gives_up():

@@ -34,7 +34,7 @@ def with_tls(location: str) -> str:
 
 
 def check_location(location: str, insecure: bool, has_tls: bool = False, has_authentication: bool = False) -> None:
-    """Reject an address that a server cannot, or should not, listen on.
+    """Reject an address that a server's process cannot, or should not, listen on.
 
     Raises:
         InvalidArgumentError: the location is invalid; or, without ``insecure``, other machines can reach it, and the
@@ -146,8 +146,8 @@ def reachable(location: str) -> str:
 
 
 def counted_up(given: Sequence[str], count: int, option: str) -> list[str]:
-    """Return an address for each of ``count`` processes: those that ``option`` gave, or if it is one, that one and the
-    ports after its; port 0 stays 0.
+    """Return an address to listen on for each of ``count`` processes: those that ``option`` gave, or if it is one, that
+    one and the ports after its; port 0 stays 0.
 
     Raises:
         InvalidArgumentError: it gave another number, or there are no such ports.

@@ -12,7 +12,8 @@ from ...schemas.protocol.request import identify
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object for each record; it includes the traceback, and the id of the request that the thread serves."""
+    """Formats the process's log as JSON: one object for each record; it includes the traceback, and the id of the
+    request that the thread serves."""
 
     def __init__(self, server: str | None = None) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ def log_to_stderr(level: str = "info", as_json: bool = False, server: str | None
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One record of the log."""
+    """One record of the process's log."""
 
     number: int
     """Greater than that of all earlier ones."""
@@ -62,7 +63,7 @@ class LogLine:
 
 
 class RecentLog(logging.Handler):
-    """Keeps the last lines of the log in memory, each without the rest of a long text."""
+    """Keeps the last lines of the process's log in memory, each without the rest of a long text."""
 
     def __init__(self, lines_max: int = 500, length_max: int = 4000) -> None:
         super().__init__()

@@ -25,7 +25,8 @@ _COMPILING_SECONDS = 1.0
 
 @contextmanager
 def said_if_slow(text: str, seconds: float = _SILENT_SECONDS) -> Iterator[None]:
-    """Log ``text`` if the body takes longer than ``seconds``, so that users know what they wait for."""
+    """Log ``text`` if a step of the process's start in the body takes longer than ``seconds``, so that users know what
+    they wait for."""
     timer = threading.Timer(seconds, logging.getLogger("nyala.flight_server").info, [text])
     timer.daemon = True
     timer.start()
@@ -42,8 +43,9 @@ def open_warm(
     credentials: Credentials | None = None,
     name: str | None = None,
 ) -> StoreService:
-    """Open a store with compiled kernels, so that no request waits for the compiler. ``credentials`` are for the other
-    servers of its placement; ``name`` is that of a store in a bucket, whose URL ``data`` is.
+    """Open the store that the process serves, with compiled kernels, so that no request waits for the compiler.
+    ``credentials`` are for the other servers of its placement; ``name`` is that of a store in a bucket, whose URL
+    ``data`` is.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -61,7 +63,7 @@ def open_warm(
 
 
 def warm_kernels() -> None:
-    """Compile the kernels, or load them."""
+    """Compile the kernels, or load them, before the process opens its store."""
     from ...engine.kernels.compile.making import ensure_library
 
     told = "compiling the kernels, only needed on the first start; `nyala warmup` does it ahead of time"
@@ -78,7 +80,7 @@ def warm_kernels() -> None:
 def opened(
     where: Path | Home, options: dict[str, Any], here: ServerIdentity | None, credentials: Credentials | None
 ) -> StoreService:
-    """Open a store, as one of a placement if ``here`` says which. Raises as ``open_warm``."""
+    """Open the store that the process serves, as one of a placement if ``here`` says which. Raises as ``open_warm``."""
     with collector_paused():
         from ...engine.options import StoreOptions
         from ...engine.store import Store

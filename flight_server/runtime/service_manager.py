@@ -10,7 +10,8 @@ _LOG = logging.getLogger("nyala.flight_server")
 
 
 def tell_manager(state: str) -> None:
-    """Send ``READY=1`` or ``STOPPING=1`` to the socket that ``NOTIFY_SOCKET`` names; without one, do nothing."""
+    """Tell the service manager, systemd, that the process is ready or stops: send ``READY=1`` or ``STOPPING=1`` to the
+    socket that ``NOTIFY_SOCKET`` names; without one, do nothing."""
     name = os.environ.get("NOTIFY_SOCKET")
     if not name:
         return

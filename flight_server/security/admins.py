@@ -10,7 +10,8 @@ from .identity import Identity, Source
 
 
 class Admins:
-    """The users of the option ``admins``, and all with the role admin."""
+    """The administrators of a server, who may do everything: the users of the option ``admins``, and all with the role
+    admin."""
 
     def __init__(self, names: Iterable[str], sources: Sequence[Source]) -> None:
         """``names``: users, each as ``SOURCE:USER``; a bare ``USER`` if the server has one of ``sources`` only.

@@ -49,7 +49,8 @@ class _Counted:
 
 
 class AuditLog:
-    """Appends entries to a file, and rotates it: ``PATH.1`` is the newest of the old ones. Thread safe."""
+    """The audit log of a server: appends entries to a file, and rotates it: ``PATH.1`` is the newest of the old ones.
+    Thread safe."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ _NO_USER = (
 
 
 class Tokens:
-    """The tokens of a file. Thread safe."""
+    """The tokens in a token file by which a server knows its callers. Thread safe."""
 
     def __init__(self, path: Path) -> None:
         """Raises StoreError if it is not a valid token file."""

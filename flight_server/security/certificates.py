@@ -18,7 +18,7 @@ _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """In PEM."""
+    """The certificates of a server, and the authority whose clients it trusts, in PEM."""
 
     certificate: bytes
     """The server's own, followed by those between it and a root."""
@@ -28,7 +28,7 @@ class Certificates:
 
 
 def read_certificates(certificate: Path, key: Path, client_ca: Path | None) -> Certificates:
-    """Read and check the files of a server.
+    """Read and check the certificates of a server.
 
     Raises:
         InvalidArgumentError: one cannot be read or is not PEM, others can read the key, or it is not that of the

@@ -29,7 +29,8 @@ _STOPPED = f"UNAVAILABLE: {NOT_BEGUN}the server is stopping; try again when it i
 
 
 class Entrance:
-    """The entrance of one server. Thread safe."""
+    """The entrance of one server: lets callers with a valid token in, and holds or rejects others before they get a
+    thread. Thread safe."""
 
     def __init__(self, trusts_certificates: bool, missing: str, is_good: Callable[[str], bool]) -> None:
         """``missing``: why a call without a token is rejected. ``is_good`` returns whether a header is that of a valid

@@ -16,7 +16,8 @@ POLL_SECONDS = 1.0
 
 
 class WatchedFiles:
-    """Files that are loaded together, by a function that raises ``StoreError`` and changes nothing if one is wrong."""
+    """Files of tokens, keys or certificates that are loaded together, by a function that raises ``StoreError`` and
+    changes nothing if one is wrong."""
 
     def __init__(self, what: str, paths: Sequence[Path], load: Callable[[], None]) -> None:
         """Load them. ``what`` names them in the log. Raises as ``load``."""
@@ -58,7 +59,7 @@ def _stamp(path: Path) -> _Stamp:
 
 
 class FileWatch:
-    """Looks at files once a second, on its own thread."""
+    """Looks once a second whether files of tokens, keys or certificates have changed, on its own thread."""
 
     def __init__(self, watched: Sequence[WatchedFiles], poll_seconds: float = POLL_SECONDS) -> None:
         self._watched = watched

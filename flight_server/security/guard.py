@@ -17,7 +17,7 @@ _NOBODY = Caller("")
 
 
 class Guard:
-    """The grants of a store, enforced. Thread safe."""
+    """The grants of a store, which the server enforces for each caller. Thread safe."""
 
     def __init__(self, store: StoreService, admins: Admins, audit: AuditLog | None) -> None:
         self._store = store

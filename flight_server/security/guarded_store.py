@@ -49,7 +49,7 @@ _SHOWN = 5
 
 
 class GuardedStore(Verbs, KeyReader, RowWriter):
-    """A ``StoreService`` for one caller, without ``close``. Thread safe."""
+    """The store as one caller may use it by its grants: a ``StoreService``, without ``close``. Thread safe."""
 
     def __init__(self, store: StoreService, caller: Caller, book: GrantBook, audit: AuditLog | None) -> None:
         self._store = store

@@ -145,7 +145,7 @@ class Handshakes:
 
 
 class GivenToken(fl.ServerMiddleware):
-    """Answers a handshake with the header that the client shows from then on."""
+    """Answers the handshake of a caller with a password: sends the header that the client shows from then on."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -157,7 +157,8 @@ class GivenToken(fl.ServerMiddleware):
 
 
 class AnyHandshake(fl.ServerAuthHandler):
-    """Lets handshakes through: without one, Arrow rejects all. The middleware has decided, by the headers."""
+    """Lets every caller's handshake through: without one, Arrow rejects all. The middleware has decided, by the
+    headers."""
 
     def authenticate(self, outgoing: object, incoming: object) -> None:
         """Called by pyarrow for a handshake."""
@@ -168,7 +169,7 @@ class AnyHandshake(fl.ServerAuthHandler):
 
 
 def parts_of(header: str) -> tuple[str, str]:
-    """Return the user and the password in a header."""
+    """Return the user and the password in a caller's header."""
     try:
         if header[: len(_BASIC)].lower() != _BASIC:
             raise ValueError

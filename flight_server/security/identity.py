@@ -11,7 +11,8 @@ from ...schemas.errors import UnauthenticatedError
 
 
 class Source(StrEnum):
-    """Where the name of a user comes from. Each source has names of its own: two may give one name to two people."""
+    """The proof that the name of a caller comes from. Each source has names of its own: two may give one name to two
+    people."""
 
     TOKEN = "token"
     JWT = "jwt"
@@ -20,7 +21,7 @@ class Source(StrEnum):
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Identity:
-    """A user, as long as what proves it is valid. Shared by all calls with the same proof."""
+    """The identity of a caller: a user, as long as what proves it is valid. Shared by all calls with the same proof."""
 
     user: str
     roles: frozenset[str] = frozenset()

@@ -43,7 +43,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class JwtTokens:
-    """Verifies the tokens of one provider. Thread safe."""
+    """Verifies the JWTs of callers, which one identity provider signs. Thread safe."""
 
     def __init__(self, path: Path, issuer: str, audience: str, algorithms: tuple[str, ...]) -> None:
         """Raises StoreError if the file is not a JWK set."""

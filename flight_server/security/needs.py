@@ -26,8 +26,8 @@ WRITTEN: dict[Operation, tuple[Privilege, ...]] = {
 
 
 def read_by_scan(spec: ScanSpec, every: Iterable[str], key: Iterable[str]) -> set[str]:
-    """Return the columns that a scan reads: those that it returns, computes with, tests, sorts or groups by. ``every``
-    are the columns of the table, ``key`` those of its key."""
+    """Return the columns that a caller's scan reads, for which it needs grants: those that the scan returns, computes
+    with, tests, sorts or groups by. ``every`` are the columns of the table, ``key`` those of its key."""
     if spec.aggregate is not None:
         names = {column for column, _ in spec.aggregate.values() if column != ALL_ROWS} | {*(spec.group_by or ())}
     else:
@@ -40,25 +40,27 @@ def read_by_scan(spec: ScanSpec, every: Iterable[str], key: Iterable[str]) -> se
 
 
 def has_keys(spec: ScanSpec) -> bool:
-    """Whether a scan is limited to some encoded keys, which compares key columns."""
+    """Whether a caller's scan is limited to some encoded keys, which compares key columns, and so needs grants on
+    them."""
     return spec.key_lower is not None or spec.key_upper is not None
 
 
 def read_by_statement(statement: Statement) -> set[str]:
-    """Return the columns that the condition and the expressions of a statement read."""
+    """Return the columns that the condition and the expressions of a caller's statement read, for which it needs
+    grants."""
     from ...engine.statement.expressions import columns_of
 
     return tested(statement.where) | columns_of(statement.checked().set, Limits())
 
 
 def written(privilege: Privilege, columns: Iterable[str], table: TableDescription) -> set[str]:
-    """Return the columns for which a write needs a privilege. An update names its rows by their keys."""
+    """Return the columns for which a caller's write needs a privilege. An update names its rows by their keys."""
     names = {*columns}
     return names - {*table.primary_key} if privilege is Privilege.UPDATE else names
 
 
 def tested(where: str | dict[str, Any] | None) -> set[str]:
-    """Return the columns of a filter. Raises InvalidArgumentError: it is invalid."""
+    """Return the columns of a filter, for which a caller needs grants. Raises InvalidArgumentError: it is invalid."""
     if where is None:
         return set()
     if isinstance(where, str) and len(where) <= _REMEMBERED_MAX:

@@ -18,7 +18,8 @@ _RETRY_SECONDS = 1.0
 
 
 class Openings:
-    """The openings of one server. Thread safe."""
+    """The streams that callers of one server have opened and sent no message in yet: counts them for each user. Thread
+    safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -49,7 +50,7 @@ class Openings:
 
 
 class Opening(fl.ServerMiddleware):
-    """One stream, until its handler is called or it is over."""
+    """One stream that a caller has opened, counted until its handler is called or it is over."""
 
     def __init__(self, openings: Openings, user: str) -> None:
         super().__init__()

@@ -18,7 +18,8 @@ from .rights import TableRights
 
 
 class RightsGuard(Protocol):
-    """Knows the rights of one caller. Every method raises unless they suffice, or the caller does not see the table."""
+    """Checks the rights of one caller. Every method raises unless they suffice, or the caller does not see the
+    table."""
 
     def seen(self, name: str, action: str) -> TableRights:
         """Return the rights on a table."""
@@ -42,8 +43,8 @@ Rule = Callable[[RightsGuard, str, Any], None]
 
 
 def check(guard: RightsGuard, verb: Verb, asked: Any) -> None:
-    """Raise unless a caller may do a verb with this first argument. What only a ``GuardedStore`` decides is for
-    administrators, should it come here."""
+    """Raise unless a caller has the rights to do a verb with this first argument. What only a ``GuardedStore`` decides
+    is for administrators, should it come here."""
     action, need = verb.method, verb.needs
     if need.privilege is None:
         if need.scope is Scope.VISIBLE_TABLE:

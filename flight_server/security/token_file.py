@@ -34,7 +34,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]([^\x00-\x1
 
 
 class TokenEntry(BaseModel, frozen=True, extra="forbid"):
-    """One token, without its secret."""
+    """One token in a token file, without its secret."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
     user: Name
@@ -118,13 +118,13 @@ def revoke_tokens(path: Path, ids: frozenset[str] = frozenset(), user: str | Non
 
 
 def id_of(token: str) -> str | None:
-    """Return the id in a token; None if it does not look like one of ours."""
+    """Return the id in a caller's token; None if it does not look like one of ours."""
     matched = _TOKEN.fullmatch(token)
     return matched[1] if matched else None
 
 
 def matches(token: str, entry: TokenEntry) -> bool:
-    """Return whether a token is that of an entry, in a time that does not depend on where they differ."""
+    """Return whether a caller's token is that of an entry, in a time that does not depend on where they differ."""
     return hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), entry.sha256)
 
 

@@ -17,7 +17,8 @@ from ..http.state import DEGRADED, READY, STANDBY, Readiness, ServerState
 
 
 def application(state: ServerState, check: Check, translator: Translator, around: Surroundings) -> Starlette:
-    """Return the application. Health and readiness need no thread of its pool, which slow pages may fill."""
+    """Return the application that a server process serves on its HTTP port. Health and readiness need no thread of its
+    pool, which slow pages may fill."""
     ready, answering = Readiness(state.readiness), Answering(translator)
 
     async def misdirected(_request: Request, error: Exception) -> Response:

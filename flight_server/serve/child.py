@@ -21,7 +21,7 @@ LINE_BYTES_MAX = 1 << 20
 
 
 def main() -> None:
-    """Serve until SIGTERM, or until the parent is gone."""
+    """Run one of several server processes of a store: serve until SIGTERM, or until the parent is gone."""
     os.umask(0o077)  # what listens is for this user alone
     os.environ.pop("NOTIFY_SOCKET", None)  # the parent tells the service manager
     given = from_json(_line())

@@ -61,8 +61,8 @@ def run_server(
     process: NameServer | None = None,
     name: str | None = None,
 ) -> None:
-    """Serve until a signal, then drain and close the store; return if all ended in time. Otherwise exit the process
-    with ``exit_code``, by default 0: signals no longer reach it.
+    """Run a server process: serve until a signal, then drain and close the store; return if all ended in time.
+    Otherwise exit the process with ``exit_code``, by default 0: signals no longer reach it.
 
     ``open_store`` is called before the first request can arrive, ``announce`` with the bound location when it can. A
     signal that arrives while the store is opened ends the process at once: nothing has been acknowledged, and an
@@ -111,7 +111,8 @@ def run_server(
 
 
 def share_arenas() -> None:
-    """Let all threads of this process allocate from as many arenas of malloc as there are processors, from now on.
+    """Let all threads of this server process allocate from as many arenas of malloc as there are processors, from now
+    on.
 
     The GNU C library makes eight times as many, and each keeps what was freed in it: the transport's threads, which
     come and go, took turns in filling all of them. ``MALLOC_ARENA_MAX`` in the environment counts more.
@@ -152,8 +153,9 @@ def _listen(
 def drain(
     server: FlightServer, store: StoreService, http: HttpPort | None = None, process: NameServer | None = None
 ) -> bool:
-    """Reject new requests, let running ones end, flush, close the store; return False if the transport did not end, or
-    the store of ``process`` is not closed in time: then its lease has to end before another process has it."""
+    """Drain a server process that is to exit: reject new requests, let running ones end, flush, close the store; return
+    False if the transport did not end, or the store of ``process`` is not closed in time: then its lease has to end
+    before another process has it."""
     seconds, began = server.config.drain_seconds, time.monotonic()
     patience = max(seconds - SHUTDOWN_SECONDS, seconds / 2)
     if process:

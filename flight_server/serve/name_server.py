@@ -50,7 +50,8 @@ def _end_process() -> None:
 
 
 class NameServer(ServerVerbs):
-    """One store of a bucket in this process. Thread safe."""
+    """The life of this server process for one store of a bucket, which it serves, or for which it waits. Thread
+    safe."""
 
     def __init__(
         self,

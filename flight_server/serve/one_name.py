@@ -26,13 +26,14 @@ _HANDICAP_SECONDS = 1.0
 
 
 class RunName(Protocol):
-    """Serves what ``open_store`` returns, and then what ``process`` has."""
+    """Runs a server process: serves what ``open_store`` returns, and then what ``process`` has."""
 
     def __call__(self, open_store: Callable[[], StoreService], *, process: NameServer) -> None: ...
 
 
 def serve_name(settings: Settings, run: RunName, here: ServerIdentity | None, credentials: Credentials | None) -> None:
-    """Serve with ``run`` until a signal. ``credentials`` are for the other servers of the placement of ``here``.
+    """Run a server process for a store in a bucket: serve with ``run`` until a signal. ``credentials`` are for the
+    other servers of the placement of ``here``.
 
     Raises:
         StoreError: the store can be opened neither now nor later.

@@ -35,7 +35,7 @@ _LOG = logging.getLogger("nyala.flight_server")
 
 
 class HttpPort:
-    """Serves from its construction until ``stop``."""
+    """The HTTP port of a server process: serves health, metrics and pages from its construction until ``stop``."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ def _check_name(request: Request, names: set[str] | None) -> None:
 
 
 def as_bearer(header: str) -> str:
-    """Return a header of authorization. That of a browser, which asks for a name and a password, has the token as the
-    password."""
+    """Return the header of authorization of a request to the server process's HTTP port. That of a browser, which asks
+    for a name and a password, has the token as the password."""
     kind, _, encoded = header.partition(" ")
     if kind.lower() != "basic":
         return header

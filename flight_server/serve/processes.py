@@ -25,7 +25,8 @@ _LOG = logging.getLogger("nyala.flight_server")
 
 
 class Run(Protocol):
-    """Serves what ``open_store`` returns until a signal. ``exit_code`` is asked if the process has to exit at once."""
+    """Runs a server process: serves what ``open_store`` returns until a signal. ``exit_code`` is asked if the process
+    has to exit at once."""
 
     def __call__(
         self, settings: Settings, open_store: Callable[[], StoreService], /, *, exit_code: Callable[[], int]
@@ -33,7 +34,7 @@ class Run(Protocol):
 
 
 def serve_processes(settings: Settings, run: Run) -> bool:
-    """Serve with ``run`` until a signal; return False if the store is for one process.
+    """Serve one store by several processes, with ``run``, until a signal; return False if the store is for one process.
 
     Raises:
         InvalidArgumentError: the options contradict each other.

@@ -42,7 +42,7 @@ _OF_MEMORY = ("memory_mb", "budget_bytes")
 
 
 def serve_names(settings: Settings) -> None:
-    """Serve several names until a signal.
+    """Serve several stores of a bucket, by a process for each name, until a signal.
 
     Raises:
         InvalidArgumentError: the options contradict each other, or a process cannot start with them.
@@ -66,7 +66,7 @@ def serve_names(settings: Settings) -> None:
 
 
 class NamedProcesses:
-    """The processes of one machine, in the order of their names. Thread safe."""
+    """The server processes of one machine, one for each store's name, in the order of their names. Thread safe."""
 
     def __init__(self, settings: Settings, options: dict[str, dict[str, Any]]) -> None:
         """``options`` are those of each process, by its name."""
@@ -123,8 +123,8 @@ class NamedProcesses:
 
 
 def options_by_name(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return the options of the process of each name: those of the server, with addresses, files and a share of the
-    memory of its own.
+    """Return the options of the server process of each name: those of the server, with addresses, files and a share of
+    the memory of its own.
 
     Raises:
         InvalidArgumentError: they contradict each other.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def serve_one(settings: Settings) -> None:
-    """Serve a store in this process until SIGTERM or Ctrl-C."""
+    """Run this process as a server by its settings: serve a store until SIGTERM or Ctrl-C."""
     options = settings.serve
     data = data_place(settings)
     name = options.name if isinstance(data, str) else None
@@ -71,7 +71,8 @@ def _credentials(options: ServeOptions) -> Credentials:
 
 
 def data_place(settings: Settings) -> Path | str:
-    """Return the data directory, or a URL. Raises InvalidArgumentError if it is not given, or a file."""
+    """Return the data directory that a server process is to serve, or a URL. Raises InvalidArgumentError if it is not
+    given, or a file."""
     data = settings.serve.data
     if data is None:
         raise InvalidArgumentError("no data directory: give --data DIR, data in the config file, or NYALA_DATA")
@@ -87,7 +88,7 @@ def run_store(
     exit_code: Callable[[], int] = int,
     process: NameServer | None = None,
 ) -> None:
-    """Serve the store that ``open_store`` returns; see ``run_server``."""
+    """Run this process as the server of the store that ``open_store`` returns; see ``run_server``."""
     with collector_paused():
         from ..runtime.location import advertised, check_free, check_location, check_reach, with_tls
         from ..runtime.logs import log_to_stderr

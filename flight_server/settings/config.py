@@ -11,12 +11,13 @@ MIB = 1 << 20
 
 
 def listed(given: Any) -> Any:
-    """Return what is separated by commas in a text."""
+    """Return the values of a setting that is separated by commas in a text."""
     return [each.strip() for each in given.split(",")] if isinstance(given, str) else given
 
 
 class ServerConfig(Message, frozen=True, extra="forbid"):
-    """Limits of a server and the sizes of what it sends. `settings` makes flags, variables and a file of the fields."""
+    """The settings of a server that are limits, and the sizes of what it sends. `settings` makes flags, variables and a
+    file of the fields."""
 
     scans_max: PositiveInt = 64
     """Concurrent DoGet streams, and a fourth of the concurrent DoExchange streams; each holds one thread."""

@@ -61,7 +61,7 @@ def _joined(given: Any) -> Any:
 
 
 class ServeOptions(Message, frozen=True, extra="forbid"):
-    """The options of the command itself."""
+    """The settings of the command ``nyala serve`` itself."""
 
     data: Annotated[Path | str | None, BeforeValidator(_located)] = None
     """The data directory, or the URL of a bucket such as s3://bucket/root; created if missing."""
@@ -153,7 +153,7 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option: where it is declared."""
+    """One setting of a server: its declaration and its meaning."""
 
     model: type[BaseModel]
     field: str
@@ -166,7 +166,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and where it was set, as text."""
+    """The value of a setting and where it was set, as text."""
 
     value: Any
     where: str

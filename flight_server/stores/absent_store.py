@@ -26,7 +26,8 @@ _RETRY_SECONDS = 0.2
 
 
 class AbsentStore(Verbs, KeyReader, RowWriter):
-    """A ``StoreService`` that answers UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
+    """The store that a process serves in place of one that it does not have: a ``StoreService`` that answers
+    UNAVAILABLE and who has the store, but for ``health`` and ``metrics``."""
 
     operates = True
     """Whether the caller may see what all users do."""

@@ -13,7 +13,7 @@ from ...schemas.store.whereabouts import Holder, Whereabouts
 
 
 class OwnStore(ServerVerbs):
-    """The duty of such a process. Thread safe."""
+    """Answers where the store is, for a server whose store cannot move to another process. Thread safe."""
 
     def __init__(self, locations: Sequence[str] = (), name: str | None = None) -> None:
         """``locations``: where clients reach it, as far as it was told. ``name`` is that of its store in a bucket, or

@@ -21,8 +21,9 @@ _LEAVE_SECONDS = 1.0
 
 
 class Follower:
-    """One wait for a store, during which it can be read. It asks the bucket for no slot that the standby does not ask
-    for, and ends when the standby has the log, or ``stop`` is called."""
+    """Keeps the replica that a standby serves at the end of the log: one wait for a store, during which it can be read.
+    It asks the bucket for no slot that the standby does not ask for, and ends when the standby has the log, or ``stop``
+    is called."""
 
     def __init__(self, home: BucketHome, standby: Standby, options: StoreOptions) -> None:
         """``home`` is that of the standby, whose ``take`` is called by somebody else, and locks the cache."""

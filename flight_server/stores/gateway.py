@@ -66,7 +66,8 @@ class _LocalStore(StoreService, GrantKeeper, Protocol):
 
 
 class Gateway(Verbs, KeyReader, RowWriter):
-    """A ``StoreService``: passes verbs that it does not define to the local store."""
+    """The store that a server of a placement serves, which answers for all of its servers: a ``StoreService`` that
+    passes verbs that it does not define to the local store."""
 
     def __init__(self, local: _LocalStore, here: ServerIdentity, credentials: Credentials | None = None) -> None:
         """Take over ``local``, whose identity is ``here``; connect to other servers on demand, with these credentials,

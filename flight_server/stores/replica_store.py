@@ -30,7 +30,8 @@ Item = TypeVar("Item")
 
 
 class ReplicaStore(AbsentStore):
-    """A ``StoreService``; see the module's text."""
+    """The store that a process serves while it follows the log of another: a ``StoreService``, whose replica answers
+    scans that may be behind."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ def check_cluster(
     workers: int | None = None,
     show: Show = "auto",
 ) -> ClusterCheck:
-    """Ask all servers of a store how they are and what they have, and return what is wrong.
+    """Run the job that checks all servers of a store: ask how they are and what they have, and return what is wrong.
 
     A server that does not answer within ``timeout_seconds`` is a fault, not an error of this call. With ``checksums``,
     all rows of all tables are read as well, at one snapshot, ``as_of`` or now: each tablet gets the number of its rows

@@ -59,7 +59,8 @@ def differing_keys(
     show: Show,
     split_bytes: int,
 ) -> Differences:
-    """Return up to ``most`` keys that differ between two tables, in the buckets whose sums differ."""
+    """Return up to ``most`` keys at which a verification finds two tables to differ, in the buckets whose sums
+    differ."""
     left, right = sums
     differing = np.flatnonzero((left.rows != right.rows) | (left.sums != right.sums))
     buckets = _some(differing, left.rows + right.rows)

@@ -74,7 +74,7 @@ def verify(
     workers: int | None = None,
     show: Show = "auto",
 ) -> Verification:
-    """Compare tables of two stores, each at its own snapshot (default: now).
+    """Verify that tables of two stores have the same rows: compare them, each at its own snapshot (default: now).
 
     If their checksums differ, the result names up to ``differences`` keys: those on one side only, and those whose rows
     differ. Tablets, files, the order of columns and the width of types do not matter.

@@ -37,7 +37,7 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class ChangeFile:
-    """A file of changes of a table."""
+    """A file of changes of a table, which a job applies."""
 
     file: InputFile
     about: TableDescription

@@ -26,7 +26,7 @@ _BOOLEANS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row of a file that does not fit its table. ``row`` counts rows from 0, ``line`` lines from 1."""
+    """A row of a file to load that does not fit its table. ``row`` counts rows from 0, ``line`` lines from 1."""
 
     row: int
     line: int | None
@@ -37,7 +37,7 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a file from ``first_row`` on: the good ones in ``batch``, in order, and the ``bad`` ones."""
+    """Some rows of a file to load from ``first_row`` on: the good ones in ``batch``, in order, and the ``bad`` ones."""
 
     batch: pa.RecordBatch
     first_row: int

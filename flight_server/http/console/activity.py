@@ -11,8 +11,8 @@ from .visit import Visit
 
 
 def activity_page(visit: Visit) -> Page:
-    """Return what runs, and what maintenance has done. Raises PermissionDeniedError if metrics are not for the caller,
-    since requests are those of all users."""
+    """Return the console's page of what runs, and what maintenance has done. Raises PermissionDeniedError if metrics
+    are not for the caller, since requests are those of all users."""
     server = visit.server
     families = {family.name: family for family in server.metrics(visit.caller).families}
     running = [

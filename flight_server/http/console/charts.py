@@ -30,7 +30,7 @@ _STREAMS = frozenset({"do_exchange"})
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How many requests took how long, from the start of a server, as a histogram."""
+    """How many requests took how long, from the start of a server, as a histogram for the console's charts."""
 
     counts: tuple[int, ...] = (0,) * (len(SECONDS) + 1)
     total: float = 0.0
@@ -51,7 +51,8 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The numbers of a server at one moment; but for the last two they count from its start."""
+    """The numbers of a server at one moment, for the console's charts; but for the last two they count from its
+    start."""
 
     moment: float
     """By the clock that never goes back, in seconds."""
@@ -67,7 +68,7 @@ class Sample:
 
 
 class Samples:
-    """The samples of the last ten minutes. One thread adds, others read."""
+    """The samples of the last ten minutes, for the console's charts. One thread adds, others read."""
 
     def __init__(self) -> None:
         self._kept: deque[Sample] = deque(maxlen=_KEPT)
@@ -102,7 +103,7 @@ def _resident() -> int:
 
 
 def charts(samples: Samples) -> Element:
-    """Return the charts of what happened between samples."""
+    """Return the charts of a page of the console: what happened between samples."""
     found = samples.all()
     if len(found) < 3:
         return tag("p", "The charts begin a few seconds after the start of the server.")

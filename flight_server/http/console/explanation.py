@@ -16,7 +16,8 @@ _MANY_ROWSETS = 16
 
 
 def times(scan: RecentRequest) -> dict[str, float]:
-    """Return where the time of a scan went, in seconds, in the order in which it passed."""
+    """Return where the time of a scan went, for its page of the console: in seconds, in the order in which it
+    passed."""
     assert scan.scanned is not None
     planned = min(scan.scanned.planned_seconds, scan.worked_seconds)
     return {
@@ -28,7 +29,8 @@ def times(scan: RecentRequest) -> dict[str, float]:
 
 
 def explained(scan: RecentRequest) -> list[str]:
-    """Return what made a scan slow, as far as its numbers tell, and what would make it faster."""
+    """Return what made a scan slow, as its page of the console tells it, as far as its numbers tell, and what would
+    make it faster."""
     assert scan.scanned is not None
     found = [*_by_time(scan)]
     if scan.scanned.counts is None:

@@ -32,8 +32,8 @@ _MARK = ((1, 2, 4, 12), (6, 5, 4, 9), (11, 3, 4, 11))
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the pages of one visit have in common. By default that of a visitor of whom nothing is known: it is told
-    neither the version nor the name of the server."""
+    """The frame of the console's pages: what those of one visit have in common. By default that of a visitor of whom
+    nothing is known: it is told neither the version nor the name of the server."""
 
     server: str = ""
     version: str = ""
@@ -48,7 +48,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page without its frame."""
+    """A page of the console without its frame."""
 
     title: str
     content: tuple[Cell, ...]
@@ -87,7 +87,7 @@ class Page:
 
 
 def page(title: str, *content: Cell, at: str = "", is_live: bool = False) -> Page:
-    """Return a page of the section ``at``."""
+    """Return a page of the console, in the section ``at``."""
     return Page(title, content, at, is_live)
 
 

@@ -24,7 +24,7 @@ def _count(value: float) -> str:
 
 
 class Unit(Enum):
-    """What the numbers of a graph are. The value is what the script knows it by."""
+    """The unit of the numbers in a graph of the console. The value is what the script knows it by."""
 
     COUNT = "count"
     SECONDS = "seconds"
@@ -48,14 +48,14 @@ _SHOWN: dict[Unit, Callable[[float], str]] = {Unit.COUNT: _count, Unit.SECONDS: 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a graph; its values are evenly spread over the time."""
+    """A line in a graph of the console; its values are evenly spread over the time."""
 
     name: str
     values: Sequence[float]
 
 
 def graph(title: str, unit: Unit, since: float, until: float, *lines: Line) -> Element:
-    """Return one or two lines between two moments, in seconds since 1970."""
+    """Return a graph for a page of the console: one or two lines between two moments, in seconds since 1970."""
     top = unit.end(max(max(line.values) for line in lines))
     told = [
         f"{line.name or 'Now'} {unit.shown(line.values[-1])}, on average "

@@ -12,7 +12,7 @@ _VOID = frozenset({"meta", "link", "input"})
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element with what is in it."""
+    """One element of a page of HTML with what is in it."""
 
     name: str
     attributes: tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ class Element:
 
 
 def tag(name: str, /, *children: Element | str, **attributes: object) -> Element:
-    """Return an element. ``_`` in the names of attributes stands for ``-``, and at their end for nothing."""
+    """Return an element of HTML. ``_`` in the names of attributes stands for ``-``, and at their end for nothing."""
     given = ((key.rstrip("_").replace("_", "-"), str(value)) for key, value in attributes.items())
     return Element(name, tuple(given), children)
 
@@ -42,7 +42,7 @@ Cell = Element | str
 
 
 class Title(NamedTuple):
-    """The title of a column with more than its text."""
+    """The title of a column in a table of HTML with more than its text."""
 
     text: str
     target: str = ""
@@ -61,9 +61,9 @@ def table(
     empty: str = "None.",
     totals: Sequence[Cell] = (),
 ) -> Element:
-    """Return a table; the columns from ``numbers_from`` on are numbers. ``about`` is its caption, ``totals`` its last
-    row. Without rows it is the text ``empty``. Each cell names its column, for screens that are too narrow for a row.
-    """
+    """Return a table of HTML for a page of the console; the columns from ``numbers_from`` on are numbers. ``about`` is
+    its caption, ``totals`` its last row. Without rows it is the text ``empty``. Each cell names its column, for screens
+    that are too narrow for a row."""
     columns = [each if isinstance(each, Title) else Title(each) for each in titles]
     kinds = [{} if place < numbers_from else {"class_": "number"} for place in range(len(columns))]
 
@@ -88,15 +88,15 @@ def _title(column: Title, kind: dict[str, str]) -> Element:
 
 
 def legend(**kinds: str) -> Element:
-    """Return what the colours of a drawing mean, by their classes in the style."""
+    """Return the legend of a drawing in the console: what its colours mean, by their classes in the style."""
     return tag("p", *(tag("span", text, class_=f"key {kind}") for kind, text in kinds.items()), class_="legend")
 
 
 def tiles(*facts: tuple[str, Cell]) -> Element:
-    """Return a few numbers that matter most, each with its name."""
+    """Return the tiles of a page of the console: a few numbers that matter most, each with its name."""
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="tiles")
 
 
 def live(name: str, *content: Cell) -> Element:
-    """Return a part of a page that the script keeps up to date."""
+    """Return a part of a page of the console that the script keeps up to date."""
     return tag("div", *content, id=name, data_live="")

@@ -24,8 +24,8 @@ _ABOUT = (
 
 
 def jobs_page(visit: Visit) -> Page:
-    """Return the long work of clients, and what the store keeps for them. Raises PermissionDeniedError: it is that of
-    all users."""
+    """Return the console's page of the long work of clients, and of what the store keeps for them. Raises
+    PermissionDeniedError: it is that of all users."""
     visit.check_operates()
     families = {family.name: family for family in visit.server.metrics(visit.caller).families}
     running = [

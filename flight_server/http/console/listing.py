@@ -17,7 +17,7 @@ _SEARCH_LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Item]):
-    """A column of a listing."""
+    """A column of a listing on a page of the console."""
 
     title: str
     shown: Callable[[Item], Cell]
@@ -33,7 +33,8 @@ class Column(Generic[Item]):
 
 
 class Listing(Generic[Item]):
-    """What one visit asks of a listing. The address has ``sort``, a column, ``order``, and ``q``, a text to search."""
+    """A listing on a page of the console, as one visit asks for it. The address has ``sort``, a column, ``order``, and
+    ``q``, a text to search."""
 
     def __init__(
         self, visit: Visit, path: str, columns: Sequence[Column[Item]], more: Mapping[str, str] | None = None

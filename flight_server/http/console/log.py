@@ -36,8 +36,8 @@ _COLUMNS: list[Column[LogLine]] = [
 
 
 def log_page(visit: Visit) -> Page:
-    """Return the last lines of the log, the newest first. Raises PermissionDeniedError: the caller is no
-    administrator."""
+    """Return the console's page of the last lines of the log, the newest first. Raises PermissionDeniedError: the
+    caller is no administrator."""
     visit.check_administers("log")
     least = visit.asked.get("level", "debug")
     if least not in _LEVELS:

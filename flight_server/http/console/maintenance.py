@@ -42,7 +42,7 @@ _LOG = logging.getLogger("nyala.flight_server")
 
 
 class Buttons:
-    """What the buttons do. Thread safe."""
+    """Does what the buttons of the console's pages ask for: work on tables, and pauses of maintenance. Thread safe."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -129,7 +129,8 @@ def _user(caller: Identity | None) -> str:
 
 
 def maintenance_page(visit: Visit, buttons: Buttons) -> Page:
-    """Return what maintenance is due, runs and was done. Raises PermissionDeniedError: it is of all tables."""
+    """Return the console's page of what maintenance is due, runs and was done. Raises PermissionDeniedError: it is of
+    all tables."""
     state, token = visit.store.maintenance(), buttons.token(visit.caller)
     running = ", ".join(state.running) or "nothing"
     is_off = "" if state.is_on else " Maintenance is off: due work is done only on request."
@@ -170,7 +171,7 @@ def maintenance_page(visit: Visit, buttons: Buttons) -> Page:
 
 
 def run_buttons(visit: Visit, buttons: Buttons, name: str) -> list[Element]:
-    """Return the buttons for work on a table; none if it is not for the caller."""
+    """Return the buttons for work on a table, for its page of the console; none if it is not for the caller."""
     if not visit.maintains(name):
         return []
     token = buttons.token(visit.caller)

@@ -19,7 +19,8 @@ _CACHE = ("nyala_page_cache_hits", "nyala_page_cache_misses")
 
 
 def memory_page(visit: Visit) -> Page:
-    """Return what the store holds. Raises PermissionDeniedError: it is of all tables."""
+    """Return the console's page of what the store holds in memory, log and disk. Raises PermissionDeniedError: it is of
+    all tables."""
     families = {family.name: family for family in visit.server.metrics(visit.caller).families}
     return page(
         "Memory",

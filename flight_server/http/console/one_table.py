@@ -18,7 +18,8 @@ TABLETS_A_PAGE = 50
 
 
 def table_page(visit: Visit, buttons: Buttons) -> Page:
-    """Return a table, with its tablets from the ``first`` on. Raises NotFoundError if there is none."""
+    """Return the console's page of a table, with its tablets from the ``first`` on. Raises NotFoundError if there is
+    none."""
     store, name, first = visit.store, visit.asked.get("name", ""), visit.first
     about, stats = store.describe_table(name), store.table_stats(name)
     tablets, readable = stats.tablets[first : first + TABLETS_A_PAGE], visit.readable(name)

@@ -36,8 +36,8 @@ _COLUMNS: list[Column[Shown]] = [
 
 
 def settings_page(visit: Visit) -> Page:
-    """Return all settings of the server, and where they were set. Raises PermissionDeniedError: the caller is no
-    administrator."""
+    """Return the console's page of all settings of the server, and where they were set. Raises PermissionDeniedError:
+    the caller is no administrator."""
     visit.check_administers("settings")
     listing = Listing(visit, PATH, _COLUMNS)
     settings = visit.around.settings()

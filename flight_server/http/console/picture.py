@@ -19,7 +19,8 @@ _LISTED = 20
 
 
 def tablet_picture(rowsets: Sequence[RowsetStats], about: str) -> Element:
-    """Return the rowsets of a tablet as SVG; ``about`` describes it for those who do not see it."""
+    """Return the console's picture of the rowsets of a tablet as SVG; ``about`` describes it for those who do not see
+    it."""
     steps = max((rowset.last_key + 1 for rowset in rowsets), default=1)
     largest = max((rowset.bytes_on_disk for rowset in rowsets), default=1) or 1
     layers: list[list[RowsetStats]] = []
@@ -43,7 +44,7 @@ def tablet_picture(rowsets: Sequence[RowsetStats], about: str) -> Element:
 
 
 def rowset_numbers(rowsets: Sequence[RowsetStats]) -> Element:
-    """Return the largest rowsets as a table, for those who cannot point at the picture."""
+    """Return the largest rowsets as a table of the console, for those who cannot point at the picture."""
     largest = sorted(rowsets, key=lambda each: -each.bytes_on_disk)[:_LISTED]
     rows = [
         (

@@ -26,7 +26,8 @@ _WRITES = ("do_put", "session_write", "execute", "commit_transaction", "import_c
 
 
 def scans_page(visit: Visit) -> Page:
-    """Return running and recent scans. Raises PermissionDeniedError: they are those of all users."""
+    """Return the console's page of running and recent scans. Raises PermissionDeniedError: they are those of all
+    users."""
     visit.check_operates()
     recent = visit.server.calls.recent
     slow = [each for each in recent.slow.all() if each.scanned]
@@ -49,7 +50,7 @@ def scans_page(visit: Visit) -> Page:
 
 
 def scan_page(visit: Visit) -> Page:
-    """Return one scan with an explanation. Raises NotFoundError: it is not kept any more."""
+    """Return the console's page of one scan with an explanation. Raises NotFoundError: it is not kept any more."""
     visit.check_operates()
     name = visit.asked.get("id", "")
     scan = visit.server.calls.recent.found(name)
@@ -75,7 +76,8 @@ def scan_page(visit: Visit) -> Page:
 
 
 def writes_page(visit: Visit) -> Page:
-    """Return writes with their latencies. Raises PermissionDeniedError: they are those of all users."""
+    """Return the console's page of writes with their latencies. Raises PermissionDeniedError: they are those of all
+    users."""
     visit.check_operates()
     metrics = visit.server.metrics(visit.caller)
     recent = visit.server.calls.recent
@@ -117,7 +119,7 @@ def _write_times(each: RecentRequest) -> tuple[str, ...]:
 
 
 def latencies(metrics: Metrics, name: str, verbs: Sequence[str] | None = None) -> list[tuple[str, ...]]:
-    """Return the percentiles of histograms, those of the given verbs."""
+    """Return the percentiles of histograms that a page of the console shows, those of the given verbs."""
     family = next((each for each in metrics.families if each.name == name), None)
     if family is None:  # no process may answer
         return []

@@ -28,7 +28,7 @@ _TEXT_LENGTH, _BINARY_LENGTH = 200, 50
 
 
 def sample_page(visit: Visit) -> Page:
-    """Return some rows of a table, of the columns that the caller may read.
+    """Return the console's page of some rows of a table, of the columns that the caller may read.
 
     Raises:
         NotFoundError: the caller sees no such table.

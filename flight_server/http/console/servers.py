@@ -23,8 +23,8 @@ _ABOUT = (
 
 
 def servers_page(visit: Visit) -> Page:
-    """Return the processes of the store, and the servers that share its tables. Raises PermissionDeniedError: they are
-    for those who operate them."""
+    """Return the console's page of the processes of the store, and the servers that share its tables. Raises
+    PermissionDeniedError: they are for those who operate them."""
     visit.check_operates()
     health, here = visit.store.health(), visit.server.process.whereabouts()
     since = next((each.samples[0].value for each in process_families() if each.name == _STARTED), None)

@@ -64,8 +64,8 @@ _COLUMNS: list[Column[_Row]] = [
 
 
 def tables_page(visit: Visit) -> Page:
-    """Return the tables that the caller sees, from the ``first`` on, with their totals. Raises InvalidArgumentError:
-    they cannot be listed so."""
+    """Return the console's page of the tables that the caller sees, from the ``first`` on, with their totals. Raises
+    InvalidArgumentError: they cannot be listed so."""
     store, first, listing = visit.store, visit.first, Listing(visit, "/console", _COLUMNS)
     health, all_names = store.health(), store.tables()
     names = [name for name in all_names if listing.has(name)]
@@ -132,12 +132,12 @@ def _totals(rows: Sequence[_Row], count: int) -> list[Cell]:
 
 
 def table_link(name: str) -> str:
-    """Return the address of a table's page."""
+    """Return the address of a table's page in the console."""
     return f"/console/table?name={quote(name, safe='')}"
 
 
 def others(address: Callable[..., str], first: int, shown: int, count: int) -> list[Element]:
-    """Return links to what comes before and after, if there is any."""
+    """Return the links on a page of the console to what comes before and after, if there is any."""
     links: list[Element] = []
     if first > 0:
         links.append(tag("a", "Earlier", href=address(first=max(first - shown, 0))))

@@ -51,7 +51,8 @@ _COLUMNS: list[Column[_Entry]] = [
 
 
 def users_page(visit: Visit) -> Page:
-    """Return the grants that the caller may know: its own, and all to an administrator, who also sees the logins."""
+    """Return the console's page of the grants that the caller may know: its own, and all to an administrator, who also
+    sees the logins."""
     listing = Listing(visit, PATH, _COLUMNS)
     entries = [each for each in _entries(visit.store.grants()) if listing.has(each.grantee, each.table, each.told)]
     about = "Only administrators may do what is not granted."

@@ -36,7 +36,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Visit:
-    """For the thread that makes the page."""
+    """One visit to a page of the console: who asks, and for what. For the thread that makes the page."""
 
     server: FlightServer
     caller: Identity | None
