@@ -109,7 +109,7 @@ def table_definition(
         raise InvalidArgumentError("give the primary key, as in --key id")
     if unknown := [column for column in key if column not in columns]:
         known = f"the columns are {', '.join(columns)}" if columns else "give columns, as in --column id:int64"
-        raise InvalidArgumentError(f"there is no column {unknown[0]!r} for the key; {known}")
+        raise InvalidArgumentError(f"the key names column {unknown[0]!r}, which is not there; {known}")
     ordered = [columns[column].model_copy(update={"nullable": False}) for column in key]
     ordered += [column for column in columns.values() if column.name not in key]
     return TableDefinition(name=name, columns=ordered, primary_key=list(key), **more)

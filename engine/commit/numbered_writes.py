@@ -81,7 +81,10 @@ class Answered:
     def check(self, rows: int) -> None:
         """Raise InvalidArgumentError if a batch of ``rows`` cannot be the one that was answered."""
         if (first := _Answer.model_validate_json(self.body).rows) != rows:
-            raise InvalidArgumentError(f"seq was already used for a batch of {first:,} rows, not {rows:,}")
+            raise InvalidArgumentError(
+                f"seq was already used for a batch of {first:,} rows, and this batch has {rows:,}: resend the same "
+                "batch, or give a new batch the next seq"
+            )
 
 
 class _Answer(WriteResult, frozen=True):

@@ -188,7 +188,7 @@ class _Wanted:
             listed = ", ".join(list(self.known)[:20])
             raise InvalidArgumentError(f"the table has no column {', '.join(map(repr, unknown[:5]))}; it has {listed}")
         if twice := sorted({name for name in names if list(names).count(name) > 1}):
-            raise InvalidArgumentError(f"more than one column is named {', '.join(map(repr, twice))}")
+            raise InvalidArgumentError(f"columns must have different names; repeated: {', '.join(map(repr, twice))}")
         return [self.known[name] for name in names if name in self.known]
 
 

@@ -82,5 +82,5 @@ def table_of(pin: str, tables: Sequence[TableEntry], name: str | None) -> TableE
     if not found:
         raise NotFoundError(f"pin {pin!r} does not keep table {name!r}")
     if len(found) > 1:
-        raise InvalidArgumentError(f"pin {pin!r} keeps {len(found):,} tables: give the name of one")
+        raise InvalidArgumentError(f"pin {pin!r} keeps {len(found):,} tables: give the name of the table to read")
     return found[0]

@@ -89,7 +89,7 @@ def test_a_key_that_is_no_column_makes_no_store(run: Run, tmp_path: Path) -> Non
     """As where the key of a store was meant: the store would stay without encryption."""
     (tmp_path / "rows.csv").write_text("id,x\n1,2\n")
     words = ["load", "rows", tmp_path / "rows.csv", "--create", "--data", tmp_path / "store"]
-    assert "there is no column 'store.key' for the key" in run(*words, "--key", "store.key").err
+    assert "the key names column 'store.key', which is not there" in run(*words, "--key", "store.key").err
     assert "give its primary key" in run(*words).err
     assert not (tmp_path / "store").exists()
     assert run(*words, "--key", "id").code == 0

@@ -357,7 +357,7 @@ def test_mistakes_say_what_to_do(run: Run, target: list[str], tmp_path: Path, mo
 
     create = ["create", "t", "--column", "a:int"]
     assert "give columns, as in --column id:int64" in run("create", "t", "--key", "a", *target).err
-    assert "no column 'b' for the key; the columns are a" in run(*create, "--key", "b", *target).err
+    assert "the key names column 'b', which is not there; the columns are a" in run(*create, "--key", "b", *target).err
     histroy = run(*create, "--key", "a", "--option", "histroy_max_age_seconds=3", *target).err
     assert "--option: unknown 'histroy_max_age_seconds': did you mean 'history_max_age_seconds'?" in histroy
     assert run(*create, "--key", "a", "--option", "history_max_age_seconds=3", *target).err == ""

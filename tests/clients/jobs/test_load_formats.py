@@ -244,7 +244,7 @@ BROKEN = {
         '{"id": 1}\n{"id": 2, "town": "x"}\n',
         "line 2: the table has no column 'town'",
     ),
-    "two columns of one name": ("a.csv", "id,id\n1,2\n", "more than one column is named 'id'"),
+    "two columns of one name": ("a.csv", "id,id\n1,2\n", "columns must have different names; repeated: 'id'"),
     "nothing": ("a.csv", "", "cannot be read"),
     "an array that does not end": ("a.json", '[{"id": 1}, {"id":', "array is malformed"),
     "an array without commas": ("a.json", '[{"id": 1} {"id": 2}]', "array is malformed"),

@@ -184,7 +184,7 @@ def test_a_store_in_a_bucket_keeps_all_its_tables() -> None:
         assert store.pins() == [pin]
         assert subject.rows(store, pin.pin_id, "t") == BEFORE
         assert subject.rows(store, pin.pin_id, "u") == dict.fromkeys(range(7), 5)
-        with pytest.raises(InvalidArgumentError, match="keeps 2 tables: give the name of one"):
+        with pytest.raises(InvalidArgumentError, match="keeps 2 tables: give the name of the table"):
             store.open_pin(OpenPin(pin_id=pin.pin_id))
     home = subject.machine.other().home()
     assert not leftovers(home) and verify_bucket(home).is_sound
