@@ -52,7 +52,9 @@ class Matcher:
         try:
             matcher._search(pa.array([""]))
         except pa.ArrowInvalid:
-            raise InvalidArgumentError(f"the LIKE pattern {shown(pattern)} is too long: shorten it, or use several") from None
+            raise InvalidArgumentError(
+                f"the LIKE pattern {shown(pattern)} is too long: shorten it, or use several"
+            ) from None
         return matcher
 
     def find(self, texts: pa.Array) -> pa.BooleanArray:
