@@ -67,7 +67,7 @@ def _measure(text: str) -> tuple[str, str]:
     match = _MEASURE.fullmatch(text)
     if match is None:
         raise InvalidArgumentError(
-            f"{text!r} is not a measure: give count for all rows, or count, sum, min, max or avg with a column, such as "
+            f"{text!r} is not a measure: give count for all rows, or count, sum, min, max or avg with a column, as in "
             "sum(price)"
         )
     return match[2], match[1].lower()
