@@ -92,7 +92,7 @@ def test_processes_read_a_bucket_past_the_server(in_bucket: nyala.Table, tmp_pat
         scan.renew()
     with in_bucket.direct_scan(["city"], "id < 1010", directory=f"file://{tmp_path / 'bucket'}") as few:
         assert few.to_arrow().equals(in_bucket.scan(["city"], "id < 1010").to_arrow())
-    with pytest.raises(NotFoundError, match="are not in this bucket: it is not the store's"):
+    with pytest.raises(NotFoundError, match="are not in this bucket: it belongs to another store"):
         in_bucket.direct_scan(directory=f"file://{tmp_path / 'other'}")
     with pytest.raises(InvalidArgumentError, match="is not a bucket"):
         in_bucket.direct_scan(directory=tmp_path)

@@ -30,7 +30,7 @@ def test_it_ends_as_soon_as_somebody_writes() -> None:
             table.upsert([{"id": 0, "v": 1}])
             other.boot.pass_by(2)
 
-        with pytest.raises(UnavailableError, match=r"writes to it: verify a copy \(nyala job copy-store\)"):
+        with pytest.raises(UnavailableError, match=r"writes to it: verify a copy instead \(nyala job copy-store\)"):
             verify_bucket(other.home(), write)
         assert len(checked) == 1
     checked.clear()

@@ -480,7 +480,7 @@ def test_a_compaction_has_a_time_to_live_and_does_not_survive_the_process() -> N
     clock.advance(9_000_000)
     upkeep()
     assert not subject.fs.list("compactions") and not subject.tablet.handed_out
-    with pytest.raises(NotFoundError, match="start a new one"):
+    with pytest.raises(NotFoundError, match="start a new compaction"):
         merged(subject, plan)
     with pytest.raises(NotFoundError, match="it expired"):
         subject.store.compaction_renew(plan.compaction_id)
