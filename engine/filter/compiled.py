@@ -24,6 +24,8 @@ _DESCRIBED_MAX = 100
 _REMEMBERED = 256
 _TEXT_MAX = 1024
 """Longer filters are compiled each time: their lists would take memory."""
+_POINTS_MAX = 1000
+"""So are filters with more keys: a short text may combine the lists of several columns to many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class FilterCache:
                 return found[1]
         compiled = CompiledFilter.of(where, schema, encoder, self._limits, now)
         if compiled.tree is not None and uses_now(compiled.tree):
+            return compiled
+        if compiled.points is not None and len(compiled.points) > _POINTS_MAX:
             return compiled
         with self._lock:
             self._known[key] = schema, compiled

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
 from .casts import bools, cast, range_of
+from .decoded_size import decoded_bytes, without_views
 
 FIRST_DATE, LAST_DATE = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31 in days since 1970."""
@@ -59,6 +61,20 @@ class RowRefusals:
     def accepted(self) -> np.ndarray | None:
         """Return the positions of the rows that were not refused; None for all."""
         return None if self.by_row is None else np.flatnonzero(self.by_row == 0)
+
+
+_CODED = frozenset(
+    kind.id
+    for kind in (
+        pa.dictionary(pa.int8(), pa.int8()),
+        pa.run_end_encoded(pa.int16(), pa.int8()),
+        pa.uuid(),
+        pa.string_view(),
+        pa.binary_view(),
+    )
+)
+"""Kinds of arrays whose cells may take more bytes than their buffers; an extension type may have such a storage."""
+_kind_number = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +121,7 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     _validate(batch)
     columns = columns_of(batch.schema.names, schema, operation)
     _check_row_count(batch.num_rows, columns, limits)
+    _check_decoded_size(batch, columns, limits)
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
     rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
@@ -140,18 +157,18 @@ def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> p
     _validate(batch)
     columns = [schema.by_name[name] for name in batch.schema.names]
     _check_row_count(batch.num_rows, columns, limits)
-    arrays = [_spelled_out(batch.column(column.name), column, limits) for column in columns]
+    _check_decoded_size(batch, columns, limits)
+    arrays = [_spelled_out(batch.column(column.name)) for column in columns]
     rows = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
     if rows.nbytes > limits.batch_bytes:
         raise InvalidArgumentError(f"the rows, with dictionaries decoded, {over_limit(rows.nbytes, limits)}")
     return rows
 
 
-def _spelled_out(array: pa.Array, column: ColumnSchema, limits: Limits) -> pa.Array:
+def _spelled_out(array: pa.Array) -> pa.Array:
     array = unwrapped(array)
     while isinstance(array, pa.DictionaryArray):
-        if column.logical.is_variable:
-            _check_decoded_size(array, column, limits)
+        array = without_views(array)
         array = unwrapped(array.dictionary.take(array.indices))
     return array
 
@@ -214,7 +231,7 @@ def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -
 
 
 def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
-    array = _cast(array, column, refusals, limits)
+    array = _cast(array, column, refusals)
     kind = column.logical
     if array.null_count and not column.nullable:
         message = f"column {column.name!r} is NOT NULL, but the value is NULL"
@@ -234,11 +251,11 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
     return array
 
 
-def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
+def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals) -> pa.Array:
     array = unwrapped(array)
-    if pa.types.is_dictionary(array.type) and column.logical.is_variable:
-        _check_decoded_size(array, column, limits)
     given = array.type
+    if isinstance(array, pa.DictionaryArray):
+        array = without_views(array)
     array, misfits = cast(array, column)
     if misfits is not None:
         message = f"column {column.name!r} is {column.type}, {range_of(column.logical.arrow)}: the {given} does not fit"
@@ -248,15 +265,19 @@ def _cast(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: 
     return array
 
 
-def _check_decoded_size(array: pa.DictionaryArray, column: ColumnSchema, limits: Limits) -> None:
-    """Reject a small array that decodes to a huge one, before decoding it."""
-    if not is_castable(array.type, column.logical.arrow) or pa.types.is_null(array.type.value_type):
+def _check_decoded_size(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], limits: Limits) -> None:
+    """Reject a small batch that decodes to a huge one, before decoding it: its columns together."""
+    if _CODED.isdisjoint(map(_kind_number, batch.schema.types)):
         return
-    size = pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
-    if size > limits.batch_bytes:
-        raise InvalidArgumentError(
-            f"the values of column {column.name!r}, with dictionaries decoded, {over_limit(size, limits)}"
-        )
+    size = 0
+    for column in columns:
+        array = unwrapped(batch.column(column.name))
+        if column.logical.is_variable and is_castable(array.type, column.logical.arrow):
+            size += decoded_bytes(array)
+        if size > limits.batch_bytes:
+            raise InvalidArgumentError(
+                f"the values of column {column.name!r}, with dictionaries decoded, {over_limit(size, limits)}"
+            )
 
 
 def check_size(size: int, rows: int, limits: Limits) -> None:

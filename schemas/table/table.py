@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Literal, TypedDict
 
@@ -242,6 +242,10 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
             for column in self.values
             if column.id not in present and not column.nullable and column.write_default is None
         ]
+
+    def has_all(self, names: Collection[str]) -> bool:
+        """Return whether a list of names consists of columns of the table, and is no longer than their list."""
+        return len(names) <= len(self.columns) and all(name in self.by_name for name in names)
 
     def column(self, name: str) -> ColumnSchema:
         """Return the column named ``name``.

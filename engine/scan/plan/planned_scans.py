@@ -21,7 +21,7 @@ from uuid import UUID
 from ....schemas.limits.share import most_greedy
 from ....schemas.protocol.request import owner
 from ....schemas.protocol.service import Marked
-from ....schemas.rows.scan import ScanSpec
+from ....schemas.rows.scan import ChangeSpec, ScanSpec
 from ....schemas.store.description import ScanSplit
 from ...fs.low_water import LowWater
 from ...options import StoreOptions
@@ -40,8 +40,8 @@ _PartKey = tuple[int | None, str | None]
 class PlannedScan:
     """A planned scan, whose parts clients read by tickets, and the versions that it reads."""
 
-    spec: ScanSpec
-    """Pinned to the snapshot."""
+    moments: tuple[int | str | None, ChangeSpec | None]
+    """``as_of`` and ``changes`` of its tickets. No more is kept of the request: its filter may be large."""
     table: Table
     version: TableVersion
     snapshot: int
@@ -106,8 +106,7 @@ class PlannedScans:
             if scan is None or scan.table.dropped_until is not None:
                 return None
             self._use(ticket.lease, scan)
-        is_same = (ticket.as_of, ticket.changes) == (scan.spec.as_of, scan.spec.changes)
-        return scan if is_same else None
+        return scan if scan.moments == (ticket.as_of, ticket.changes) else None
 
     def reading(self, ticket: ScanSpec, items: Iterator[Marked]) -> Iterator[Marked]:
         """Yield the batches of a ticket; the scan is kept meanwhile, and ends with its last part."""

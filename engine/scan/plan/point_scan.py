@@ -106,7 +106,8 @@ class PointScans:
         if (plan := known.get(form, _NEW)) is not _NEW:  # one look: another thread may clear it
             return plan
         plan = self._new_plan(spec, version, names, values)
-        if plan is not None or set(names) != {column.name for column in version.schema.key}:
+        is_settled = plan is not None or set(names) != {column.name for column in version.schema.key}
+        if is_settled and version.schema.has_all(names) and version.schema.has_all(columns or ()):
             if len(known) >= _PLANS_MAX:
                 known.clear()
             known[form] = plan

@@ -88,7 +88,9 @@ class ResolvedScan:
             tablet.tablet_id: version for tablet, version in zip(self.wanted.tablets, self.versions, strict=True)
         }
         snapshot, changes = self.request.snapshot, self.request.changes
-        return PlannedScan(self.spec.pinned(snapshot), self.table, self.version, snapshot, changes, by_tablet)
+        ticket = self.spec.pinned(snapshot)
+        moments = ticket.as_of, ticket.changes
+        return PlannedScan(moments, self.table, self.version, snapshot, changes, by_tablet)
 
 
 class Resolver:

@@ -151,16 +151,19 @@ Plan = TypeVar("Plan")
 
 class PlansByForm(dict[tuple[Operation, tuple[str, ...]], Plan | None], ABC):
     """Plans of one kind for one version of a table, by operation and columns. Each is made by ``_new_plan`` when it is
-    first looked up; None: the batch lane has to judge such rows."""
+    first looked up; None: the batch lane has to judge such rows. Names that are no columns are not kept: anybody may
+    send a million of them."""
 
     def __init__(self, version: TableVersion) -> None:
         super().__init__()
         self._version = version
 
     def __missing__(self, form: tuple[Operation, tuple[str, ...]]) -> Plan | None:
-        if len(self) >= _PLANS_MAX:
-            self.clear()
-        self[form] = plan = self._new_plan(*form)
+        plan = self._new_plan(*form)
+        if self._version.schema.has_all(form[1]):
+            if len(self) >= _PLANS_MAX:
+                self.clear()
+            self[form] = plan
         return plan
 
     @abstractmethod

@@ -332,7 +332,7 @@ def _strings():
     [
         ("a\\", "ends in a backslash"),
         ("_%" * 501, "more than 1,000 wildcards"),
-        ("_" + "x" * 10_000_000, "is too large"),
+        ("_" + "x" * 10_000_000, "is too long"),
     ],
 )
 def test_wrong_patterns_are_refused(pattern, why):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.engine.table.checked_batch import RowRefusals, check_batch
+from nyala.engine.table.decoded_size import decoded_bytes
 from nyala.schemas.errors import InvalidArgumentError
 from nyala.schemas.limits.limits import Limits
 from nyala.schemas.rows.write import WriteCommand
@@ -35,6 +36,11 @@ def taken(cells: pa.Array, type_: pa.DataType, **options: Any) -> list[Any]:
     return checked.rows.column(1).to_pylist()
 
 
+def codes_of(cells: pa.Array) -> pa.Array:
+    """The second of the cells, and NULL, as codes of a dictionary."""
+    return pa.DictionaryArray.from_arrays(pa.array([1, None], pa.int8()), cells)
+
+
 NEW_YORK_EIGHT = pa.array([UTC_NOON], pa.timestamp("us")).cast(pa.timestamp("us", tz="America/New_York"))
 CASTS = [
     ("dictionary", pa.array(["a", None, "a"]).dictionary_encode(), pa.string(), ["a", None, "a"]),
@@ -43,6 +49,8 @@ CASTS = [
     ("dictionary of numbers", pa.array([3, 3], pa.int16()).dictionary_encode(), pa.int64(), [3, 3]),
     ("large string", pa.array(["a", None], pa.large_string()), pa.string(), ["a", None]),
     ("string view", pa.array(["a", "b" * 20], pa.string_view()), pa.string(), ["a", "b" * 20]),
+    ("dictionary of views", codes_of(pa.array(["a", "b" * 20], pa.string_view())), pa.string(), ["b" * 20, None]),
+    ("dictionary of binary views", codes_of(pa.array([b"a", b"b"], pa.binary_view())), pa.binary(), [b"b", None]),
     ("large binary", pa.array([b"\0", b""], pa.large_binary()), pa.binary(), [b"\0", b""]),
     ("fixed binary", pa.array([b"ab"], pa.binary(2)), pa.binary(), [b"ab"]),
     ("wider int", pa.array([-128, 127], pa.int8()), pa.int64(), [-128, 127]),
@@ -284,3 +292,36 @@ def test_few_rows_whose_defaults_are_long_are_measured_with_them() -> None:
     )
     assert deleted.applied == 3
     subject.close()
+
+
+def views_of(cell: str | bytes, count: int, nulls: int = 0) -> pa.Array:
+    """An array of views, all of which point at one cell; behind it NULLs that point there, too."""
+    kind = pa.string_view() if isinstance(cell, str) else pa.binary_view()
+    view = pa.array([cell], kind)
+    valid = np.packbits([1] * count + [0] * nulls, bitorder="little")
+    views = view.buffers()[1].to_pybytes() * (count + nulls)
+    buffers = [pa.py_buffer(valid.tobytes()), pa.py_buffer(views), *view.buffers()[2:]]
+    return pa.Array.from_buffers(kind, count + nulls, buffers, null_count=nulls)
+
+
+@pytest.mark.parametrize("cell", ["x" * 100, b"x" * 100, "short"], ids=["text", "bytes", "within the view"])
+def test_views_are_measured_as_what_they_stand_for(cell: str | bytes) -> None:
+    count = 2_000 // len(cell)
+    schema = schema_of(pa.string() if isinstance(cell, str) else pa.binary())
+    for views in (views_of(cell, count + 1), views_of(cell, count + 9).slice(8)):
+        assert decoded_bytes(views) == (count + 1) * len(cell)
+        batch = pa.record_batch([pa.array(range(len(views))), views], names=["k", "c"])
+        with pytest.raises(InvalidArgumentError, match="batch is one commit"):
+            check_batch(batch, schema, Operation.UPSERT, Limits(batch_bytes=2_000))
+    assert decoded_bytes(views_of(cell, count, nulls=50)) == count * len(cell)
+
+
+def test_columns_of_codes_are_measured_together() -> None:
+    """Each of them is small enough."""
+    names = [f"c{n}" for n in range(9)]
+    arrow = pa.schema([pa.field("k", pa.int64(), False), *((name, pa.string()) for name in names)])
+    schema = TableSchema.create(TableDefinition.from_arrow("t", arrow, ["k"]), LIMITS)
+    codes = pa.DictionaryArray.from_arrays(pa.array([0] * 50, pa.int8()), pa.array(["x" * 100]))
+    batch = pa.record_batch([pa.array(range(50)), *[codes] * 9], names=["k", *names])
+    with pytest.raises(InvalidArgumentError, match="'c3', with dictionaries decoded, have 20,000 bytes"):
+        check_batch(batch, schema, Operation.UPSERT, Limits(batch_bytes=19_999))
