@@ -111,7 +111,7 @@ def test_what_create_refuses(run: Run, target: list[str]) -> None:
     base = ["create", "t", "--schema", "id int64, n int8"]
     for options, why in {
         (): "give the primary key",
-        ("--key", "x"): "there is no column 'x'",
+        ("--key", "x"): "the key names column 'x'",
         ("--key", "id", "--hash", "id"): "columns:buckets",
         ("--key", "id", "--split", "5"): "--split and --bound need --range",
         ("--key", "id", "--range", "id", "--split", "five"): "'five' is not a valid int64",
