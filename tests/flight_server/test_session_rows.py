@@ -46,7 +46,8 @@ def test_a_row_and_a_batch_share_the_numbers_of_a_writer(served: Served, session
     session.write(served.rows(2, 5), 8, writer="w")
     assert session.answer()[0]["applied"] == 2
     said = session.ask(row_line(writer="w"), {"seq": 8, "row": [0, "city 0", 0.0]})
-    assert error_code(said) == "INVALID_ARGUMENT" and "a batch of 2 rows, and this batch has 1" in said["error"]["message"]
+    assert error_code(said) == "INVALID_ARGUMENT"
+    assert "a batch of 2 rows, and this batch has 1" in said["error"]["message"]
 
 
 def test_a_row_that_needs_judgement_must_come_as_a_batch(served: Served, session: Session) -> None:
