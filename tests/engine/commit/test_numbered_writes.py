@@ -88,7 +88,7 @@ def test_a_number_means_something_only_with_its_writer_and_table() -> None:
 def test_a_number_that_is_reused_for_other_rows_is_refused() -> None:
     subject = Subject()
     numbered(subject, 0, [(1, 1, "")])
-    with pytest.raises(InvalidArgumentError, match="1 rows, not 2"):
+    with pytest.raises(InvalidArgumentError, match="batch of 1 rows, and this batch has 2"):
         numbered(subject, 0, [(1, 1, ""), (2, 2, "")])
     with pytest.raises(InvalidArgumentError, match="-1"):
         numbered(subject, -1, [(1, 1, "")])
