@@ -125,10 +125,11 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     load_threads: PositiveInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
     """Threads that write the rowsets of large transactions, beside the one that reads the staged rows."""
     scan_batch_bytes: PositiveInt = 8 * MIB
-    """About how many bytes of cells a scan decodes at once; up to four times as many where a filter keeps all rows."""
+    """About how many bytes of cells a scan decodes at once; up to four times as many where a filter keeps all rows, and
+    down to 1 MiB where ``reads_bytes`` are short."""
     reads_bytes: PositiveInt = 1536 * MIB
-    """The most memory of all rows to sort, of all groups, and of what scans read ahead, in half of which scans do not
-    read ahead any more. A user has no more than stays free for others."""
+    """The most memory of all rows to sort, of all groups, and of rows that scans have in hand. Once half is taken,
+    scans do not read ahead and read less at once. A user has no more than stays free for others."""
     scan_buffer_bytes: NonNegativeInt = 1024 * MIB
     """The most memory of results that were dropped to keep for the next scans, until a minute has passed without scans.
     All stores of a process share it: the last one opened sets it."""

@@ -64,9 +64,14 @@ class Budget:
         return self._has(size, user)
 
     def take_spare(self, size: int, user: str) -> bool:
-        """Take ``size`` more bytes if half of the budget stays free; return whether it does."""
+        """Take ``size`` more bytes if half of the budget stays free, and half of what the user may have; return whether
+        they do."""
         with self._changed:
-            is_spare = self._has(size, user) and 2 * (self._taken.total() + size) <= self._bytes_max
+            is_spare = (
+                self._has(size, user)
+                and 2 * (self._taken.total() + size) <= self._bytes_max
+                and 2 * (self._taken[user] + size) <= self.most_of(user)
+            )
             if is_spare:
                 self._taken[user] += size
         return is_spare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -16,10 +17,12 @@ from ....schemas.rows.scan import ScanSpec
 from ...aggregate.merge import Merger
 from ...aggregate.plan import AggregatePlan
 from ...manifest.damage import DamageRegistry
+from ...rowset.diskrowset import DiskRowSet
 from ...rowset.rowset import RowSet
 from ...tablet.tablet import Tablet
 from ...tablet.version import Version
-from ..read.chunk import ScanRequest
+from ..read.chunk import ScanRequest, bytes_of
+from ..read.clusters import Cluster, clusters, is_in_order
 from ..read.marked import scan_marked
 from ..read.ordered import scan_ordered
 from ..read.over_tablets import aggregate, scan_unordered
@@ -29,6 +32,8 @@ from .resolve import ResolvedScan
 from .running_counts import RunningCounts
 
 _SHORT_ROWS = 65_536
+_LEAST_CHUNK_BYTES = 1 << 20
+"""Smaller chunks cost more time than they save memory."""
 
 
 class ChunkStreams:
@@ -51,19 +56,21 @@ class ChunkStreams:
         self._memory = memory
         self._counts = counts
 
-    def stream(self, scan: ResolvedScan) -> ScanStream:
-        """Return the stream of a scan, which reads once it is asked for batches."""
+    def stream(self, scan: ResolvedScan, is_sorted: bool = False) -> ScanStream:
+        """Return the stream of a scan, which reads once it is asked for batches; ``is_sorted`` if the caller sorts its
+        rows, hence takes them all at once and counts them."""
         request = scan.request
-        marked = self._noticed(scan, BudgetShare(self._memory, BUDGET_WAIT_SECONDS, owner().user))
+        memory = BudgetShare(self._memory, BUDGET_WAIT_SECONDS, owner().user)
+        marked = self._noticed(scan, memory, is_sorted)
         shown = marked if scan.spec.marks and not request.aggregate else None
         batches = unmarked(marked)
         return ScanStream(request.schema, request.snapshot, batches, shown, counts=request.counts, source=scan.source)
 
-    def _noticed(self, scan: ResolvedScan, memory: BudgetShare) -> Iterator[Marked]:
+    def _noticed(self, scan: ResolvedScan, memory: BudgetShare, is_sorted: bool) -> Iterator[Marked]:
         count = scan.request.counts
         try:
             with memory, self._damage.noticing(), self._counts.counting(count):
-                items = run(scan, self._pool, self._pool.ahead, self._limits, memory)
+                items = run(scan, self._pool, self._pool.ahead, self._limits, memory, is_sorted)
                 yield from self._planned.reading(scan.spec, items)
         finally:
             _count_rows(count.rows_in_chunks, scan.wanted.tablets, scan.versions)
@@ -89,9 +96,11 @@ def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def run(scan: ResolvedScan, pool: Executor, ahead: int, limits: Limits, memory: BudgetShare) -> Iterator[Marked]:
+def run(
+    scan: ResolvedScan, pool: Executor, ahead: int, limits: Limits, memory: BudgetShare, is_sorted: bool = False
+) -> Iterator[Marked]:
     """Return the batches of a scan; with ``marks`` if it asks for them and does not aggregate. It takes of ``memory``,
-    and gives nothing back."""
+    and gives nothing back; for the rows in hand it takes nothing if the caller sorts and counts them."""
     spec, request, versions = scan.spec, scan.request, scan.versions
     if request.aggregate:
         read = [] if scan.is_empty else versions
@@ -99,14 +108,15 @@ def run(scan: ResolvedScan, pool: Executor, ahead: int, limits: Limits, memory: 
         return _aggregated(read, request, request.aggregate, pool, ahead, merger)
     if scan.is_empty:
         return iter(())
+    groups = [clusters(group, request) for group in _in_key_order(scan)] if spec.ordered else []
+    if not is_sorted:
+        request = _within(memory, request, [cluster for group in groups for cluster in group])
     reach = 0 if spec.limit is not None else ahead
     while reach and not memory.take_spare(reach * request.chunk_bytes):  # they are kept for who does not take them
         reach //= 2
     if spec.ordered:
         key, encoder = scan.version.schema.key, scan.version.encoder
-        marked = (
-            item for group in _in_key_order(scan) for item in scan_ordered(group, request, key, encoder, pool, reach)
-        )
+        marked = (item for group in groups for item in scan_ordered(group, request, key, encoder, pool, reach))
     elif spec.marks and not _is_short(spec):
         rowsets = [rowset for version in versions for rowset in version.rowsets()]
         marked = scan_marked(rowsets, request, pool, reach)
@@ -114,6 +124,37 @@ def run(scan: ResolvedScan, pool: Executor, ahead: int, limits: Limits, memory: 
         marked = (Marked(batch, None) for batch in scan_unordered(versions, request, pool, reach))
     marked = _skipped(marked, spec.offset) if spec.offset else marked
     return marked if spec.limit is None else _limited(marked, spec.limit)
+
+
+def _within(memory: BudgetShare, request: ScanRequest, merged: list[Cluster]) -> ScanRequest:
+    """Take memory for the chunks that a scan has in hand, until its reader has taken them: for one, or for as many as
+    the largest of the clusters ``merged`` needs. Return the scan with smaller chunks if little memory is left.
+
+    Raises:
+        UnavailableError: too little is left for the smallest chunks.
+    """
+    size = request.chunk_bytes
+    while size > _LEAST_CHUNK_BYTES:
+        if memory.take_spare(_in_hand(size, memory, request, merged)):
+            return replace(request, chunk_bytes=size)
+        size //= 2
+    memory.take(_in_hand(size, memory, request, merged))
+    return replace(request, chunk_bytes=size)
+
+
+def _in_hand(size: int, memory: BudgetShare, request: ScanRequest, merged: list[Cluster]) -> int:
+    """Return about how many bytes a scan has in hand at once with chunks of ``size`` bytes, or as many as let another
+    scan of its user read too."""
+    most = max((_of_cluster(size, request, cluster) for cluster in merged), default=size)
+    return min(most, max(memory.most // 2, size))
+
+
+def _of_cluster(size: int, request: ScanRequest, cluster: Cluster) -> int:
+    if is_in_order(cluster):
+        return size
+    # A merge has its runs and their merged rows. The run of a MemRowSet is whole, since its rows are in no order.
+    runs = (size if isinstance(rowset, DiskRowSet) else bytes_of(rowset, request) for _, rowset in cluster)
+    return 2 * sum(runs)
 
 
 def _is_short(spec: ScanSpec) -> bool:

@@ -25,6 +25,7 @@ returns None; or while it reads, and raises `UndecidedError`. Both end here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from ....schemas.limits.budget import Budget
 from ....schemas.limits.limits import Limits
 from ....schemas.protocol.keys import key_of, only_row
 from ....schemas.protocol.service import ScanStream
-from ....schemas.protocol.sorting import sorted_stream
+from ....schemas.protocol.sorting import is_key_order, sorted_stream
 from ....schemas.rows.batches import begun
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.store.description import TableDescription
@@ -81,14 +82,20 @@ class Ways:
         """See StoreService."""
         if (row := self._one_row(spec)) is not None:
             return row
-        if spec.checked().order_by:
-            return sorted_stream(spec, self._resolver.key(spec), self.scan, self._sorting)
+        if not spec.checked().order_by:
+            return self._unsorted(spec)
+        key = self._resolver.key(spec)
+        is_sorted = not is_key_order(spec, key)
+        return sorted_stream(spec, key, partial(self._unsorted, is_sorted=is_sorted), self._sorting)
+
+    def _unsorted(self, spec: ScanSpec, is_sorted: bool = False) -> ScanStream:
+        """Scan without ``order_by``; ``is_sorted`` if the caller sorts the rows."""
         if (part := self._planned_part(spec)) is not None:
-            return self._chunks.stream(part)
+            return self._chunks.stream(part, is_sorted)
         scan = self._resolver.resolved(spec)
         if (few := self._few_rows(scan)) is not None:
             return few
-        return self._chunks.stream(scan)
+        return self._chunks.stream(scan, is_sorted)
 
     def _one_row(self, spec: ScanSpec) -> ScanStream | None:
         try:

@@ -12,7 +12,7 @@ from ...vectors.keys.keys import hash_keys
 from .resolve import ResolvedScan
 
 _LOOK_UPS_MAX = 1024
-_BYTES_MAX = 8 << 20
+_BYTES_MAX = 1 << 20
 """Rows with more are read chunk by chunk."""
 
 

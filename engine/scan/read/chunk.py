@@ -35,9 +35,9 @@ _RUNS_OF_READER = 8
 """Runs for each of those who read at once, so that they end at about the same time."""
 _CHUNKS_FETCHED = 8
 """Chunks of far files that are fetched together, while as many are read."""
-_LONG_ROWS_MIN, _LONG_ROWS_BYTES = 8, 16 << 20
-"""The fewest rows of a chunk, each of which costs a call for each column, and about the most bytes of one that has less
-than a mini-block."""
+_LONG_ROWS_MIN, _LONG_ROWS_BYTES, _LONG_ROWS_FACTOR = 8, 2 << 20, 2
+"""The fewest rows of a chunk, each of which costs a call for each column; and about the most bytes of one that has less
+than a mini-block, or how far it may exceed ``chunk_bytes`` if that is more."""
 _ROWS_A_LOOK_UP = 64
 """Rows that are scanned in the time of one key look-up."""
 
@@ -254,6 +254,11 @@ def _inside(keys: KeyVector, wanted: KeyRange) -> np.ndarray:
     return inside
 
 
+def bytes_of(rowset: RowSet, request: ScanRequest) -> int:
+    """Return about how many bytes the cells have that a scan reads of a rowset."""
+    return int(rowset.row_count(request.snapshot) * _row_bytes(rowset, request))
+
+
 def _row_bytes(rowset: RowSet, request: ScanRequest) -> float:
     cells = rowset.row_bytes
     once = max(1.0, sum(_cell_bytes(cells, column) for column in request.columns_read))
@@ -283,7 +288,8 @@ def _chunk_rows(row_bytes: float, chunk_bytes: int, most: int) -> int:
     rows = PAGE_ROWS
     while rows > BLOCK_ROWS and (rows * row_bytes > chunk_bytes or rows // 2 >= most):
         rows //= 2
-    while rows > _LONG_ROWS_MIN and rows * row_bytes > _LONG_ROWS_BYTES:
+    most_bytes = max(_LONG_ROWS_BYTES, _LONG_ROWS_FACTOR * chunk_bytes)
+    while rows > _LONG_ROWS_MIN and rows * row_bytes > most_bytes:
         rows //= 2
     return rows
 

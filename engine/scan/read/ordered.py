@@ -25,7 +25,7 @@ from ...rowset.rowset import RowSet
 from ...vectors.keys.keys import KeyEncoder, key_bytes
 from ...vectors.places import Places
 from .chunk import ScanRequest, chunks, fetched
-from .clusters import Cluster, after, clusters, is_in_order, read_in_order
+from .clusters import Cluster, after, is_in_order, read_in_order
 from .over_tablets import result, submit
 from .runs import Head, KeyRun, RunReader, Span, batch_of, merged_column, merged_places, spans_by_batch
 
@@ -85,19 +85,19 @@ class _OrderedStream:
 
 
 def scan_ordered(
-    rowsets: Sequence[RowSet],
+    found: Sequence[Cluster],
     request: ScanRequest,
     key: tuple[ColumnSchema, ...],
     encoder: KeyEncoder,
     pool: Executor,
     ahead: int,
 ) -> Iterator[Marked]:
-    """Yield the selected rows of all ``rowsets`` in key order, changes of one key in timestamp order, and the keys up
-    to which they are complete.
+    """Yield the selected rows of all clusters ``found`` in key order, changes of one key in timestamp order, and the
+    keys up to which they are complete.
 
     ``pool`` works on up to ``ahead`` batches ahead.
     """
-    for is_alone, near in groupby(clusters(rowsets, request), key=is_in_order):
+    for is_alone, near in groupby(found, key=is_in_order):
         if is_alone:
             yield from read_in_order([rowset for ((_, rowset),) in near], request, pool, ahead)
         else:
