@@ -157,14 +157,20 @@ class TableUnderWay:
             ConflictError: another run has taken the table over.
             AlreadyPresentError: a table of that name exists. This one is dropped: a later run would take its rows for
                 those of a run that was interrupted.
+            StoreError: the same, and of several servers some have renamed this one. It is not dropped: their rows are
+                in the table of that name.
         """
         self.check()
         with self._lock:
             try:
                 self._alter(SetComment(comment=self._like.options.comment), RenameTable(to=self._final))
             except AlreadyPresentError:
+                self._service.describe_table(self._name)  # fails where some servers have it, and others do not
                 self._service.drop_table(self._name)
-                raise
+                raise AlreadyPresentError(
+                    f"table {self._final!r} was created during the job, whose rows are dropped: repeat the job with "
+                    "another name, or drop that table first"
+                ) from None
             self._is_complete = True
 
     def _refusal(self, made: TableDescription) -> UnavailableError | None:

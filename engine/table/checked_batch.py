@@ -161,7 +161,7 @@ def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> p
     arrays = [_spelled_out(batch.column(column.name)) for column in columns]
     rows = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
     if rows.nbytes > limits.batch_bytes:
-        raise InvalidArgumentError(f"the rows, with dictionaries decoded, {over_limit(rows.nbytes, limits)}")
+        raise InvalidArgumentError(f"the rows, with dictionaries and views decoded, {over_limit(rows.nbytes, limits)}")
     return rows
 
 
@@ -276,7 +276,7 @@ def _check_decoded_size(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], 
             size += decoded_bytes(array)
         if size > limits.batch_bytes:
             raise InvalidArgumentError(
-                f"the values of column {column.name!r}, with dictionaries decoded, {over_limit(size, limits)}"
+                f"the values of column {column.name!r}, with dictionaries and views decoded, {over_limit(size, limits)}"
             )
 
 

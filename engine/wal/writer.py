@@ -171,7 +171,7 @@ class LogWriter(Generic[AnyGroup]):
             return self._enqueue([[payload] for payload in payloads], stamp, is_awaited_early, claim)
 
     def wait(self, lsn: int) -> None:
-        """Return when the record is on the disk; UnavailableError if nobody can tell. Hold no lock of the listener."""
+        """Return when a record is on the disk; UnavailableError if nobody can tell. Hold no lock of ``listener``."""
         if self.durable_lsn < lsn:
             self.wait_for(Position(lsn))
 

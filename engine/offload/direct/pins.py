@@ -27,7 +27,7 @@ ATTEMPTS = 5
 
 @dataclass(eq=False)
 class Pins:
-    """The pins of one store in a directory. Thread safe."""
+    """The pins of one store: what directories and buckets have in common. Thread safe."""
 
     _catalog: Catalog
     _environment: Environment

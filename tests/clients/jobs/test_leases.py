@@ -23,6 +23,7 @@ from nyala.clients.jobs.lease import FolderLease, Holder
 from nyala.clients.jobs.under_way import TableUnderWay
 from nyala.jobs import backup, checksum, copy_table, export, list_backups, restore
 from nyala.schemas.errors import AlreadyPresentError, ConflictError, UnavailableError
+from nyala.schemas.table.alter import RenameTable
 from tests.clients.jobs.job_rows import SCHEMA, rows
 from tests.clients.jobs.pairs_campaign import Campaign
 
@@ -294,13 +295,34 @@ def test_a_copy_whose_name_was_taken_leaves_nothing(
         return write(task)
 
     monkeypatch.setattr(SplitTask, "write", write_after_the_other)
-    with pytest.raises(AlreadyPresentError):
+    with pytest.raises(AlreadyPresentError, match="'c' was created during the job, whose rows are dropped: repeat"):
         copy_table(source, target, "homes", name="c", workers=1)
     assert target.tables() == ["c"]
     target.drop_table("c")
     homes.insert(rows(range(500, 510)))
     made = copy_table(source, target, "homes", name="c")
     assert (made.rows, made.resumed) == (510, False)
+
+
+def test_a_copy_that_some_servers_have_renamed_is_not_dropped(
+    source: Database, homes: Table, target: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers that have renamed it refuse to describe it; the others would drop their rows alone."""
+    renamed = TableUnderWay._alter
+
+    def half_renamed(self: TableUnderWay, *steps: Any) -> Any:
+        if not any(isinstance(step, RenameTable) for step in steps):
+            return renamed(self, *steps)
+        monkeypatch.setattr(type(self._service), "describe_table", refuses)
+        raise AlreadyPresentError("table 'c' already exists")
+
+    def refuses(*_: object) -> None:
+        raise ConflictError("the servers describe the table differently")
+
+    monkeypatch.setattr(TableUnderWay, "_alter", half_renamed)
+    with pytest.raises(ConflictError, match="differently"):
+        copy_table(source, target, "homes", name="c", workers=1)
+    assert len(target.tables()) == 1
 
 
 def test_leases_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_database: Callable[[], Database]):

@@ -323,5 +323,5 @@ def test_columns_of_codes_are_measured_together() -> None:
     schema = TableSchema.create(TableDefinition.from_arrow("t", arrow, ["k"]), LIMITS)
     codes = pa.DictionaryArray.from_arrays(pa.array([0] * 50, pa.int8()), pa.array(["x" * 100]))
     batch = pa.record_batch([pa.array(range(50)), *[codes] * 9], names=["k", *names])
-    with pytest.raises(InvalidArgumentError, match="'c3', with dictionaries decoded, have 20,000 bytes"):
+    with pytest.raises(InvalidArgumentError, match="'c3', with dictionaries and views decoded, have 20,000 bytes"):
         check_batch(batch, schema, Operation.UPSERT, Limits(batch_bytes=19_999))

@@ -458,7 +458,7 @@ def test_a_dictionary_that_stands_for_too_much_is_refused() -> None:
     subject.db.create_table("t", SCHEMA, ["k"])
     codes = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int8()), pa.array(["x" * 100]))
     command = WriteCommand(table="t", op=Operation.UPSERT, stage=Stage(transaction="x", part="p"))
-    with pytest.raises(InvalidArgumentError, match="'v', with dictionaries decoded, have 20,000 bytes"):
+    with pytest.raises(InvalidArgumentError, match="'v', with dictionaries and views decoded, have 20,000 bytes"):
         subject.store.stage(command, [StagedBatch(pa.record_batch([range(200), codes], names=["k", "v"]))])
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9], pa.int8()), pa.array(["x"]), safe=False)
     with pytest.raises(InvalidArgumentError, match="not valid Arrow"):
