@@ -18,7 +18,7 @@ from ..simd.simd import (
     view_u32,
     view_u64,
 )
-from ..simd.widths import store_cell
+from ..simd.widths import load_cell, store_cell
 from .bit_packing import load_bits, pack_bits, packed_bytes, unpack_bits
 from .frames import DICTIONARY, DICTIONARY_WIDEST, frame_width, write_frame
 
@@ -83,10 +83,10 @@ def _number_cells(values: int, rows: int, most: int, room: int) -> int:
 
 
 @inline
-def _look_up(cells, distinct):
-    """Put the cell of each number in its place."""
+def _look_up(cells, place, width):
+    """Put the cell of each number in its place; a cell's address is of no alignment."""
     for i in range(len(cells)):
-        cells[i] = distinct[cells[i]]
+        cells[i] = load_cell(place + np.int64(cells[i]) * width, width)
 
 
 @kernel
@@ -96,13 +96,13 @@ def unpack_dictionary(frame: int, source: int, rows: int, cell_bytes: int, targe
     place = source + packed_bytes(rows, width)
     unpack_bits(source, rows, width, np.int64(0), cell_bytes, target)
     if cell_bytes == 8:
-        _look_up(view_u64(target, rows), view_u64(place, 1 << width))
+        _look_up(view_u64(target, rows), place, 8)
     elif cell_bytes == 4:
-        _look_up(view_u32(target, rows), view_u32(place, 1 << width))
+        _look_up(view_u32(target, rows), place, 4)
     elif cell_bytes == 2:
-        _look_up(view_u16(target, rows), view_u16(place, 1 << width))
+        _look_up(view_u16(target, rows), place, 2)
     else:
-        _look_up(view_u8(target, rows), view_u8(place, 1 << width))
+        _look_up(view_u8(target, rows), place, 1)
 
 
 @kernel
