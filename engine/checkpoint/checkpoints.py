@@ -31,7 +31,7 @@ from ..fs.copy import NO_LINK, copy_file
 from ..fs.document import replace
 from ..fs.encryption.opening import files_of_copy, give_keys
 from ..fs.failures import named
-from ..fs.filesystem import FileSystem, join
+from ..fs.filesystem import FileLock, FileSystem, join
 from ..fs.local import directory_apart
 from ..fs.store_lock import STORE_LOCK
 from ..fs.tree import remove_tree
@@ -116,7 +116,7 @@ class Checkpoints:
             if target.exists(""):
                 self._marked(target, directory)  # before anything is made there
             target.make_directory("")
-            with target.lock(STORE_LOCK):
+            with _locked(target, directory):
                 is_marked = self._marked(target, directory)
                 give_keys(self._environment.fs, disk)
                 if is_marked:
@@ -265,6 +265,18 @@ class Checkpoints:
         """Raise CorruptionError if a file is gone that the store still needs."""
         if gone in _paths(self._environment.manifest.current) and not self._environment.fs.exists(gone):
             raise CorruptionError(gone, 0, "the manifest names this file, but it is missing")
+
+
+def _locked(target: FileSystem, directory: str) -> FileLock:
+    """Lock a directory as a store in it is locked, so that nobody opens half a copy."""
+    try:
+        return target.lock(STORE_LOCK)
+    except UnavailableError:
+        raise UnavailableError(
+            f"{directory} is in use: another checkpoint is made in it, or its copy is open as a store. Wait until that "
+            "ends, or give another directory",
+            1.0,
+        ) from None
 
 
 def _names(manifest: Manifest) -> dict[int, list[str]]:

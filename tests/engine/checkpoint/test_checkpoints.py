@@ -396,6 +396,17 @@ def test_the_store_stays_as_it_is(store: Store, tmp_path: Path) -> None:
     assert files == {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
 
 
+def test_a_directory_in_use_refuses(store: Store, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    put(store, 1)
+    make(store, copy)
+    with LocalFileSystem(copy).lock("lock"), pytest.raises(UnavailableError) as caught:
+        make(store, copy)
+    assert "another checkpoint is made in it" in caught.value.message and str(copy) in caught.value.message
+    assert caught.value.retry_after_seconds
+    make(store, copy)
+
+
 def test_a_store_that_shares_its_tables_refuses(tmp_path: Path) -> None:
     placement = Placement(servers={"a": ("grpc://127.0.0.1:1",), "b": ("grpc://127.0.0.1:2",)})
     options = OPTIONS.model_copy(update={"placement": placement, "server": "a"})
