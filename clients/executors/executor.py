@@ -97,13 +97,16 @@ class LocalExecutor:
         self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, Result]]:
         """See Executor."""
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="nyala-job")
+        pool, is_dropped = ThreadPoolExecutor(self._workers, thread_name_prefix="nyala-job"), False
         try:
             running = {pool.submit(attempted, function, task): index for index, task in enumerate(tasks)}
             for future in as_completed(running):
                 yield running[future], future.result()
+        except GeneratorExit:  # perhaps by the garbage collector, on a thread where a join would wait for ever
+            is_dropped = True
+            raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=not is_dropped, cancel_futures=True)
 
 
 def attempted(function: Callable[[Task], Result], task: Task) -> Result:

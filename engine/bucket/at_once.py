@@ -32,17 +32,18 @@ def in_order(ask: Callable[[Asked], Answer], asked: Iterable[Asked]) -> Generato
     """Ask a bucket several things, and yield the answers in order; while one of them is looked at, the next ones are on
     their way.
 
-    Raises what the call for the next answer raises. Whoever stops early waits for the calls that are under way.
+    Raises what the call for the next answer raises. Whoever stops early does not wait for the calls that are under way:
+    the garbage collector may close the generator, on a thread that is being started and holds the lock that the end of
+    every thread takes.
     """
-    with asking() as pool:
-        under_way: deque[Future[Answer]] = deque()
-        try:
-            for each in asked:
-                under_way.append(pool.submit(ask, each))
-                if len(under_way) == _REQUESTS:
-                    yield under_way.popleft().result()
-            while under_way:
+    pool = asking()
+    under_way: deque[Future[Answer]] = deque()
+    try:
+        for each in asked:
+            under_way.append(pool.submit(ask, each))
+            if len(under_way) == _REQUESTS:
                 yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -15,7 +15,7 @@ class RunningCounts:
     def __init__(self) -> None:
         self._ended = PruneCount()
         self._running: dict[int, PruneCount] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may end a scan on a thread that holds it
 
     @contextmanager
     def counting(self, count: PruneCount) -> Iterator[None]:

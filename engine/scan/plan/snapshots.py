@@ -26,7 +26,7 @@ class Snapshots:
         self._clock_error_seconds = clock_error_seconds
         self._held: dict[int, list[int]] = {}
         """By table id: timestamps from which the table's history is kept, whatever its age."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may end a scan on a thread that holds it
         self._whose = f"the clock of the server {server!r}" if server else "this store's clock"
 
     def range(self, spec: ScanSpec, table: Table, version: TableVersion) -> tuple[int, ChangeRange | None]:

@@ -34,7 +34,7 @@ class _Helpers:
     """The threads that help. Their lock guards all queues."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # the garbage collector may cancel a scan's pieces on a thread that holds it
         self._threads = ThreadPoolExecutor(_HELPERS_MAX, "nyala-scan")
         self._turns: deque[_Queue] = deque()
         self._working = 0

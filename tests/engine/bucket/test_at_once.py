@@ -1,11 +1,13 @@
 """Requests that are under way at the same time: their order, their bound, and what an error leaves."""
 
 import threading
+import time
 from itertools import count, islice
 
 import pytest
 
 from nyala.engine.bucket.at_once import at_once, in_order
+from tests.doubles.waiting import until
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 100])
@@ -34,7 +36,24 @@ def test_a_reader_that_stops_early_has_made_few_requests() -> None:
     assert list(islice(answers, 3)) == [None] * 3
     answers.close()
     assert len(requests) <= 3 + 16
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("nyala-ask")]
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("nyala-ask")])
+
+
+def test_a_reader_that_is_dropped_waits_for_no_thread() -> None:
+    """The garbage collector drops it on any thread, also on one that starts or ends: there a join waits for ever."""
+    goes_on = threading.Event()
+
+    def ask(number: int) -> int:
+        if number:
+            assert goes_on.wait(60)
+        return number
+
+    answers = in_order(ask, range(20))
+    assert next(answers) == 0
+    began = time.monotonic()
+    answers.close()
+    assert time.monotonic() - began < 30
+    goes_on.set()
 
 
 def test_an_error_comes_at_its_place() -> None:
