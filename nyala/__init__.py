@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from nyala.clients.api.connect import connect as connect
     from nyala.clients.api.database import Database as Database
     from nyala.clients.api.explanation import Explanation as Explanation
+    from nyala.clients.api.lazy import datafusion_catalog as datafusion_catalog
+    from nyala.clients.api.lazy import scan_polars as scan_polars
     from nyala.clients.api.scan import Scan as Scan
     from nyala.clients.api.table import Table as Table
     from nyala.clients.api.transaction import Transaction as Transaction
     from nyala.clients.offline_jobs.direct_scan import DirectScan as DirectScan
     from nyala.clients.offline_jobs.direct_scan import DirectSplit as DirectSplit
+    from nyala.clients.sql.dataset import NyalaDataset as NyalaDataset
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -80,10 +83,12 @@ _LAZY = {
     ".clients.api.connect": "connect",
     ".clients.api.database": "Database",
     ".clients.api.explanation": "Explanation",
+    ".clients.api.lazy": "datafusion_catalog scan_polars",
     ".clients.api.scan": "Scan",
     ".clients.api.table": "Table",
     ".clients.api.transaction": "Transaction",
     ".clients.offline_jobs.direct_scan": "DirectScan DirectSplit",
+    ".clients.sql.dataset": "NyalaDataset",
     ".engine.options": "StoreOptionsDict",
     ".schemas.store.checkpoint": "Checkpoint",
     ".schemas.table.column": "ColumnOptions",

@@ -28,6 +28,7 @@ from ..flight.sent_again import kept, numbered
 from . import key_reads
 from .alter import TableAlteration
 from .few_rows import write_few
+from .lazy_table import LazyTable
 from .progress import LoadProgress
 from .scan import Scan, check_ordered, column_names
 from .statements import execute, expression_text
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ..offline_jobs.direct_scan import DirectScan
 
 
-class Table:
+class Table(LazyTable):
     """The table object of users: it writes, reads and alters one table. Thread safe. ``schema``, ``primary_key`` and
     ``name`` are as of its look-up, or as of the last ``alter`` through this object."""
 

@@ -66,12 +66,29 @@ def tree_of(expression: Any) -> Tree:
     Raises:
         InvalidArgumentError: a filter cannot have a function or reference of it; the message names that.
     """
+    return _Reader(*words_of(expression)).read()
+
+
+def words_of(expression: Any) -> tuple[pa.RecordBatch, list[tuple[str, str]]]:
+    """Return what a ``pyarrow.compute.Expression`` is made of: the batch with its literals and options, and the words
+    of its tree, each with its kind.
+
+    Raises:
+        InvalidArgumentError: it names a column by its position.
+    """
     try:
         written = expression.__reduce__()[1][0]
     except pa.ArrowNotImplementedError:
         raise _refusal("name a column, as in pc.field('price'), instead of giving its position") from None
     batch = pa.ipc.open_file(written).get_batch(0)
-    return _Reader(batch, _metadata(batch.schema)).read()
+    return batch, _metadata(batch.schema)
+
+
+def options_of(batch: pa.RecordBatch, column: int) -> dict[str, Any]:
+    """Return the options of a call in an expression as scalars by name. The target of a cast is a type, not a
+    value."""
+    struct = batch.column(column)
+    return {field.name: struct.field(field.name)[0] for field in struct.type}
 
 
 class _Reader:
@@ -92,7 +109,7 @@ class _Reader:
             elif kind == "literal":
                 open_calls[-1].append(_Literal(self._batch.column(int(text))[0]))
             elif kind == "options":
-                options = self._options(int(text))
+                options = options_of(self._batch, int(text))
             elif kind == "end":
                 arguments = open_calls.pop()
                 open_calls[-1].append(_called(text, arguments, options))
@@ -100,12 +117,6 @@ class _Reader:
             else:
                 raise _refusal("a table has no nested columns" if "nested" in kind else f"it has a {kind}")
         return _condition(open_calls[0][0])
-
-    def _options(self, column: int) -> dict[str, Any]:
-        """Return a call's options as scalars by name. The target of a cast is a type, not a value."""
-        struct = self._batch.column(column)
-        names = [field.name for field in struct.type]
-        return {name: struct.field(name)[0] for name in names}
 
 
 def _called(name: str, arguments: list[_Part], options: dict[str, Any]) -> _Part:
@@ -129,7 +140,7 @@ def _comparison(op: str, left: _Part, right: _Part) -> Tree:
     if not value.is_valid:
         test = "is_valid()" if op == "<>" else "is_null()"
         raise _refusal(f"a comparison with NULL is never true; write pc.field({str(left)!r}).{test}")
-    return {"op": op, "column": str(left), "value": _json(value)}
+    return {"op": op, "column": str(left), "value": cell_json(value)}
 
 
 def _junction(op: str) -> Callable[[list[_Part], dict[str, Any]], Tree]:
@@ -170,7 +181,7 @@ def _is_in(arguments: list[_Part], options: dict[str, Any]) -> Tree:
     column = _column(arguments[0], "is_in")
     listed = options["value_set"].values
     nulls, matching = listed.null_count, options["null_matching_behavior"].as_py()
-    values = [_json(value) for value in listed.drop_null()]
+    values = [cell_json(value) for value in listed.drop_null()]
     numbers = [value for value in values if value != {"float": "nan"}]
     found: Tree = {"op": "in", "column": column, "values": numbers}
     if len(numbers) < len(values):
@@ -253,7 +264,8 @@ def _any(*args: Tree) -> Tree:
     return {"op": "or", "args": list(args)}
 
 
-def _json(value: pa.Scalar) -> Any:
+def cell_json(value: pa.Scalar) -> Any:
+    """Return a value of an expression as a literal of a filter tree."""
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
         # Finer than any datetime: the microseconds as text, and three more digits.
         coarse, finer = divmod(value.value, 1_000)
