@@ -29,11 +29,14 @@ from ..convert.new_schema import NewSchema, Options, read_new, schema_for
 from ..convert.where import Where
 from .loading import dropped_unless_loaded, made_to_load
 from .pins import pin_id_of
+from .queries import sql_engine
 from .table import Table
 from .transaction import Transaction
 
 if TYPE_CHECKING:
     from ..offline_jobs.direct_scan import DirectScan
+    from ..sql.engine import SqlEngine
+    from ..sql.result import Result
 
 
 class Database:
@@ -42,6 +45,7 @@ class Database:
 
     def __init__(self, store: StoreService) -> None:
         self._store = store
+        self._sql: SqlEngine | None = None
 
     def create_table(
         self,
@@ -164,6 +168,28 @@ class Database:
         """Return the dropped tables that can be recalled: ``table_id``, ``name``, and ``until``, the time until which
         they are kept at least."""
         return self._store.dropped_tables()
+
+    def sql(
+        self,
+        text: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        as_of: Moment | None = None,
+        timeout: float | None = None,
+    ) -> Result:
+        """Run a query in SQL; all of its tables are read at one snapshot, that of now or of ``as_of``.
+
+        ``params`` are the values of ``?`` or ``$1``, in order, or of ``$name``, by name. The result's rows come as it
+        is read. It needs ``nyala[sql]``. See docs/sql.md.
+
+        Raises:
+            InvalidArgumentError: the statement is invalid, or it changes something; or ``nyala[sql]`` is not installed.
+            NotFoundError: a table does not exist.
+            SnapshotTooOldError: a table does not keep its history that long.
+            UnavailableError: the query takes longer than ``timeout`` seconds, or more memory than there is.
+        """
+        if self._sql is None:
+            self._sql = sql_engine(self._store)
+        return self._sql.query(text, params, as_of, timeout)
 
     def commits(self, table: str | Table, since: Moment | None = None) -> pa.Table:
         """Return the commits to a table after ``since``, oldest first; without ``since``, all in its history.

@@ -57,7 +57,7 @@ class TableSource:
                     f"table {self.name!r} has no column {name!r}; it has: {', '.join(self.schema.names)}"
                 )
         fields = [self.schema.field(name) for name in names]
-        return pa.schema([each.with_type(_view(each.type)) for each in fields] if self.views else fields)
+        return pa.schema([each.with_type(view_of(each.type)) for each in fields] if self.views else fields)
 
     def whole(self) -> Ticket:
         """Return the ticket of the whole table."""
@@ -100,7 +100,7 @@ class TableSource:
         return sum(batch.num_rows for ticket in tickets for batch in self.batches(ticket, [], pushed))
 
 
-def _view(kind: pa.DataType) -> pa.DataType:
+def view_of(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return pa.string_view()
     return pa.binary_view() if pa.types.is_binary(kind) else kind

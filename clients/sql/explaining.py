@@ -1,0 +1,41 @@
+"""EXPLAIN: what a query asks of each table, and DataFusion's plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from ...schemas.phrases import counted, size
+from .leaves import Leaf, LeafTable, Need, spec_of
+
+
+def explained(
+    store: object,
+    tables: Mapping[str, LeafTable],
+    wanted: Mapping[str, Need],
+    leaves: Mapping[str, Leaf] | None,
+    plan: str,
+    rows: int | None = None,
+) -> pa.Table:
+    """Return lines that tell, for each table of a query: which columns are read, which filter the store applies, how
+    much of the table it skips. With ``leaves``, also the rows and bytes that were read."""
+    lines: list[str] = []
+    for name, need in wanted.items():
+        table = tables[name]
+        lines.append(f"table {table.description.name}")
+        lines.append(f"  columns: {', '.join(need.columns) or 'none'}")
+        lines.append(f"  filter in the store: {'none' if need.where is None else json.dumps(need.where, default=str)}")
+        if table.since is None:
+            skipped = store.plan(spec_of(table, need)).explain  # type: ignore[attr-defined]
+            lines += [f"  {key}: {value}" for key, value in skipped.items() if isinstance(value, int | float | str)]
+        leaf = None if leaves is None else leaves.get(name)
+        if leaf is not None:
+            done = f"{counted(leaf.rows, 'row')}, {size(leaf.nbytes)}" if leaf.batches is not None else "streamed"
+            lines.append(f"  read: {done}")
+    lines.append("plan")
+    lines += [f"  {line}" for line in plan.splitlines()]
+    if rows is not None:
+        lines.append(f"result: {counted(rows, 'row')}")
+    return pa.table({"plan": lines})

@@ -1,0 +1,85 @@
+"""Errors of DataFusion, as errors of the store: one line, in its words, without its insides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ...schemas.phrases import perhaps
+
+_PREFIX = re.compile(
+    r"^(?:(?:DataFusion|Arrow|External|Execution|Schema|SQL|Parquet|Compute|Cast|Invalid argument|Internal|Context|"
+    r"This feature is not implemented|Error during planning|type_coercion|Optimizer rule '[a-z_]+' failed|caused by|"
+    r"ParserError\(\")\s*(?:error)?:?\s*)+",
+    re.IGNORECASE,
+)
+_UNKNOWN_COLUMN = re.compile(r'No field named (?P<name>(?:"(?:[^"]|"")*"|[^.\s]+)(?:\.(?:"(?:[^"]|"")*"|[^.\s]+))?)')
+_VALID = re.compile(r"Valid fields are (?P<names>.*?)\.?$", re.S)
+_UNKNOWN_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
+_CAST = re.compile(
+    r"Cannot cast (?:string|value) '(?P<value>.*?)' to (?:a )?(?:value of )?(?P<kind>\w+)(?: type)?", re.S
+)
+_MEMORY = re.compile(r"Resources exhausted|Not enough memory|Failed to allocate", re.I)
+_OPERATOR = re.compile(
+    r"(HashJoinInput|SortMergeJoin|WindowAgg|GroupedHashAggregate|ExternalSorter|CrossJoin|NestedLoopJoin|\w*Exec)"
+)
+_RUST = re.compile(r"(?:Utf8View|Utf8|Int64|Int32|Float64|Boolean)\((\"?)(.*?)\1\)")
+_LONGEST = 300
+
+
+def failure(error: BaseException, columns: Iterable[str], functions: Iterable[str], memory_bytes: int) -> StoreError:
+    """Return what to raise for an error of DataFusion; ``columns`` are those that the statement's tables have."""
+    text = str(error).strip()
+    if (unknown := _UNKNOWN_COLUMN.search(text)) is not None:
+        return _unknown_column(unknown["name"].rstrip("."), text, columns)
+    if (called := _UNKNOWN_FUNCTION.search(text)) is not None:
+        return InvalidArgumentError(f"there is no function {called['name']!r}{perhaps(called['name'], functions)}")
+    if "ivide by zero" in text:
+        return InvalidArgumentError("division by zero")
+    if (cast := _CAST.search(text)) is not None:
+        return InvalidArgumentError(f"{cast['value'][:100]!r} cannot be cast to {_kind(cast['kind'])}")
+    if _MEMORY.search(text):
+        operator = _OPERATOR.search(text)
+        what = f" in {operator[1]}" if operator else ""
+        return UnavailableError(
+            f"the statement needs more memory{what} than the {memory_bytes:,} bytes of sql_memory_bytes: select fewer "
+            "rows or columns, or raise it"
+        )
+    return InvalidArgumentError(f"the statement cannot be run: {_plain(text)}")
+
+
+def _unknown_column(name: str, text: str, columns: Iterable[str]) -> InvalidArgumentError:
+    bare = name.split(".")[-1].strip('"')
+    known = list(columns)
+    exact = next((each for each in known if each.lower() == bare.lower() and each != bare), None)
+    if exact is not None:
+        return InvalidArgumentError(f'there is no column {bare!r}: write "{exact}", with its quotes')
+    return InvalidArgumentError(f"there is no column {bare!r}{perhaps(bare, known)}")
+
+
+def _plain(text: str) -> str:
+    line = next((part for part in map(_cleaned, text.split("\n")) if part), "the query engine gave no reason")
+    return line[:_LONGEST].rstrip(". ")
+
+
+def _cleaned(line: str) -> str:
+    line = _PREFIX.sub("", line.strip())
+    line = line.split(" Backtrace", 1)[0].replace("nyala.public.", "")
+    return _RUST.sub(r"\2", line).rstrip('")')
+
+
+def _kind(name: str) -> str:
+    return _KINDS.get(name, name.lower())
+
+
+_KINDS = {
+    "Int8": "an 8-bit integer",
+    "Int16": "a smallint",
+    "Int32": "an integer",
+    "Int64": "a bigint",
+    "Float32": "a real",
+    "Float64": "a double",
+    "Date32": "a date",
+    "Boolean": "a boolean",
+}

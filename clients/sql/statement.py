@@ -1,0 +1,338 @@
+"""One SQL statement: parsed once, by sqlglot in PostgreSQL's dialect.
+
+DataFusion runs the text of a query as it was written, but for three edits: a parameter gets DataFusion's form, a table
+that is read twice gets a name for each time, so that each time has a filter of its own, and a table as of another time
+gets a name that stands for this time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from ...schemas.errors import InvalidArgumentError
+from ...schemas.phrases import counted
+from .time_travel import Moments, in_time, moves_in_time
+
+TEXT_MAX = 1 << 20
+PARAMETERS_MAX = 1000
+_REMEMBERED_TEXT_MAX = 1 << 16
+_DEPTH_MAX = 400
+"""Deeper statements would take Python, or DataFusion, to the end of their stacks."""
+INFORMATION = "information_schema"
+CATALOG, SCHEMA = "nyala", "public"
+_NAMED = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that it keeps as text
+
+
+class Kind(StrEnum):
+    """The kinds of statements."""
+
+    QUERY = "query"
+    EXPLAIN = "explain"
+    SHOW = "show"
+    DESCRIBE = "describe"
+    CHANGE = "change"
+    TRANSACTION = "transaction"
+
+
+@dataclass(frozen=True, slots=True)
+class TableUse:
+    """A table that a query reads: the store's name of it, and the name that the query's text has for it."""
+
+    table: str
+    name: str
+    moments: Moments | None = None
+    """Of which time; None: of the statement's snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement: its tree, and for a query the text that DataFusion gets. Trees are shared: copy before a change."""
+
+    kind: Kind
+    tree: exp.Expression
+    text: str
+    """With parameters as ``$p1``, or as ``$name``."""
+    uses: tuple[TableUse, ...] = ()
+    information: tuple[str, ...] = ()
+    """The tables of ``information_schema`` that it reads."""
+    shadows: frozenset[str] = frozenset()
+    """The names of WITH, which need not be tables."""
+    parameters: tuple[str, ...] = ()
+    """The names of parameters, in the order of their first place."""
+    analyze: bool = False
+    """Of EXPLAIN: run it."""
+
+    def bound(self, given: Sequence[Any] | Mapping[str, Any] | None) -> dict[str, pa.Scalar]:
+        """Return parameters by name, as Arrow scalars.
+
+        Raises:
+            InvalidArgumentError: too few or too many are given, or a value is of no Arrow type.
+        """
+        if given is None or not given:
+            values: dict[str, Any] = {}
+        elif isinstance(given, Mapping):
+            values = dict(given)
+        elif isinstance(given, str | bytes) or not isinstance(given, Sequence):
+            raise InvalidArgumentError("params must be a list of values, or a dict from names to values")
+        else:
+            values = {f"p{number + 1}": value for number, value in enumerate(given)}
+        missing = [name for name in self.parameters if name not in values]
+        surplus = [name for name in values if name not in self.parameters]
+        if missing or surplus:
+            raise InvalidArgumentError(
+                f"the statement has {counted(len(self.parameters), 'parameter')}, and params has {len(values)}"
+                + (f": {_shown(missing[0])} is missing" if missing else f": it has no {_shown(surplus[0])}")
+            )
+        return {name: _scalar(name, values[name]) for name in self.parameters}
+
+
+def _shown(name: str) -> str:
+    return f"parameter {name[1:]}" if re.fullmatch(r"p\d+", name) else f"${name}"
+
+
+def _scalar(name: str, value: Any) -> pa.Scalar:
+    if isinstance(value, pa.Scalar):
+        return value
+    try:
+        return pa.scalar(value.item() if hasattr(value, "item") and hasattr(value, "dtype") else value)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        raise InvalidArgumentError(
+            f"{_shown(name)} cannot be of type {type(value).__name__}: give a number, text, bytes, a date, a time or "
+            "None"
+        ) from None
+
+
+def statement(text: str) -> Statement:
+    """Parse one statement.
+
+    Raises:
+        InvalidArgumentError: it is too long, has a mistake, or is several statements; the message names the place.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"a statement is text, not {type(text).__name__}")
+    if len(text) > TEXT_MAX:
+        raise InvalidArgumentError(f"the statement has {len(text):,} characters; at most {TEXT_MAX:,} are allowed")
+    return _remembered(text) if len(text) <= _REMEMBERED_TEXT_MAX else _parsed(text)
+
+
+@lru_cache(256)
+def _remembered(text: str) -> Statement:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Statement:
+    tree = _tree(text)
+    kind = _kind(tree)
+    if kind is Kind.EXPLAIN:
+        inner = tree.expression.name.strip()
+        analyze = inner[:8].lower() == "analyze "
+        asked = _parsed(inner[8:] if analyze else inner)
+        if asked.kind is not Kind.QUERY:
+            raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
+        return replace(asked, kind=Kind.EXPLAIN, analyze=analyze)
+    tokens = _tokens(text)
+    edits, parameters = _parameters(text, tokens)
+    if len(parameters) > PARAMETERS_MAX:
+        raise InvalidArgumentError(
+            f"the statement has {len(parameters):,} parameters; at most {PARAMETERS_MAX:,} are allowed"
+        )
+    if kind is not Kind.QUERY:
+        return Statement(kind, tree, text, parameters=parameters)
+    moments: dict[str, Moments] = {}
+    if moves_in_time(tree):  # a new text, which has parameters in DataFusion's form already
+        text, moments = in_time(_tree(_edited(text, edits)))
+        tree, edits = _tree(text), []
+    shadows = frozenset(_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE))
+    uses, information = _uses(tree, shadows, moments, edits)
+    return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters)
+
+
+def _tree(text: str) -> exp.Expression:
+    try:
+        trees = [tree for tree in sqlglot.parse(text, dialect="postgres") if tree is not None]
+    except ParseError as error:
+        raise _mistake(error) from None
+    except TokenError as error:
+        raise InvalidArgumentError(
+            f"the SQL cannot be read: a quote or a comment is not closed{_near(error)}"
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+    if not trees:
+        raise InvalidArgumentError("the statement is empty")
+    if len(trees) > 1:
+        raise InvalidArgumentError("send one statement at a time")
+    (tree,) = trees
+    _check_depth(tree)
+    return tree
+
+
+def _check_depth(tree: exp.Expression) -> None:
+    level, depth = [tree], 0
+    while level:
+        depth += 1
+        if depth > _DEPTH_MAX:
+            raise _too_deep()
+        level = [child for node in level for child in node.iter_expressions()]
+
+
+def _too_deep() -> InvalidArgumentError:
+    return InvalidArgumentError(f"the statement is nested too deeply: at most {_DEPTH_MAX} levels are allowed")
+
+
+def _mistake(error: ParseError) -> InvalidArgumentError:
+    known = error.errors[0] if error.errors else {}
+    line, column, near = known.get("line"), known.get("col"), str(known.get("highlight") or "").strip()
+    why = str(known.get("description") or "").strip().rstrip(".")
+    why = why if why.startswith("Expect") else "this is not expected here"
+    place = f" at line {line}, column {column}" if line else ""
+    return InvalidArgumentError(
+        f"the SQL cannot be read{place}{f', near {near[:40]!r}' if near else ''}: {why[0].lower()}{why[1:]}"
+    )
+
+
+def _near(error: TokenError) -> str:
+    cut = str(error).partition("tokenizing ")[2].strip("'\n ")
+    return f", near {cut[-40:]!r}" if cut else ""
+
+
+def _kind(tree: exp.Expression) -> Kind:
+    if isinstance(tree, exp.Select) and tree.args.get("into"):
+        raise InvalidArgumentError("SELECT INTO is not supported: write CREATE TABLE name AS SELECT ...")
+    if isinstance(tree, exp.Query | exp.Values):
+        if any(isinstance(node, exp.Insert | exp.Update | exp.Delete | exp.Merge) for node in tree.walk()):
+            raise InvalidArgumentError("a change inside WITH is not supported: send it as a statement of its own")
+        return Kind.QUERY
+    if isinstance(tree, exp.Describe):
+        return Kind.DESCRIBE
+    if isinstance(tree, exp.Transaction | exp.Commit | exp.Rollback):
+        return Kind.TRANSACTION
+    if isinstance(tree, exp.Command):
+        word = tree.name.upper()
+        if word == "EXPLAIN":
+            return Kind.EXPLAIN
+        if word == "SHOW":
+            return Kind.SHOW
+        raise InvalidArgumentError(f"{word} is not supported")
+    if isinstance(tree, exp.Insert | exp.Update | exp.Delete | exp.Merge | exp.TruncateTable | exp.Create | exp.Alter):
+        return Kind.CHANGE
+    if isinstance(tree, exp.Drop | exp.Comment):
+        return Kind.CHANGE
+    raise InvalidArgumentError(f"{tree.key.upper()} is not supported")
+
+
+def _tokens(text: str) -> list[Token]:
+    return list(sqlglot.tokenize(text, read="postgres"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    start: int
+    end: int
+    text: str
+
+
+def _parameters(text: str, tokens: list[Token]) -> tuple[list[_Edit], tuple[str, ...]]:
+    """Return the edits that give parameters DataFusion's form, and their names."""
+    edits: list[_Edit] = []
+    names: dict[str, None] = {}
+    marks = 0
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+            marks += 1
+            name, end = f"p{marks}", token.end
+        elif token.token_type is TokenType.PARAMETER and token.text == "$" and after and after.start == token.end + 1:
+            if after.token_type is TokenType.NUMBER and after.text.isdecimal():
+                name = f"p{int(after.text)}"
+            elif _NAMED.fullmatch(after.text):
+                name = after.text
+            else:
+                continue
+            end = after.end
+        else:
+            continue
+        names[name] = None
+        edits.append(_Edit(token.start, end + 1, f"${name}"))
+    if marks and len(names) > marks:
+        raise InvalidArgumentError("the statement has parameters of several forms: write ? for all, or $1, or $name")
+    return edits, tuple(names)
+
+
+def _uses(
+    tree: exp.Expression, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[_Edit]
+) -> tuple[tuple[TableUse, ...], tuple[str, ...]]:
+    """Return the tables that a query reads, and add edits for those whose names in the text change."""
+    tables = [node for node in tree.find_all(exp.Table) if node.name or isinstance(node.this, exp.Func)]
+    times = Counter(_name(node.this) for node in tables if isinstance(node.this, exp.Identifier))
+    may_rename = not any(column.args.get("db") for column in tree.find_all(exp.Column))
+    uses: dict[str, TableUse] = {}
+    information: dict[str, None] = {}
+    for node in tables:
+        if isinstance(node.this, exp.Func):
+            continue  # a function of DataFusion: it has those that are allowed
+        name = _name(node.this)
+        if _is_information(node):
+            information[name] = None
+            continue
+        if times[name] > 1 and may_rename and name not in shadows and "start" in node.this.meta:
+            number = sum(each.startswith(f"{name}#") for each in uses) + 1
+            own = f"{name}#{number}"
+            edits.append(_renamed(node, own))
+        else:
+            own = name
+        moved = moments.get(name)
+        uses.setdefault(own, TableUse(name if moved is None else moved.table, own, moved))
+    return tuple(uses.values()), tuple(information)
+
+
+def _is_information(node: exp.Table) -> bool:
+    """Whether a table is one of ``information_schema``. Raises InvalidArgumentError: its schema is another one."""
+    schema, catalog = node.args.get("db"), node.args.get("catalog")
+    if catalog is not None and _name(catalog) != CATALOG:
+        raise InvalidArgumentError(f"there is no catalog {_name(catalog)!r}: all tables are in {CATALOG}.{SCHEMA}")
+    if schema is None or _name(schema) == SCHEMA:
+        return False
+    if _name(schema) == INFORMATION:
+        return True
+    raise InvalidArgumentError(f"there is no schema {_name(schema)!r}: all tables are in {CATALOG}.{SCHEMA}")
+
+
+def _name(identifier: Any) -> str:
+    """Return the name that an identifier stands for: without quotes it is in lower case, as in PostgreSQL."""
+    text = identifier.name
+    return text if identifier.args.get("quoted") else text.lower()
+
+
+def _renamed(node: exp.Table, own: str) -> _Edit:
+    parts = [part for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
+    alias = "" if node.alias else f" AS {quoted(_name(node.this))}"
+    return _Edit(parts[0].meta["start"], node.this.meta["end"] + 1, quoted(own) + alias)
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it, whatever its letters."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _edited(text: str, edits: list[_Edit]) -> str:
+    parts: list[str] = []
+    last = 0
+    for edit in sorted(edits, key=lambda edit: edit.start):
+        parts += [text[last : edit.start], edit.text]
+        last = edit.end
+    return "".join([*parts, text[last:]])

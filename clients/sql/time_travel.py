@@ -1,0 +1,101 @@
+"""Tables of another time in a query: ``t FOR SYSTEM_TIME AS OF ...``, ``at('t', ...)`` and ``changes('t', ...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ...schemas.cells.timestamp import read_moment
+from ...schemas.errors import InvalidArgumentError
+
+_MOMENT = "a moment in a query is text, as in '2026-01-31 12:00:00', a timestamp of the store, or a parameter"
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """When a query reads a table: as of ``first``; with ``changes``, its changes after ``first`` up to ``last``."""
+
+    table: str
+    first: exp.Expression
+    last: exp.Expression | None = None
+    changes: bool = False
+
+    def since(self, values: Mapping[str, pa.Scalar]) -> int:
+        """Return the timestamp of ``first``; ``values`` are the statement's parameters."""
+        return _moment(self.first, values)
+
+    def until(self, values: Mapping[str, pa.Scalar]) -> int | None:
+        """Return the timestamp of ``last``; None for now."""
+        return None if self.last is None else _moment(self.last, values)
+
+
+def moves_in_time(tree: exp.Expression) -> bool:
+    """Whether a query reads a table of another time."""
+    return any(_is_moved(node) for node in tree.find_all(exp.Table))
+
+
+def in_time(tree: exp.Expression) -> tuple[str, dict[str, Moments]]:
+    """Return the text of a query in which each table of another time has a name of its own, and what the names stand
+    for.
+
+    Raises:
+        InvalidArgumentError: a table, or a moment, is not written as such.
+    """
+    copy = tree.copy()
+    found: dict[str, Moments] = {}
+    for node in list(copy.find_all(exp.Table)):
+        if not _is_moved(node):
+            continue
+        moments = _of_function(node.this) if isinstance(node.this, exp.Func) else _of_version(node)
+        name = f"{moments.table}@{len(found) + 1}"
+        found[name] = moments
+        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(moments.table, quoted=True))
+        node.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias.copy()))
+    return copy.sql(dialect="postgres"), found
+
+
+def _is_moved(node: exp.Table) -> bool:
+    if node.args.get("version") is not None:
+        return True
+    return isinstance(node.this, exp.Anonymous) and node.this.name.lower() in ("at", "changes")
+
+
+def _of_function(call: exp.Expression) -> Moments:
+    name, arguments = call.name.lower(), call.expressions
+    counts = (2, 2) if name == "at" else (2, 3)
+    if not counts[0] <= len(arguments) <= counts[1] or not _is_text(arguments[0]):
+        form = "at('table', moment)" if name == "at" else "changes('table', since) or changes('table', since, until)"
+        raise InvalidArgumentError(f"write {form}")
+    table, first = arguments[0].name, _checked(arguments[1])
+    return Moments(table, first, _checked(arguments[2]) if len(arguments) == 3 else None, name == "changes")
+
+
+def _of_version(node: exp.Table) -> Moments:
+    version = node.args["version"]
+    if str(version.args.get("kind")).upper() != "AS OF" or not isinstance(node.this, exp.Identifier):
+        raise InvalidArgumentError("write FOR SYSTEM_TIME AS OF moment; changes('table', since, until) reads a range")
+    table = node.name if node.this.args.get("quoted") else node.name.lower()
+    return Moments(table, _checked(version.expression))
+
+
+def _is_text(node: Any) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _checked(node: exp.Expression) -> exp.Expression:
+    inner = node.this if isinstance(node, exp.Cast) else node
+    if isinstance(inner, exp.Literal | exp.Parameter):
+        return inner
+    raise InvalidArgumentError(_MOMENT)
+
+
+def _moment(node: exp.Expression, values: Mapping[str, pa.Scalar]) -> int:
+    if isinstance(node, exp.Literal):
+        return read_moment(node.name if node.is_string else int(node.name))
+    if node.name not in values:
+        raise InvalidArgumentError(_MOMENT)
+    return read_moment(values[node.name].as_py())

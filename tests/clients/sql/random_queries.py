@@ -1,0 +1,171 @@
+"""Random queries over three tables, in the SQL that DuckDB and DataFusion share."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+
+FIELDS = [
+    pa.field("id", pa.int64(), nullable=False),
+    pa.field("x", pa.int32()),
+    pa.field("s", pa.string()),
+    pa.field("f", pa.float64()),
+    pa.field("ok", pa.bool_()),
+]
+SCHEMA = pa.schema(FIELDS)
+_WORDS = ["", "a", "b", "ab", "B", "z'z", "zebra", "ä"]
+_FLOATS = [float("nan"), -1.5, 0.0, 2.5, 7.25, 100.0]
+
+
+def rows(seed: int, count: int) -> pa.Table:
+    """Return rows with few distinct values, and a fifth of NULLs."""
+    draw = random.Random(seed)
+
+    def maybe(cell: object) -> object:
+        return None if draw.random() < 0.2 else cell
+
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": number,
+                "x": maybe(draw.randrange(-3, 12)),
+                "s": maybe(draw.choice(_WORDS)),
+                "f": maybe(draw.choice(_FLOATS)),
+                "ok": maybe(draw.random() < 0.5),
+            }
+            for number in draw.sample(range(3 * count), count)
+        ],
+        SCHEMA,
+    )
+
+
+class Queries:
+    """Draws queries over the tables ``a``, ``b`` and ``c``."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+
+    def query(self) -> str:
+        """Return the next one."""
+        form = self._draw.choice(
+            [
+                self._plain,
+                self._joined,
+                self._grouped,
+                self._window,
+                self._set,
+                self._subquery,
+                self._with,
+                self._scalar,
+            ]
+        )
+        return form()
+
+    def _plain(self) -> str:
+        return f"SELECT {self._cells('a')} FROM a WHERE {self._condition('a', 2)}"
+
+    def _joined(self) -> str:
+        kind = self._draw.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        on = self._draw.choice(["p.id = q.id", "p.x = q.x", "p.s = q.s", "p.x = q.x AND p.s = q.s"])
+        more = f" WHERE {self._condition('p', 1)}" if self._draw.random() < 0.6 else ""
+        first, second = self._two()
+        return f"SELECT p.id, q.id, p.s, q.x FROM {first} AS p {kind} {second} AS q ON {on}{more}"
+
+    def _grouped(self) -> str:
+        keys = self._draw.choice(["x", "s", "ok", "x, ok", "s, x", "f"])
+        measures = "count(*), count(x), sum(x), min(s), max(id), min(x)"
+        having = f" HAVING count(*) > {self._draw.randrange(4)}" if self._draw.random() < 0.4 else ""
+        return f"SELECT {keys}, {measures} FROM {self._table()} WHERE {self._condition('', 1)} GROUP BY {keys}{having}"
+
+    def _window(self) -> str:
+        over = self._draw.choice(["row_number()", "sum(x)", "count(s)", "min(id)", "lag(id)", "rank()"])
+        by = self._draw.choice(["x", "s", "ok"])
+        table = self._table()
+        return f"SELECT id, {over} OVER (PARTITION BY {by} ORDER BY id) FROM {table} WHERE {self._condition('', 1)}"
+
+    def _set(self) -> str:
+        kind = self._draw.choice(["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
+        column = self._draw.choice(["x", "s", "ok"])
+        first, second = self._two()
+        one, other = self._condition("", 1), self._condition("", 1)
+        return f"SELECT {column} FROM {first} WHERE {one} {kind} SELECT {column} FROM {second} WHERE {other}"
+
+    def _subquery(self) -> str:
+        first, second = self._two()
+        column = self._draw.choice(["x", "s"])
+        inner = f"SELECT q.{column} FROM {second} AS q WHERE {self._condition('q', 1)}"
+        form = self._draw.choice(
+            [
+                f"p.{column} IN ({inner})",
+                f"p.{column} NOT IN ({inner})",
+                f"EXISTS ({inner} AND q.id = p.id)",
+                f"NOT EXISTS ({inner} AND q.x = p.x)",
+            ]
+        )
+        return f"SELECT p.id FROM {first} AS p WHERE {form} AND ({self._condition('p', 1)})"
+
+    def _with(self) -> str:
+        first, second = self._two()
+        return (
+            f"WITH t AS (SELECT id, x, s FROM {first} WHERE {self._condition('', 1)}) "
+            f"SELECT t.s, count(*) FROM t JOIN {second} AS q ON t.x = q.x GROUP BY t.s"
+        )
+
+    def _scalar(self) -> str:
+        first, second = self._two()
+        form = self._draw.choice(["min", "max"])
+        return f"SELECT id FROM {first} WHERE x = (SELECT {form}(x) FROM {second} WHERE {self._condition('', 1)})"
+
+    def _two(self) -> tuple[str, str]:
+        return self._table(), self._table()
+
+    def _table(self) -> str:
+        return self._draw.choice("abc")
+
+    def _cells(self, table: str) -> str:
+        return self._draw.choice(
+            ["*", f"{table}.id, {table}.s", f"{table}.x + 1, {table}.id", f"coalesce({table}.s, '-'), {table}.f"]
+        )
+
+    def _condition(self, table: str, depth: int) -> str:
+        if depth and self._draw.random() < 0.5:
+            one, other = self._condition(table, depth - 1), self._condition(table, depth - 1)
+            both = self._draw.choice(
+                [f"({one}) AND ({other})", f"({one}) OR ({other})", f"NOT (({one}) AND ({other}))"]
+            )
+            return both
+        at = f"{table}." if table else ""
+        x, s, f, ok = (f"{at}{name}" for name in ("x", "s", "f", "ok"))
+        number, other = self._draw.randrange(-3, 12), self._draw.randrange(0, 9)
+        words = ", ".join(_text(word) for word in self._draw.sample(_WORDS, 5))
+        numbers = ", ".join(map(str, self._draw.sample(range(-3, 12), self._draw.choice([2, 4, 6]))))
+        word = _text(self._draw.choice(_WORDS))
+        return self._draw.choice(
+            [
+                f"{x} {self._operator()} {number}",
+                f"{s} {self._operator()} {word}",
+                f"{f} {self._operator()} {self._draw.choice([-1.5, 0.0, 2.5, 7.0])}",
+                f"{x} NOT IN ({numbers})",
+                f"{x} IN ({numbers}, NULL)" if self._draw.random() < 0.3 else f"{x} IN ({numbers})",
+                f"{s} NOT IN ({words})",
+                f"{s} LIKE {self._draw.choice(['%a%', 'z%', '%b', '_'])!r}".replace('"', "'"),
+                f"{x} IS NULL",
+                f"{f} IS NOT NULL",
+                f"{x} BETWEEN {other - 2} AND {other}",
+                f"{ok}",
+                f"NOT {ok}",
+                f"{x} < {at}id",
+                f"{ok} IS NOT TRUE",
+                f"length({s}) > 1",
+                f"{x} + 1 > {other}",
+                f"CASE WHEN {x} > 3 THEN {s} ELSE 'a' END = 'a'",
+            ]
+        )
+
+    def _operator(self) -> str:
+        return self._draw.choice(["=", "<>", "<", "<=", ">", ">="])
+
+
+def _text(word: str) -> str:
+    return "'" + word.replace("'", "''") + "'"
