@@ -32,14 +32,14 @@ def scan_polars(
     if isinstance(source, str):
         if table is None:
             raise InvalidArgumentError(f"scan_polars({source!r}) needs the name of a table: scan_polars(uri, 'homes')")
-        found = connect(source, **connection).table(table)
+        scanned = connect(source, **connection).table(table)
     elif table is not None or connection:
         raise InvalidArgumentError("scan_polars takes a Table, or the URI of a server and the name of a table")
     else:
-        found = source
+        scanned = source
     from ..sql.polars_source import lazy_frame
 
-    return lazy_frame(found.dataset(as_of))
+    return lazy_frame(scanned.dataset(as_of))
 
 
 def datafusion_catalog(database: Database, as_of: Moment | None = None) -> Any:

@@ -98,13 +98,13 @@ class NyalaDataset(ds.FileSystemDataset):
 
     def pushed(self, filter: Any = None) -> PushedFilter:
         """Return how the rows are found that a filter selects: what of it the store evaluates, and what is left."""
-        before, known = self._latest
+        before, latest = self._latest
         if isinstance(filter, ds.Expression) and isinstance(before, ds.Expression) and filter.equals(before):
-            return known
+            return latest
         more = [] if filter is None else conjuncts(part_of(filter))
-        found = pushed_of([*self._conditions, *more], self._source.schema)
-        self._latest = (filter, found)
-        return found
+        pushed = pushed_of([*self._conditions, *more], self._source.schema)
+        self._latest = (filter, pushed)
+        return pushed
 
     def batches(
         self, columns: Sequence[str], pushed: PushedFilter, limit: int | None = None

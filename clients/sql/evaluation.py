@@ -122,10 +122,10 @@ def _greater_equal(arguments: list[_Cells], options: dict[str, Any]) -> _Cells:
 
 def _folded(function: str) -> Callable[[list[_Cells], dict[str, Any]], _Cells]:
     def fold(arguments: list[_Cells], _: dict[str, Any]) -> _Cells:
-        found = arguments[0]
+        total = arguments[0]
         for each in arguments[1:]:
-            found = getattr(pc, function)(found, each)
-        return found
+            total = getattr(pc, function)(total, each)
+        return total
 
     return fold
 

@@ -81,8 +81,8 @@ def call(name: str, arguments: Iterable[PushedPart], options: dict[str, Any] | N
     """Return the call of a function. An AND inside an AND becomes one, and so does an OR."""
     name = {"and": AND, "or": OR}.get(name, name)
     if name not in (AND, OR):
-        made = PushedCall(name, list(arguments), options or {})
-        return _cast_now(made) if name == "cast" else made
+        single = PushedCall(name, list(arguments), options or {})
+        return _cast_now(single) if name == "cast" else single
     flat: list[PushedPart] = []
     for part in arguments:
         if not (isinstance(part, PushedCall) and part.name == name):

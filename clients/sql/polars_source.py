@@ -39,11 +39,11 @@ def lazy_frame(dataset: NyalaDataset) -> pl.LazyFrame:
         for batch in dataset.batches(read, where, None if conditions else row_count):
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
-            found = frame.filter(*conditions) if conditions else frame
-            found = found if left is None else found.head(left)
-            if found.height:
-                yield found.select(names)
-            left = None if left is None else left - found.height
+            chosen = frame.filter(*conditions) if conditions else frame
+            chosen = chosen if left is None else chosen.head(left)
+            if chosen.height:
+                yield chosen.select(names)
+            left = None if left is None else left - chosen.height
             if left == 0:
                 return
 
@@ -54,15 +54,15 @@ def lazy_frame(dataset: NyalaDataset) -> pl.LazyFrame:
 
 def _conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
     """Return the conditions that must all be true, without those that change while a query runs."""
-    waiting, found = [predicate], []
+    waiting, conditions = [predicate], []
     while waiting:
         each = waiting.pop()
         inputs = each.meta.pop()
         if len(inputs) == 2 and any((a & b).meta.eq(each) for a, b in (inputs, inputs[::-1])):
             waiting.extend(inputs)
         elif _DYNAMIC not in str(each):
-            found.append(each)
-    return found
+            conditions.append(each)
+    return conditions
 
 
 # Predicates as parts
@@ -122,8 +122,8 @@ def _not(inputs: Any, _: Any) -> PushedPart:
 def _test(name: str, is_negated: bool = False) -> Callable[[Any, Any], PushedPart]:
     def read(inputs: Any, _: Any) -> PushedPart:
         options = {"nan_is_null": pa.scalar(False)} if name == "is_null" else {}
-        found = call(name, [_read(inputs[0])], options)
-        return call(NOT, [found]) if is_negated else found
+        condition = call(name, [_read(inputs[0])], options)
+        return call(NOT, [condition]) if is_negated else condition
 
     return read
 
@@ -160,8 +160,8 @@ def _value(literal: Any) -> PushedValue:
     if kind in ("Float32", "Float64") and scalar[kind] is None:
         raise ValueError("JSON has neither NaN nor infinity")
     written = io.StringIO(json.dumps({"Literal": literal}))
-    found = pl.select(pl.Expr.deserialize(written, format="json")).to_series().to_arrow()
-    return PushedValue(plain_scalar(found[0]))
+    values = pl.select(pl.Expr.deserialize(written, format="json")).to_series().to_arrow()
+    return PushedValue(plain_scalar(values[0]))
 
 
 _BOOLEANS: dict[str, Callable[[Any, Any], PushedPart]] = {

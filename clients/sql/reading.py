@@ -68,14 +68,14 @@ class TableSource:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the columns ``names`` of the rows that a filter selects. Closing the iterator ends the scan."""
         read = list(dict.fromkeys([*names, *pushed.columns]))
-        asked: dict[str, Any] = {"columns": read, "where": pushed.where}
-        asked["limit"] = limit if pushed.is_exact else None
-        stream = self._opened(ticket, ticket.spec.model_copy(update=asked))
+        changes: dict[str, Any] = {"columns": read, "where": pushed.where}
+        changes["limit"] = limit if pushed.is_exact else None
+        stream = self._opened(ticket, ticket.spec.model_copy(update=changes))
         schema = self.shown(names)
         left = limit
         try:
-            for found in stream.batches:
-                batch = one_nan(found)
+            for stored in stream.batches:
+                batch = one_nan(stored)
                 batch = (batch if pushed.is_exact else pushed.kept(batch)).select(list(names))
                 batch = batch if left is None else batch.slice(0, left)
                 left = left if left is None else left - batch.num_rows
@@ -94,8 +94,8 @@ class TableSource:
     def count(self, tickets: Sequence[Ticket], pushed: PushedFilter) -> int:
         """Return the number of rows that a filter selects. The store counts them if it reads the whole table."""
         if pushed.is_exact and len(tickets) == 1 and not tickets[0].spec.is_part:
-            asked = {"aggregate": {"rows": ("*", "count")}, "where": pushed.where}
-            stream = self.store.scan(tickets[0].spec.model_copy(update=asked))
+            changes = {"aggregate": {"rows": ("*", "count")}, "where": pushed.where}
+            stream = self.store.scan(tickets[0].spec.model_copy(update=changes))
             return stream.to_table().column(0)[0].as_py()
         return sum(batch.num_rows for ticket in tickets for batch in self.batches(ticket, [], pushed))
 
