@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nyala.clients.offline_jobs.direct_scan import DirectScan as DirectScan
     from nyala.clients.offline_jobs.direct_scan import DirectSplit as DirectSplit
     from nyala.clients.sql.dataset import NyalaDataset as NyalaDataset
+    from nyala.clients.sql.pushed import PushedFilter as PushedFilter
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -89,6 +90,7 @@ _LAZY = {
     ".clients.api.transaction": "Transaction",
     ".clients.offline_jobs.direct_scan": "DirectScan DirectSplit",
     ".clients.sql.dataset": "NyalaDataset",
+    ".clients.sql.pushed": "PushedFilter",
     ".engine.options": "StoreOptionsDict",
     ".schemas.store.checkpoint": "Checkpoint",
     ".schemas.table.column": "ColumnOptions",

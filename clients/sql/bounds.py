@@ -58,7 +58,8 @@ def bound_of(part: PushedPart, schema: pa.Schema, wanted: bool = True, depth: in
     if depth > _DEPTH_MAX:
         return _NO_BOUND
     if isinstance(part, PushedValue):
-        return Bound({"op": "and", "args": []}, True) if part.scalar.as_py() is wanted else _NO_ROWS
+        is_wanted = types.is_boolean(part.scalar.type) and part.scalar.as_py() is wanted
+        return Bound({"op": "and", "args": []}, True) if is_wanted else _NO_ROWS
     if isinstance(part, PushedColumn):
         if not types.is_boolean(schema.field(part.name).type):
             return _NO_BOUND
@@ -121,13 +122,13 @@ def _comparison(part: PushedCall, schema: pa.Schema, wanted: bool) -> Bound:
         return _NO_BOUND
     if not right.scalar.is_valid:
         return _NO_ROWS
-    name, kind, value = left.name, schema.field(left.name).type, right.scalar.as_py()
+    name, kind = left.name, schema.field(left.name).type
     op = op if wanted else _OPPOSITE[op]
     if not _fits_type(kind, right.scalar.type) or not _is_cell(kind, right.scalar):
         return _NO_BOUND
     if types.is_boolean(kind) and op not in ("=", "<>"):
         return _NO_BOUND
-    if _is_nan(value):
+    if _is_nan(right.scalar):
         return Bound(_beside_nan(op, name), True)
     if types.is_floating(kind) and op in (">", ">="):
         return Bound(_not({"op": _OPPOSITE[op], "column": name, "value": cell_json(right.scalar)}), True)
@@ -160,8 +161,8 @@ def _not(tree: Tree) -> Tree:
     return {"op": "not", "arg": tree}
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value
+def _is_nan(scalar: pa.Scalar) -> bool:
+    return types.is_floating(scalar.type) and scalar.as_py() != scalar.as_py()
 
 
 def _fits_type(kind: pa.DataType, literal: pa.DataType) -> bool:

@@ -203,3 +203,16 @@ def test_every_nan_is_read_as_one(dataset: nyala.NyalaDataset) -> None:
     assert read.schema == batch.schema and read["g"].null_count == 1
     without = batch.select(["k"])
     assert one_nan(without) is without
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_moments_that_python_lacks_are_compared(unit: str) -> None:
+    late = pa.scalar(2**40 * {"s": 1, "ms": 1_000, "us": 1_000_000}[unit], pa.timestamp(unit))
+    schema = pa.schema({"t": pa.timestamp("us"), "d": pa.date32()})
+    for expression in (
+        pc.field("t") < late,
+        pc.field("t").isin(pa.array([late])),
+        pc.field("d") < pa.scalar(2**31 - 1, pa.date32()),
+    ):
+        pushed = read_pushed(expression, schema)
+        assert pushed.is_exact and pushed.where is not None
