@@ -12,12 +12,11 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import ScanSplit, TableDescription
 from .parts import PushedPart, conjuncts, part_of
 from .pushed import PushedFilter, pushed_of
-from .reading import TableScanner, TableSource, Ticket
+from .reading import Reads, TableScanner, TableSource, Ticket
 
 _SPLIT_BYTES = 8 << 20
 _DIRECTLY = (
@@ -57,7 +56,7 @@ class NyalaDataset(ds.FileSystemDataset):
 
     def __init__(
         self,
-        store: StoreService,
+        store: Reads,
         table: TableDescription,
         snapshot: int,
         *,

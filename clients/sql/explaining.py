@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from ...schemas.phrases import counted, size
 from .leaves import Leaf, LeafTable, Need, spec_of
+from .reading import Reads
 
 
 def explained(
-    store: object,
+    store: Reads,
     tables: Mapping[str, LeafTable],
     wanted: Mapping[str, Need],
     leaves: Mapping[str, Leaf] | None,
@@ -28,7 +29,7 @@ def explained(
         lines.append(f"  columns: {', '.join(need.columns) or 'none'}")
         lines.append(f"  filter in the store: {'none' if need.where is None else json.dumps(need.where, default=str)}")
         if table.since is None:
-            skipped = store.plan(spec_of(table, need)).explain  # type: ignore[attr-defined]
+            skipped = store.plan(spec_of(table, need)).explain
             lines += [f"  {key}: {value}" for key, value in skipped.items() if isinstance(value, int | float | str)]
         leaf = None if leaves is None else leaves.get(name)
         if leaf is not None:

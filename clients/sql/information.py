@@ -37,7 +37,7 @@ def information(store: StoreService, names: Iterable[str]) -> dict[str, pa.Recor
     return found
 
 
-def shown(store: StoreService, tree: exp.Expression) -> pa.Table:
+def shown(store: StoreService, tree: exp.Expr) -> pa.Table:
     """Answer SHOW TABLES. Raises InvalidArgumentError for all else."""
     words = tree.expression.name.lower().split() if tree.args.get("expression") else []
     if words != ["tables"]:

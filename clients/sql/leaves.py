@@ -19,7 +19,6 @@ import pyarrow.dataset as ds
 from datafusion import DataFrame, SessionContext
 
 from ...schemas.protocol.request import carried
-from ...schemas.protocol.service import StoreService
 from ...schemas.rows.changes import ChangeSpec, feed_schema
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import TableDescription
@@ -27,7 +26,7 @@ from .bounds import Tree, fits, joined
 from .dataset import NyalaDataset
 from .parts import columns_of, conjuncts, part_of
 from .pushed import one_nan, read_pushed
-from .reading import view_of
+from .reading import Reads, view_of
 
 _AT_ONCE = 4
 """Tables that are read at the same time; each scan has threads of its own."""
@@ -116,7 +115,7 @@ def needs(
 class LeafReader:
     """Reads the tables of one query."""
 
-    def __init__(self, store: StoreService, leaf_bytes: int, check: Callable[[], None]) -> None:
+    def __init__(self, store: Reads, leaf_bytes: int, check: Callable[[], None]) -> None:
         """``check`` raises if the query is not wanted any more."""
         self._store = store
         self._left = leaf_bytes
@@ -171,7 +170,7 @@ def spec_of(table: LeafTable, need: Need) -> ScanSpec:
 
 
 def register(
-    session: SessionContext, store: StoreService, name: str, table: LeafTable, leaf: Leaf | None, partitions: int
+    session: SessionContext, store: Reads, name: str, table: LeafTable, leaf: Leaf | None, partitions: int
 ) -> None:
     """Give a session a table: the rows that were read, or a source that streams. What the query does not read of it is
     NULL."""

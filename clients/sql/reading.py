@@ -13,9 +13,22 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
-from ...schemas.protocol.service import ScanStream, StoreService
+from ...schemas.protocol.service import ScanStream
 from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.description import ScanPlan
 from .pushed import PushedFilter, one_nan
+
+
+class Reads(Protocol):
+    """Of ``StoreService``, what reads rows: see there."""
+
+    def plan(self, spec: ScanSpec) -> ScanPlan:
+        """Divide a scan into splits."""
+        ...
+
+    def scan(self, spec: ScanSpec) -> ScanStream:
+        """Start a scan."""
+        ...
 
 
 @runtime_checkable
@@ -42,7 +55,7 @@ class Ticket:
 class TableSource:
     """A table at one snapshot, as the scanners of its dataset read it."""
 
-    store: StoreService
+    store: Reads
     name: str
     schema: pa.Schema
     """The columns as the store has them."""

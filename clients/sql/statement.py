@@ -20,7 +20,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
@@ -64,7 +64,7 @@ class Statement:
     """A statement: its tree, and for a query the text that DataFusion gets. Trees are shared: copy before a change."""
 
     kind: Kind
-    tree: exp.Expression
+    tree: exp.Expr
     text: str
     """With parameters as ``$p1``, or as ``$name``."""
     uses: tuple[TableUse, ...] = ()
@@ -162,7 +162,7 @@ def _parsed(text: str) -> Statement:
     return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters)
 
 
-def _tree(text: str) -> exp.Expression:
+def _tree(text: str) -> exp.Expr:
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect="postgres") if tree is not None]
     except ParseError as error:
@@ -182,7 +182,7 @@ def _tree(text: str) -> exp.Expression:
     return tree
 
 
-def _check_depth(tree: exp.Expression) -> None:
+def _check_depth(tree: exp.Expr) -> None:
     level, depth = [tree], 0
     while level:
         depth += 1
@@ -211,7 +211,7 @@ def _near(error: TokenError) -> str:
     return f", near {cut[-40:]!r}" if cut else ""
 
 
-def _kind(tree: exp.Expression) -> Kind:
+def _kind(tree: exp.Expr) -> Kind:
     if isinstance(tree, exp.Select) and tree.args.get("into"):
         raise InvalidArgumentError("SELECT INTO is not supported: write CREATE TABLE name AS SELECT ...")
     if isinstance(tree, exp.Query | exp.Values):
@@ -274,7 +274,7 @@ def _parameters(text: str, tokens: list[Token]) -> tuple[list[_Edit], tuple[str,
 
 
 def _uses(
-    tree: exp.Expression, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[_Edit]
+    tree: exp.Expr, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[_Edit]
 ) -> tuple[tuple[TableUse, ...], tuple[str, ...]]:
     """Return the tables that a query reads, and add edits for those whose names in the text change."""
     tables = [node for node in tree.find_all(exp.Table) if node.name or isinstance(node.this, exp.Func)]

@@ -20,8 +20,8 @@ class Moments:
     """When a query reads a table: as of ``first``; with ``changes``, its changes after ``first`` up to ``last``."""
 
     table: str
-    first: exp.Expression
-    last: exp.Expression | None = None
+    first: exp.Expr
+    last: exp.Expr | None = None
     changes: bool = False
 
     def since(self, values: Mapping[str, pa.Scalar]) -> int:
@@ -33,12 +33,12 @@ class Moments:
         return None if self.last is None else _moment(self.last, values)
 
 
-def moves_in_time(tree: exp.Expression) -> bool:
+def moves_in_time(tree: exp.Expr) -> bool:
     """Whether a query reads a table of another time."""
     return any(_is_moved(node) for node in tree.find_all(exp.Table))
 
 
-def in_time(tree: exp.Expression) -> tuple[str, dict[str, Moments]]:
+def in_time(tree: exp.Expr) -> tuple[str, dict[str, Moments]]:
     """Return the text of a query in which each table of another time has a name of its own, and what the names stand
     for.
 
@@ -64,7 +64,7 @@ def _is_moved(node: exp.Table) -> bool:
     return isinstance(node.this, exp.Anonymous) and node.this.name.lower() in ("at", "changes")
 
 
-def _of_function(call: exp.Expression) -> Moments:
+def _of_function(call: exp.Expr) -> Moments:
     name, arguments = call.name.lower(), call.expressions
     counts = (2, 2) if name == "at" else (2, 3)
     if not counts[0] <= len(arguments) <= counts[1] or not _is_text(arguments[0]):
@@ -86,14 +86,14 @@ def _is_text(node: Any) -> bool:
     return isinstance(node, exp.Literal) and node.is_string
 
 
-def _checked(node: exp.Expression) -> exp.Expression:
+def _checked(node: exp.Expr) -> exp.Expr:
     inner = node.this if isinstance(node, exp.Cast) else node
     if isinstance(inner, exp.Literal | exp.Parameter):
         return inner
     raise InvalidArgumentError(_MOMENT)
 
 
-def _moment(node: exp.Expression, values: Mapping[str, pa.Scalar]) -> int:
+def _moment(node: exp.Expr, values: Mapping[str, pa.Scalar]) -> int:
     if isinstance(node, exp.Literal):
         return read_moment(node.name if node.is_string else int(node.name))
     if node.name not in values:
