@@ -7,8 +7,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from queue import Queue
+from queue import Empty, Queue
 from typing import Any
 
 import pyarrow as pa
@@ -56,28 +57,28 @@ class SqlEngine:
             SnapshotTooOldError: a table does not keep its history that long.
             UnavailableError: it takes longer than ``timeout`` seconds, or more memory than there is.
         """
-        asked = statement(text)
-        if asked.kind is Kind.SHOW:
-            return _whole(shown(self._store, asked.tree))
-        if asked.kind is Kind.DESCRIBE:
-            return _whole(described(self._described(asked.tree.this.name)))
-        if asked.kind in (Kind.CHANGE, Kind.TRANSACTION):
+        query = statement(text)
+        if query.kind is Kind.SHOW:
+            return _whole(shown(self._store, query.tree))
+        if query.kind is Kind.DESCRIBE:
+            return _whole(described(self._described(query.tree.this.name)))
+        if query.kind in (Kind.CHANGE, Kind.TRANSACTION):
             raise InvalidArgumentError(
                 "only queries run by SQL: change rows with Table.insert, update_where, delete_where and transactions"
             )
-        return _Running(self, asked, params, as_of, _Deadline(timeout)).result()
+        return _Running(self, query, params, as_of, _Deadline(timeout)).result()
 
     def _described(self, name: str) -> TableDescription:
         try:
             return self._store.describe_table(name)
         except NotFoundError:
-            known = self._store.tables()
-            exact = next((each for each in known if each.lower() == name.lower()), None)
-            hint = f': write "{exact}", with its quotes' if exact else perhaps(name, known)
+            names = self._store.tables()
+            exact = next((each for each in names if each.lower() == name.lower()), None)
+            hint = f': write "{exact}", with its quotes' if exact else perhaps(name, names)
             raise NotFoundError(f"there is no table {name!r}{hint}") from None
 
 
-class _Plan:
+class _QueryPlan:
     """What a query needs of its tables, as DataFusion planned it once."""
 
     def __init__(self, wanted: dict[str, Need]) -> None:
@@ -90,10 +91,10 @@ class _Plans:
     """The plans of recent queries without parameters, as long as their tables are not altered. Thread safe."""
 
     def __init__(self) -> None:
-        self._plans: OrderedDict[Any, _Plan] = OrderedDict()
+        self._plans: OrderedDict[Any, _QueryPlan] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, key: Any) -> _Plan | None:
+    def of(self, key: Any) -> _QueryPlan | None:
         """Return the plan of a query; None if there is none."""
         with self._lock:
             plan = self._plans.get(key)
@@ -101,7 +102,7 @@ class _Plans:
                 self._plans.move_to_end(key)
             return plan
 
-    def keep(self, key: Any, plan: _Plan) -> None:
+    def keep(self, key: Any, plan: _QueryPlan) -> None:
         """Keep a plan for the next time."""
         with self._lock:
             self._plans[key] = plan
@@ -138,62 +139,62 @@ class _Running:
     """One statement that runs."""
 
     def __init__(
-        self, engine: SqlEngine, asked: Statement, params: Parameters, as_of: Moment | None, deadline: _Deadline
+        self, engine: SqlEngine, query: Statement, params: Parameters, as_of: Moment | None, deadline: _Deadline
     ) -> None:
         self._engine = engine
-        self._asked = asked
+        self._query = query
         self._deadline = deadline
-        self._values = asked.bound(params)
+        self._values = query.bound(params)
         self._store = _Noting(engine._store, self._note)
         self._noted: StoreError | None = None
         self._snapshot = self._read_at(as_of)
-        self._tables = {use.name: table for use in asked.uses if (table := self._table(use)) is not None}
+        self._tables = {use.name: table for use in query.uses if (table := self._table(use)) is not None}
 
     def result(self) -> Result:
         """Read the tables, and return the rows that DataFusion makes of them."""
         engine, plan = self._engine, self._plan()
-        wanted = plan.wanted
+        reads = plan.wanted
         reader = LeafReader(engine._store, engine._limits.leaf_bytes, self._deadline.check)
-        if self._asked.kind is Kind.EXPLAIN and not self._asked.analyze:
+        if self._query.kind is Kind.EXPLAIN and not self._query.analyze:
             lines = self._failing(lambda: str(self._planning.execution_plan().display_indent()))
-            return _whole(explained(self._store, self._tables, wanted, None, lines))
-        leaves = reader.read(self._tables, wanted)
+            return _whole(explained(self._store, self._tables, reads, None, lines))
+        leaves = reader.read(self._tables, reads)
         frame = self._failing(lambda: self._planned(plan, leaves))
-        if self._asked.kind is Kind.EXPLAIN:
+        if self._query.kind is Kind.EXPLAIN:
             rows = sum(batch.num_rows for batch in self._batches(frame))
             lines = str(frame.execution_plan().display_indent())
-            return _whole(explained(self._store, self._tables, wanted, leaves, lines, rows))
+            return _whole(explained(self._store, self._tables, reads, leaves, lines, rows))
         schema = plain_schema(self._failing(frame.schema))
         return Result(schema, self._in_time(_plain(self._batches(frame), schema)), self._snapshot)
 
-    def _plan(self) -> _Plan:
+    def _plan(self) -> _QueryPlan:
         versions = [
             (name, table.description.table_id, table.description.schema_version) for name, table in self._tables.items()
         ]
-        may_keep = self._asked.kind is Kind.QUERY and not self._values and not self._asked.information
-        key = (self._asked.text, *versions) if may_keep else None
-        if key is not None and (known := self._engine._plans.of(key)) is not None:
-            return known
-        plan = _Plan(self._failing(lambda: needs(self._session(), self._tables, self._frame_in)))
+        may_keep = self._query.kind is Kind.QUERY and not self._values and not self._query.information
+        key = (self._query.text, *versions) if may_keep else None
+        if key is not None and (plan := self._engine._plans.of(key)) is not None:
+            return plan
+        plan = _QueryPlan(self._failing(lambda: needs(self._session(), self._tables, self._frame_in)))
         if key is not None:
             self._engine._plans.keep(key, plan)
         return plan
 
     def _session(self) -> SessionContext:
         self._session_now = session = self._engine._fences.session()
-        for name, batch in information(self._engine._store, self._asked.information).items():
+        for name, batch in information(self._engine._store, self._query.information).items():
             register_information(session, name, batch)
         return session
 
     def _frame_in(self) -> DataFrame:
         session = self._session_now
         if self._values:
-            self._planning = session.sql(self._asked.text, options=QUERIES_ONLY, param_values=self._values)
+            self._planning = session.sql(self._query.text, options=QUERIES_ONLY, param_values=self._values)
         else:
-            self._planning = session.sql_with_options(self._asked.text, QUERIES_ONLY)
+            self._planning = session.sql_with_options(self._query.text, QUERIES_ONLY)
         return self._planning
 
-    def _planned(self, plan: _Plan, leaves: dict[str, Leaf]) -> DataFrame:
+    def _planned(self, plan: _QueryPlan, leaves: dict[str, Leaf]) -> DataFrame:
         """Plan the query over the rows that were read."""
         session = self._session()
         for name, table in self._tables.items():
@@ -218,13 +219,13 @@ class _Running:
     def _read_at(self, as_of: Moment | None) -> int | None:
         if as_of is not None:
             return read_moment(as_of)
-        return self._engine._store.now() if self._asked.uses else None
+        return self._engine._store.now() if self._query.uses else None
 
     def _table(self, use: TableUse) -> LeafTable | None:
         try:
             description = self._engine._described(use.table)
         except NotFoundError:
-            if use.table in self._asked.shadows:
+            if use.table in self._query.shadows:
                 return None
             raise
         moments, now = use.moments, self._snapshot
@@ -288,33 +289,35 @@ class _Noting:
 
 def _within(deadline: _Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches until a deadline. What makes them goes on in a thread of its own: nothing ends a join."""
-    made: Queue[pa.RecordBatch | BaseException | None] = Queue(1)
+    queue: Queue[pa.RecordBatch | BaseException | None] = Queue(1)
     is_left = threading.Event()
 
     def make() -> None:
         try:
             for batch in batches:
-                made.put(batch)
+                queue.put(batch)
                 if is_left.is_set():
                     return
-            made.put(None)
+            queue.put(None)
         except BaseException as error:
-            made.put(error)
+            queue.put(error)
 
     threading.Thread(target=make, name="nyala-sql", daemon=True).start()
     try:
         while True:
             try:
-                found = made.get(timeout=max(deadline.left or 0.0, 0.0))
-            except Exception:
+                batch = queue.get(timeout=max(deadline.left or 0.0, 0.0))
+            except Empty:
                 raise deadline.passed() from None
-            if found is None:
+            if batch is None:
                 return
-            if isinstance(found, BaseException):
-                raise found
-            yield found
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
     finally:
         is_left.set()
+        with suppress(Empty):
+            queue.get_nowait()  # a full queue would hold the thread for ever
 
 
 def _whole(table: pa.Table) -> Result:

@@ -51,11 +51,11 @@ def failure(error: BaseException, columns: Iterable[str], functions: Iterable[st
 
 def _unknown_column(name: str, text: str, columns: Iterable[str]) -> InvalidArgumentError:
     bare = name.split(".")[-1].strip('"')
-    known = list(columns)
-    exact = next((each for each in known if each.lower() == bare.lower() and each != bare), None)
+    names = list(columns)
+    exact = next((each for each in names if each.lower() == bare.lower() and each != bare), None)
     if exact is not None:
         return InvalidArgumentError(f'there is no column {bare!r}: write "{exact}", with its quotes')
-    return InvalidArgumentError(f"there is no column {bare!r}{perhaps(bare, known)}")
+    return InvalidArgumentError(f"there is no column {bare!r}{perhaps(bare, names)}")
 
 
 def _plain(text: str) -> str:

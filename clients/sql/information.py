@@ -26,15 +26,15 @@ def information(store: StoreService, names: Iterable[str]) -> dict[str, pa.Recor
     Raises:
         NotFoundError: it has no table of such a name.
     """
-    found = {}
+    batches = {}
     for name in names:
         make = _MADE.get(name)
         if make is None:
             raise NotFoundError(
                 f"there is no table {INFORMATION}.{name}{perhaps(name, _MADE)}; there are: {', '.join(_MADE)}"
             )
-        found[name] = make(store)
-    return found
+        batches[name] = make(store)
+    return batches
 
 
 def shown(store: StoreService, tree: exp.Expr) -> pa.Table:

@@ -105,11 +105,11 @@ def needs(
     session: SessionContext, tables: Mapping[str, LeafTable], planned: Callable[[], DataFrame]
 ) -> dict[str, Need]:
     """Plan a query in a session, and return what it needs of each table that it reads; ``planned`` is the query."""
-    found = {name: Need() for name in tables}
+    by_name = {name: Need() for name in tables}
     for name, table in tables.items():
-        session.register_dataset(name, _Recorder(table.schema, found[name]))
+        session.register_dataset(name, _Recorder(table.schema, by_name[name]))
     planned().execution_plan()
-    return {name: need for name, need in found.items() if need.wheres}
+    return {name: need for name, need in by_name.items() if need.wheres}
 
 
 class LeafReader:
@@ -124,11 +124,11 @@ class LeafReader:
 
     def read(self, tables: Mapping[str, LeafTable], wanted: Mapping[str, Need]) -> dict[str, Leaf]:
         """Read what a query needs, but for tables with too many bytes."""
-        asked = [(tables[name], need) for name, need in wanted.items()]
-        if len(asked) < 2:
-            return {name: self._read(*one) for name, one in zip(wanted, asked, strict=True)}
-        with ThreadPoolExecutor(min(len(asked), _AT_ONCE), "nyala-sql") as pool:
-            running = [pool.submit(copy_context().run, carried(self._read), *one) for one in asked]
+        reads = [(tables[name], need) for name, need in wanted.items()]
+        if len(reads) < 2:
+            return {name: self._read(*one) for name, one in zip(wanted, reads, strict=True)}
+        with ThreadPoolExecutor(min(len(reads), _AT_ONCE), "nyala-sql") as pool:
+            running = [pool.submit(copy_context().run, carried(self._read), *one) for one in reads]
             return {name: future.result() for name, future in zip(wanted, running, strict=True)}
 
     def _read(self, table: LeafTable, need: Need) -> Leaf:

@@ -18,11 +18,12 @@ from .evaluation import kept
 from .parts import PushedPart, columns_of, conjuncts, part_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PushedFilter:
-    """A pushed filter, cut at its ANDs. ``where`` is for ``ScanSpec.where``: None selects all rows."""
+    """A pushed filter, cut at its ANDs."""
 
     where: Tree | None = None
+    """A filter for ``ScanSpec.where``. None selects all rows."""
     rest: tuple[PushedPart, ...] = ()
     """The conditions that ``where`` does not tell exactly."""
 

@@ -141,10 +141,10 @@ def _parsed(text: str) -> Statement:
     if kind is Kind.EXPLAIN:
         inner = tree.expression.name.strip()
         analyze = inner[:8].lower() == "analyze "
-        asked = _parsed(inner[8:] if analyze else inner)
-        if asked.kind is not Kind.QUERY:
+        query = _parsed(inner[8:] if analyze else inner)
+        if query.kind is not Kind.QUERY:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
-        return replace(asked, kind=Kind.EXPLAIN, analyze=analyze)
+        return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
     tokens = _tokens(text)
     edits, parameters = _parameters(text, tokens)
     if len(parameters) > PARAMETERS_MAX:
@@ -196,9 +196,9 @@ def _too_deep() -> InvalidArgumentError:
 
 
 def _mistake(error: ParseError) -> InvalidArgumentError:
-    known = error.errors[0] if error.errors else {}
-    line, column, near = known.get("line"), known.get("col"), str(known.get("highlight") or "").strip()
-    why = str(known.get("description") or "").strip().rstrip(".")
+    first = error.errors[0] if error.errors else {}
+    line, column, near = first.get("line"), first.get("col"), str(first.get("highlight") or "").strip()
+    why = str(first.get("description") or "").strip().rstrip(".")
     why = why if why.startswith("Expect") else "this is not expected here"
     place = f" at line {line}, column {column}" if line else ""
     return InvalidArgumentError(

@@ -46,16 +46,16 @@ def in_time(tree: exp.Expr) -> tuple[str, dict[str, Moments]]:
         InvalidArgumentError: a table, or a moment, is not written as such.
     """
     copy = tree.copy()
-    found: dict[str, Moments] = {}
+    moved: dict[str, Moments] = {}
     for node in list(copy.find_all(exp.Table)):
         if not _is_moved(node):
             continue
         moments = _of_function(node.this) if isinstance(node.this, exp.Func) else _of_version(node)
-        name = f"{moments.table}@{len(found) + 1}"
-        found[name] = moments
+        name = f"{moments.table}@{len(moved) + 1}"
+        moved[name] = moments
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(moments.table, quoted=True))
         node.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias.copy()))
-    return copy.sql(dialect="postgres"), found
+    return copy.sql(dialect="postgres"), moved
 
 
 def _is_moved(node: exp.Table) -> bool:

@@ -14,7 +14,7 @@ FIELDS = [
     pa.field("ok", pa.bool_()),
 ]
 SCHEMA = pa.schema(FIELDS)
-_WORDS = ["", "a", "b", "ab", "B", "z'z", "zebra", "ä"]
+_WORDS = ["", "a", "b", "ab", "B", "z'z", "zebra", "\u00e4"]
 _FLOATS = [float("nan"), -1.5, 0.0, 2.5, 7.25, 100.0]
 
 
