@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..offline_jobs.direct_scan import DirectScan
     from ..sql.engine import SqlEngine
     from ..sql.result import Result
+    from ..sql.session import SqlSession
 
 
 class Database:
@@ -176,20 +177,37 @@ class Database:
         as_of: Moment | None = None,
         timeout: float | None = None,
     ) -> Result:
-        """Run a query in SQL; all of its tables are read at one snapshot, that of now or of ``as_of``.
+        """Run a statement in SQL. All tables of a query are read at one snapshot, that of now or of ``as_of``. A change
+        is one commit, and is done when this returns.
 
-        ``params`` are the values of ``?`` or ``$1``, in order, or of ``$name``, by name. The result's rows come as it
-        is read. It needs ``nyala[sql]``. See docs/sql.md.
+        ``params`` are the values of ``?`` or ``$1``, in order, or of ``$name``, by name. The rows of a query come as
+        the result is read; of a change it has ``changed``, the number of rows. It needs ``nyala[sql]``. See
+        docs/sql.md.
 
         Raises:
-            InvalidArgumentError: the statement is invalid, or it changes something; or ``nyala[sql]`` is not installed.
-            NotFoundError: a table does not exist.
+            InvalidArgumentError: the statement is invalid, or a value does not fit; or ``nyala[sql]`` is not installed.
+            NotFoundError, AlreadyPresentError: a table does not exist, or a table or a key is there already.
+            ConflictError: other writers changed the same rows again and again.
             SnapshotTooOldError: a table does not keep its history that long.
             UnavailableError: the query takes longer than ``timeout`` seconds, or more memory than there is.
         """
+        return self._engine().query(text, params, as_of, timeout)
+
+    def sql_session(self) -> SqlSession:
+        """Return a session of statements, for BEGIN, COMMIT and ROLLBACK. Close it, or use it as a context manager.
+
+        Raises:
+            InvalidArgumentError: ``nyala[sql]`` is not installed.
+        """
+        engine = self._engine()
+        from ..sql.session import SqlSession
+
+        return SqlSession(engine)
+
+    def _engine(self) -> SqlEngine:
         if self._sql is None:
             self._sql = sql_engine(self._store)
-        return self._sql.query(text, params, as_of, timeout)
+        return self._sql
 
     def commits(self, table: str | Table, since: Moment | None = None) -> pa.Table:
         """Return the commits to a table after ``since``, oldest first; without ``since``, all in its history.

@@ -1,6 +1,7 @@
-"""Tables as sources of engines that speak SQL: pushed filters, datasets, and lazy scans.
+"""SQL over a store, in this process or behind Arrow Flight, and tables as sources of engines that speak SQL.
 
-Inside: what DataFusion, DuckDB and polars ask of a table, with their filters read in SQL's logic. Not inside: the
-filters that users write (`convert`), and the connection (`flight`, `cluster`). `api` uses it, for the lazy reads of
-tables. DataFusion, DuckDB and polars are imported only where they are asked for.
+Inside: queries, which DataFusion runs (`engine`); statements that change rows and tables (`change`); transactions
+(`session`); and what DataFusion, DuckDB and polars ask of a table, with their filters read in SQL's logic. Not inside:
+the filters that users write (`convert`), and the connection (`flight`, `cluster`). `api` and the server's `sql` use it.
+The engines are imported only where they are asked for.
 """

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from datafusion import DataFrame, SessionContext
+from sqlglot import exp
 
 from ...schemas.cells.timestamp import Moment, read_moment
 from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
@@ -22,13 +23,19 @@ from ...schemas.protocol.request import check
 from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import ScanPlan, TableDescription
+from .change.changes import Changes
+from .change.conflicts import TURNS, Turns
+from .change.dialect import NyalaSql
+from .change.many import of_all_rows
+from .change.parameters import with_values
 from .explaining import explained
 from .failures import failure
 from .fences import FUNCTIONS, QUERIES_ONLY, Fences, SqlLimits
 from .information import described, information, shown
-from .leaves import Leaf, LeafReader, LeafTable, Need, needs, reads_only, register
-from .result import Result
-from .statement import Kind, Statement, TableUse, statement
+from .leaves import Leaf, LeafReader, LeafTable, Need, needs, reads_only, register, register_rows, unread
+from .parameters import parameter_types
+from .result import Result, changed
+from .statement import Kind, Statement, TableUse, parsed, statement
 
 _PLANS_MAX = 128
 
@@ -39,8 +46,11 @@ class SqlEngine:
     """Runs SQL over the tables of a store: in this process, behind Arrow Flight, or with a caller's grants. Thread
     safe."""
 
-    def __init__(self, store: StoreService, limits: SqlLimits | None = None) -> None:
-        self._store = store
+    def __init__(self, store: StoreService, limits: SqlLimits | None = None, turns: Turns = TURNS) -> None:
+        """``turns`` are those of all that change the tables of the store by SQL."""
+        self._turns = turns
+        self.store = self._store = store
+        """What statements read and change."""
         self._limits = limits or SqlLimits()
         self._partitions = self._limits.partitions or len(os.sched_getaffinity(0))
         self._fences = Fences(self._limits, self._partitions)
@@ -49,7 +59,7 @@ class SqlEngine:
     def query(
         self, text: str, params: Parameters = None, as_of: Moment | None = None, timeout: float | None = None
     ) -> Result:
-        """Run one statement that changes nothing; its rows come as the result is read.
+        """Run one statement. The rows of a query come as the result is read; a change is one commit, which is done.
 
         Raises:
             InvalidArgumentError: the statement, its parameters or the moment is invalid.
@@ -62,11 +72,62 @@ class SqlEngine:
             return _whole(shown(self._store, query.tree))
         if query.kind is Kind.DESCRIBE:
             return _whole(described(self._described(query.tree.this.name)))
-        if query.kind in (Kind.CHANGE, Kind.TRANSACTION):
+        if query.kind is Kind.TRANSACTION:
             raise InvalidArgumentError(
-                "only queries run by SQL: change rows with Table.insert, update_where, delete_where and transactions"
+                f"{text.split()[0].upper()} needs a session: use Database.sql_session(), or a transaction of the driver"
             )
-        return _Running(self, query, params, as_of, _Deadline(timeout)).result()
+        values, deadline = query.bound(params), Deadline(timeout)
+        if query.kind is Kind.CHANGE:
+            if as_of is not None:
+                raise InvalidArgumentError("a statement that changes rows takes no as_of: it changes those of now")
+            return changed(self._changes(deadline).run(with_values(query.tree, values)))
+        if query.kind is Kind.QUERY and query.one_table is not None:
+            at = None if as_of is None else read_moment(as_of)
+            planned = query.one_table.planned(self._described(query.one_table.table), values, at)
+            if planned is not None and (result := planned.run(self._store, deadline.check)) is not None:
+                return result
+        return _Running(self, query, values, as_of, deadline).result()
+
+    def insert_all(self, text: str, parameters: pa.Table) -> Result | None:
+        """Run an INSERT of VALUES for all rows of its parameters, as one statement. None: the statement is another
+        one. Raises as ``query``."""
+        insert = of_all_rows(statement(text).tree, parameters)
+        if insert is None:
+            return None
+        tree, tables = insert
+        return changed(self._changes(Deadline(None), tables).run(tree))
+
+    def _changes(self, deadline: Deadline, tables: Mapping[str, pa.Table] | None = None) -> Changes:
+        def read(query: exp.Query, moment: int, more: Mapping[str, pa.Table]) -> pa.Table:
+            return self.read(query, moment, {**(tables or {}), **more}, deadline)
+
+        return Changes(self._store, read, self._turns)
+
+    def read(
+        self, query: exp.Query, moment: int, tables: Mapping[str, pa.Table], deadline: Deadline | None = None
+    ) -> pa.Table:
+        """Return the rows of a query within a statement, as of a moment. ``tables`` are in memory, and it may name
+        them. Raises as ``query``."""
+        text = query.sql(dialect=NyalaSql)
+        return _Running(self, parsed(text), {}, moment, deadline or Deadline(None), tables).result().to_arrow()
+
+    def describe(self, text: str, params: Parameters = None) -> Description:
+        """Return what a statement would answer, without running it; its parameters need not be given. Raises as
+        ``query``."""
+        query = statement(text)
+        tables = [self._described(name) for name in _names(query)]
+        parameters = parameter_types(query.text, query.parameters, [_schema(table) for table in tables])
+        if query.kind in (Kind.CHANGE, Kind.TRANSACTION):
+            return Description(None, parameters)
+        if query.kind is not Kind.QUERY:
+            return Description(self.query(text).schema, parameters)
+        if query.one_table is not None:
+            planned = query.one_table.planned(self._described(query.one_table.table), None, None)
+            if planned is not None:
+                return Description(planned.schema, parameters)
+        values = query.bound(params) if params else {}
+        schema = _Running(self, query, values, None, Deadline(None)).schema()
+        return Description(schema, parameters, bool(query.parameters))
 
     def _described(self, name: str) -> TableDescription:
         try:
@@ -76,6 +137,31 @@ class SqlEngine:
             exact = next((each for each in names if each.lower() == name.lower()), None)
             hint = f': write "{exact}", with its quotes' if exact else perhaps(name, names)
             raise NotFoundError(f"there is no table {name!r}{hint}") from None
+
+
+class Description(NamedTuple):
+    """What a statement would answer."""
+
+    schema: pa.Schema | None
+    """The columns of its rows; None: it changes rows or tables."""
+    parameters: pa.Schema
+    """A field for each parameter."""
+    varies: bool = False
+    """Whether the types of the columns may depend on those of parameters."""
+
+
+def _schema(table: TableDescription) -> pa.Schema:
+    return pa.schema([column.field for column in table.columns])
+
+
+def _names(query: Statement) -> list[str]:
+    """Return the tables that a statement with parameters names."""
+    if not query.parameters:
+        return []
+    if query.uses:
+        return [use.table for use in query.uses if use.table not in query.shadows]
+    target = query.tree.find(exp.Table)
+    return [target.name] if target is not None else []
 
 
 class _QueryPlan:
@@ -110,7 +196,7 @@ class _Plans:
                 self._plans.popitem(last=False)
 
 
-class _Deadline:
+class Deadline:
     """When a statement must have ended."""
 
     def __init__(self, seconds: float | None) -> None:
@@ -139,13 +225,22 @@ class _Running:
     """One statement that runs."""
 
     def __init__(
-        self, engine: SqlEngine, query: Statement, params: Parameters, as_of: Moment | None, deadline: _Deadline
+        self,
+        engine: SqlEngine,
+        query: Statement,
+        values: Mapping[str, pa.Scalar],
+        as_of: Moment | None,
+        deadline: Deadline,
+        more: Mapping[str, pa.Table] | None = None,
     ) -> None:
         self._engine = engine
         self._query = query
         self._deadline = deadline
-        self._values = query.bound(params)
+        self._values = values
+        """Of its parameters, by name. A statement that is only described has none."""
         self._store = _Noting(engine._store, self._note)
+        self._more = more or {}
+        """Tables in memory."""
         self._noted: StoreError | None = None
         self._snapshot = self._read_at(as_of)
         self._tables = {use.name: table for use in query.uses if (table := self._table(use)) is not None}
@@ -156,7 +251,7 @@ class _Running:
         reads = plan.wanted
         reader = LeafReader(engine._store, engine._limits.leaf_bytes, self._deadline.check)
         if self._query.kind is Kind.EXPLAIN and not self._query.analyze:
-            lines = self._failing(lambda: str(self._planning.execution_plan().display_indent()))
+            lines = self._alone() or self._failing(lambda: str(self._planning.execution_plan().display_indent()))
             return _whole(explained(self._store, self._tables, reads, None, lines))
         leaves = reader.read(self._tables, reads)
         frame = self._failing(lambda: self._planned(plan, leaves))
@@ -167,11 +262,30 @@ class _Running:
         schema = plain_schema(self._failing(frame.schema))
         return Result(schema, self._in_time(_plain(self._batches(frame), schema)), self._snapshot)
 
+    def _alone(self) -> str:
+        """Return the plan of a query that the store answers alone; empty if it does not."""
+        one = self._query.one_table
+        (table,) = self._tables.values() if one is not None else (None,)
+        if one is None or table is None or one.planned(table.description, self._values, None) is None:
+            return ""
+        return "an aggregate in the store" if one.measures else "a scan of the store"
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows, without reading any."""
+
+        def planned() -> pa.Schema:
+            session = self._session()
+            for name, table in self._tables.items():
+                session.register_dataset(name, unread(table))
+            return self._frame_in().schema()
+
+        return plain_schema(self._failing(planned))
+
     def _plan(self) -> _QueryPlan:
         versions = [
             (name, table.description.table_id, table.description.schema_version) for name, table in self._tables.items()
         ]
-        may_keep = self._query.kind is Kind.QUERY and not self._values and not self._query.information
+        may_keep = self._query.kind is Kind.QUERY and not (self._values or self._query.information or self._more)
         key = (self._query.text, *versions) if may_keep else None
         if key is not None and (plan := self._engine._plans.of(key)) is not None:
             return plan
@@ -184,12 +298,15 @@ class _Running:
         self._session_now = session = self._engine._fences.session()
         for name, batch in information(self._engine._store, self._query.information).items():
             register_information(session, name, batch)
+        for use in self._query.uses:
+            if (rows := self._more.get(use.table)) is not None:
+                register_rows(session, use.name, rows)
         return session
 
     def _frame_in(self) -> DataFrame:
         session = self._session_now
         if self._values:
-            self._planning = session.sql(self._query.text, options=QUERIES_ONLY, param_values=self._values)
+            self._planning = session.sql(self._query.text, options=QUERIES_ONLY, param_values=dict(self._values))
         else:
             self._planning = session.sql_with_options(self._query.text, QUERIES_ONLY)
         return self._planning
@@ -222,6 +339,8 @@ class _Running:
         return self._engine._store.now() if self._query.uses else None
 
     def _table(self, use: TableUse) -> LeafTable | None:
+        if use.table in self._more:
+            return None
         try:
             description = self._engine._described(use.table)
         except NotFoundError:
@@ -230,8 +349,8 @@ class _Running:
             raise
         moments, now = use.moments, self._snapshot
         assert now is not None, "a query that reads a table has a snapshot"
-        if moments is None:
-            return LeafTable(description, now)
+        if moments is None or (self._query.parameters and not self._values):
+            return LeafTable(description, now, None if moments is None or not moments.changes else now)
         first = moments.since(self._values)
         if not moments.changes:
             return LeafTable(description, first)
@@ -287,7 +406,7 @@ class _Noting:
             raise
 
 
-def _within(deadline: _Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches until a deadline. What makes them goes on in a thread of its own: nothing ends a join."""
     queue: Queue[pa.RecordBatch | BaseException | None] = Queue(1)
     is_left = threading.Event()

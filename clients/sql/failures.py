@@ -66,13 +66,31 @@ def _plain(text: str) -> str:
 def _cleaned(line: str) -> str:
     line = _PREFIX.sub("", line.strip())
     line = line.split(" Backtrace", 1)[0].replace("nyala.public.", "")
-    return _RUST.sub(r"\2", line).rstrip('")')
+    return _TYPE.sub(lambda named: _WORDS[named[0]], _RUST.sub(r"\2", line)).rstrip('")')
 
 
 def _kind(name: str) -> str:
     return _KINDS.get(name, name.lower())
 
 
+_WORDS = {
+    "Utf8View": "text",
+    "Utf8": "text",
+    "LargeUtf8": "text",
+    "BinaryView": "bytea",
+    "Binary": "bytea",
+    "Int8": "tinyint",
+    "Int16": "smallint",
+    "Int32": "integer",
+    "Int64": "bigint",
+    "UInt64": "unsigned bigint",
+    "Float32": "real",
+    "Float64": "double",
+    "Date32": "date",
+    "Decimal128": "decimal",
+}
+"""The types of Arrow, in SQL's words."""
+_TYPE = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 _KINDS = {
     "Int8": "an 8-bit integer",
     "Int16": "a smallint",

@@ -43,13 +43,19 @@ class SqlLimits:
     """The most bytes of a statement's tables that are read before it runs; larger tables stream."""
     partitions: int = 0
     """Threads of a statement; 0: as many as there are processors."""
+    spill_folder: str | None = None
+    """Where sorts and groups of many rows spill; None: the system's folder for temporary files."""
 
 
 class Fences:
     """Makes the sessions of DataFusion in which queries run; they share one bound of memory. Thread safe."""
 
     def __init__(self, limits: SqlLimits, partitions: int) -> None:
-        self._runtime = RuntimeEnvBuilder().with_fair_spill_pool(limits.memory_bytes).with_disk_manager_os()
+        runtime = RuntimeEnvBuilder().with_fair_spill_pool(limits.memory_bytes)
+        folder = limits.spill_folder
+        self._runtime = (
+            runtime.with_disk_manager_os() if folder is None else runtime.with_disk_manager_specified(folder)
+        )
         self._config = (
             SessionConfig()
             .with_target_partitions(partitions)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from ...schemas.errors import InvalidArgumentError, NotFoundError
+from ...schemas.errors import InvalidArgumentError, NotFoundError, PermissionDeniedError
 from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
@@ -147,7 +147,7 @@ def _all(store: StoreService) -> Iterable[TableDescription]:
     for name in store.tables():
         try:
             yield store.describe_table(name)
-        except NotFoundError:  # dropped meanwhile
+        except (NotFoundError, PermissionDeniedError):  # dropped meanwhile, or not for the caller
             continue
 
 

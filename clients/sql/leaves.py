@@ -101,6 +101,11 @@ class _Recorder(ds.InMemoryDataset):
         yield self  # DataFusion takes a source without parts for one that is broken
 
 
+def unread(table: LeafTable) -> ds.Dataset:
+    """Return a source with the columns of a table, as a query sees them, and no rows."""
+    return _Recorder(pa.schema([field.with_nullable(True) for field in table.schema]), Need())
+
+
 def needs(
     session: SessionContext, tables: Mapping[str, LeafTable], planned: Callable[[], DataFrame]
 ) -> dict[str, Need]:
@@ -181,6 +186,11 @@ def register(
     else:
         batches = _whole(leaf.batches, table.schema)
         session.register_record_batches(name, [part for part in _dealt(batches, partitions) if part])
+
+
+def register_rows(session: SessionContext, name: str, rows: pa.Table) -> None:
+    """Give a session a table in memory."""
+    session.register_record_batches(name, [_whole(rows.combine_chunks().to_batches(), rows.schema)])
 
 
 def _dealt(batches: Sequence[pa.RecordBatch], partitions: int) -> Iterator[list[pa.RecordBatch]]:

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError
+from .change.writing import Changed
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+
+_COUNT = pa.schema([pa.field("rows", pa.int64())])
 
 
 class Result:
@@ -37,17 +41,18 @@ class Result:
         """The timestamp that the statement read at; None if it read no table."""
         self._batches: Iterator[pa.RecordBatch] | None = batches
         self._table: pa.Table | None = None
-        self._changed = changed
+        self.changed = changed
+        """How many rows a statement has changed; None: it is a query."""
         self._close = close
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
-        return f"Result({f'{self._changed:,} rows changed' if self._changed is not None else columns})"
+        return f"Result({f'{self.changed:,} rows changed' if self.changed is not None else columns})"
 
     @property
     def rows(self) -> int:
         """The number of rows: those that a change has changed, or those of a query, which are read."""
-        return self._changed if self._changed is not None else self.to_arrow().num_rows
+        return self.changed if self.changed is not None else self.to_arrow().num_rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield record batches, as they are made."""
@@ -111,6 +116,11 @@ class Result:
             yield from batches
         finally:
             self._close()
+
+
+def changed(outcome: Changed) -> Result:
+    """Return the result of a statement that has changed rows or tables."""
+    return Result(_COUNT.empty_table().schema, iter(()), outcome.timestamp, outcome.count)
 
 
 def _need(library: str) -> None:

@@ -24,6 +24,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
+from .change.dialect import NyalaSql
+from .one_table import OneTable, one_table
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
@@ -74,6 +76,8 @@ class Statement:
     """The names of WITH, which need not be tables."""
     parameters: tuple[str, ...] = ()
     """The names of parameters, in the order of their first place."""
+    one_table: OneTable | None = None
+    """What it asks of its only table, if the store answers that alone."""
     analyze: bool = False
     """Of EXPLAIN: run it."""
 
@@ -127,21 +131,22 @@ def statement(text: str) -> Statement:
         raise InvalidArgumentError(f"a statement is text, not {type(text).__name__}")
     if len(text) > TEXT_MAX:
         raise InvalidArgumentError(f"the statement has {len(text):,} characters; at most {TEXT_MAX:,} are allowed")
-    return _remembered(text) if len(text) <= _REMEMBERED_TEXT_MAX else _parsed(text)
+    return _remembered(text) if len(text) <= _REMEMBERED_TEXT_MAX else parsed(text)
 
 
 @lru_cache(256)
 def _remembered(text: str) -> Statement:
-    return _parsed(text)
+    return parsed(text)
 
 
-def _parsed(text: str) -> Statement:
+def parsed(text: str) -> Statement:
+    """Parse one statement, which is not remembered. Raises as ``statement``."""
     tree = _tree(text)
     kind = _kind(tree)
     if kind is Kind.EXPLAIN:
         inner = tree.expression.name.strip()
         analyze = inner[:8].lower() == "analyze "
-        query = _parsed(inner[8:] if analyze else inner)
+        query = parsed(inner[8:] if analyze else inner)
         if query.kind is not Kind.QUERY:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
@@ -152,19 +157,21 @@ def _parsed(text: str) -> Statement:
             f"the statement has {len(parameters):,} parameters; at most {PARAMETERS_MAX:,} are allowed"
         )
     if kind is not Kind.QUERY:
-        return Statement(kind, tree, text, parameters=parameters)
+        text = _edited(text, edits)
+        return Statement(kind, _tree(text) if parameters else tree, text, parameters=parameters)
     moments: dict[str, Moments] = {}
     if moves_in_time(tree):  # a new text, which has parameters in DataFusion's form already
         text, moments = in_time(_tree(_edited(text, edits)))
         tree, edits = _tree(text), []
     shadows = frozenset(_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE))
     uses, information = _uses(tree, shadows, moments, edits)
-    return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters)
+    alone = one_table(tree) if len(uses) == 1 and not information and uses[0].moments is None else None
+    return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters, alone)
 
 
 def _tree(text: str) -> exp.Expr:
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="postgres") if tree is not None]
+        trees = [tree for tree in sqlglot.parse(text, dialect=NyalaSql) if tree is not None]
     except ParseError as error:
         raise _mistake(error) from None
     except TokenError as error:

@@ -111,7 +111,7 @@ def decimals(depth: int = DEPTH) -> Terms:
     return leaf | st.one_of(
         _built("({0} + {1})", part, part),
         _built("({0} - {1})", part, part | integers(0)),
-        _built("({0} * {1})", short, short),
+        _built("({0} * {1})", short, short, is_strict=False),
         _built("({0} % nullif({1}, 0))", short, literal),
         _built("(-{0})", part),
         _built("abs({0})", part),

@@ -1,0 +1,162 @@
+"""Columns as CREATE TABLE and ALTER TABLE define them: types, defaults, constraints and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+from sqlglot import exp
+
+from ....schemas.cells.literal import to_json
+from ....schemas.cells.types import LogicalType
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.protocol.command import explain
+from ....schemas.table.column import ColumnDefinition, ColumnOptions
+from .literals import constant
+from .names import name_of, shown
+from .values import column_of
+
+_TYPES = {
+    exp.DType.BOOLEAN: "bool",
+    exp.DType.TINYINT: "int8",
+    exp.DType.SMALLINT: "int16",
+    exp.DType.INT: "int32",
+    exp.DType.BIGINT: "int64",
+    exp.DType.FLOAT: "float",
+    exp.DType.DOUBLE: "double",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp[us]",
+    exp.DType.TIMESTAMPTZ: "timestamp[us]",
+    exp.DType.DATETIME: "timestamp[us]",
+    exp.DType.TEXT: "string",
+    exp.DType.VARCHAR: "string",
+    exp.DType.BINARY: "binary",
+    exp.DType.VARBINARY: "binary",
+}
+_WORKS = (
+    "use boolean, tinyint, smallint, int, bigint, real, double precision, numeric(p,s), date, timestamp, text, "
+    "varchar(n) or bytea"
+)
+COLUMN_OPTIONS = tuple(name for name in ColumnOptions.model_fields if name not in ("type", "comment", "write_default"))
+"""What ``WITH`` of a column and ``ALTER COLUMN ... SET`` take."""
+
+
+def type_word(kind: exp.Expr | None, name: str) -> str:
+    """Return the word of a column's type.
+
+    Raises:
+        InvalidArgumentError: no column can have it; the message lists the types that there are.
+    """
+    if not isinstance(kind, exp.DataType):
+        raise InvalidArgumentError(f"column {name!r} needs a type: {_WORKS}")
+    sizes = [each.name for each in kind.expressions]
+    if kind.this == exp.DType.DECIMAL:
+        return str(LogicalType.parse(f"decimal({','.join(sizes)})" if sizes else "decimal"))
+    if kind.this == exp.DType.VARCHAR and sizes:
+        return str(LogicalType.parse(f"varchar({sizes[0]})"))
+    word = _TYPES.get(kind.this)
+    if word is None:
+        raise InvalidArgumentError(f"column {name!r} cannot have the type {shown(kind)}: {_WORKS}")
+    if kind.this in (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ) and sizes not in ([], ["6"]):
+        raise InvalidArgumentError(f"column {name!r} cannot have the type {shown(kind)}: a timestamp has microseconds")
+    return word
+
+
+def default_json(node: exp.Expr, column: ColumnDefinition) -> Any:
+    """Return the default that a literal means in a column, as JSON. Raises InvalidArgumentError: it does not fit."""
+    value = constant(node, f"the default of column {column.name!r}")
+    if value is None:
+        return None
+    return to_json(column_of([value], _as_schema(column))[0].as_py())
+
+
+def _as_schema(column: ColumnDefinition) -> Any:
+    from ....schemas.table.column import ColumnSchema
+
+    return ColumnSchema.from_definition(1, column)
+
+
+def definition_of(node: exp.ColumnDef, adds: bool = False) -> tuple[ColumnDefinition, bool]:
+    """Return the definition of a column, and whether it says that it is the primary key. ``adds``: to a table that has
+    rows, which then show its default.
+
+    Raises:
+        InvalidArgumentError: a type, default, constraint or option is not possible.
+    """
+    name = name_of(node)
+    word = type_word(node.args.get("kind"), name)
+    parts: dict[str, Any] = {"name": name, "type": word}
+    if word.startswith("varchar("):
+        parts["too_long"] = "error"  # as SQL has it
+    default: exp.Expr | None = None
+    is_key = False
+    for constraint in node.args.get("constraints") or []:
+        kind = constraint.args["kind"]
+        if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+            is_key = True
+            include = kind.args.get("include")
+            parts |= settings_of((include and include.args.get("with_storage")) or [], name)
+        elif isinstance(kind, exp.NotNullColumnConstraint):
+            parts["nullable"] = bool(kind.args.get("allow_null"))
+        elif isinstance(kind, exp.DefaultColumnConstraint):
+            default = kind.this
+        elif isinstance(kind, exp.CommentColumnConstraint):
+            parts["comment"] = kind.this.name
+        elif isinstance(kind, exp.Properties):
+            parts |= settings_of(kind.expressions, name)
+        else:
+            raise InvalidArgumentError(
+                f"column {name!r} cannot have {shown(constraint)}: there are PRIMARY KEY, NOT NULL, DEFAULT, COMMENT"
+            )
+    if is_key:
+        parts["nullable"] = False
+    definition = built_column(parts)
+    if default is not None:
+        value = default_json(default, definition)
+        more = {"write_default": value, **({"read_default": value} if adds else {})}
+        definition = built_column({**parts, **more})
+    return definition, is_key
+
+
+def built_column(parts: dict[str, Any]) -> ColumnDefinition:
+    """Return a column's definition with these parts. Raises InvalidArgumentError: one is wrong."""
+    try:
+        return ColumnDefinition.model_validate(parts)
+    except ValidationError as error:
+        raise InvalidArgumentError(explain(error, f"column {parts['name']!r}", COLUMN_OPTIONS)) from None
+
+
+def settings_of(nodes: Iterable[exp.Expr], name: str) -> dict[str, Any]:
+    """Return the options of a column that WITH or SET lists, by name.
+
+    Raises:
+        InvalidArgumentError: there is no such option, or a value is no literal.
+    """
+    answer: dict[str, Any] = {}
+    for node in nodes:
+        option, value = setting(node)
+        if option not in COLUMN_OPTIONS:
+            raise InvalidArgumentError(
+                f"column {name!r} has no option {option!r}: known are {', '.join(COLUMN_OPTIONS)}"
+            )
+        answer[option] = value
+    return answer
+
+
+def setting(node: exp.Expr) -> tuple[str, Any]:
+    """Return the name and value of ``name = value`` in a list of options. Raises InvalidArgumentError: it is none."""
+    if isinstance(node, exp.SchemaCommentProperty):
+        return "comment", node.this.name
+    if isinstance(node, exp.EQ):
+        name = node.this.name.lower()
+        value = node.expression
+    elif isinstance(node, exp.Property) and type(node) is exp.Property:
+        name = node.name.lower()
+        value = node.args["value"]
+    else:
+        raise InvalidArgumentError(f"an option is written name = value, not {shown(node)}")
+    if isinstance(value, exp.Var) or (isinstance(value, exp.Column) and not value.table):
+        word = value.name.lower()
+        return name, {"true": True, "false": False, "null": None}.get(word, word)
+    return name, to_json(constant(value, f"the option {name!r}"))

@@ -1,0 +1,73 @@
+"""Literals of statements as Python values, without running a query."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import Any
+
+from sqlglot import exp
+
+from ....schemas.errors import InvalidArgumentError
+from .names import shown
+
+NO_LITERAL = object()
+"""What ``literal`` returns for an expression that must be run."""
+_DATES = (exp.DType.DATE,)
+_TIMESTAMPS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
+
+
+def literal(node: exp.Expr) -> Any:
+    """Return the value of a literal: None, a bool, int, Decimal, str, bytes, date or datetime; else ``NO_LITERAL``."""
+    if isinstance(node, exp.Paren):
+        return literal(node.this)
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.HexString):
+        return bytes.fromhex(node.this)
+    if isinstance(node, exp.Literal):
+        return node.this if node.is_string else _number(node.this)
+    if isinstance(node, exp.Neg):
+        value = literal(node.this)
+        return -value if isinstance(value, int | decimal.Decimal) and not isinstance(value, bool) else NO_LITERAL
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        return _moment(node)
+    return NO_LITERAL
+
+
+def constant(node: exp.Expr, what: str) -> Any:
+    """Return the value of a literal. Raises InvalidArgumentError: ``what`` is something else."""
+    value = literal(node)
+    if value is NO_LITERAL:
+        raise InvalidArgumentError(f"{what} must be a literal, such as 1 or 'text', not {shown(node)}")
+    return value
+
+
+def is_default(node: exp.Expr) -> bool:
+    """Return whether an expression is the word DEFAULT."""
+    if isinstance(node, exp.Var):
+        return node.name.upper() == "DEFAULT"
+    is_plain = isinstance(node, exp.Column) and not node.args.get("table") and isinstance(node.this, exp.Identifier)
+    return is_plain and not node.this.args.get("quoted") and node.this.this.upper() == "DEFAULT"
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text) if text.isdigit() else decimal.Decimal(text)
+    except (ValueError, decimal.InvalidOperation):
+        return NO_LITERAL
+
+
+def _moment(node: exp.Cast) -> Any:
+    """Return the value of DATE '...' and TIMESTAMP '...'."""
+    kind, text = node.to.this, node.this.this.strip()
+    try:
+        if kind in _DATES and len(text) == 10:
+            return dt.date.fromisoformat(text)
+        if kind in _TIMESTAMPS and not node.to.expressions:
+            return dt.datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    return NO_LITERAL

@@ -1,0 +1,102 @@
+"""Names of tables and columns in statements, and the refusal of what a statement does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sqlglot import exp
+
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.phrases import perhaps
+
+SCHEMA = "public"
+"""The only schema that there is; a name may stand without it."""
+_ABOUT_TABLES = {"this", "alias", "db", "only"}
+_WORDS = {
+    "with_": "WITH",
+    "limit": "LIMIT",
+    "order": "ORDER BY",
+    "overwrite": "OVERWRITE: use TRUNCATE and INSERT in one transaction",
+    "alternative": "OR REPLACE and OR IGNORE: use ON CONFLICT",
+    "returning": "RETURNING: read the rows by a SELECT, before or after",
+    "duplicate": "ON DUPLICATE KEY: use ON CONFLICT",
+    "constraint": "ON CONSTRAINT: name the columns of the primary key",
+    "index_predicate": "a WHERE before DO: the conflict is with the primary key",
+    "using_cond": "USING (columns): write the condition after ON",
+    "replace": "OR REPLACE: drop the table first, or write IF NOT EXISTS",
+    "identity": "RESTART IDENTITY: numbers that a table has given are never given again",
+    "by_name": "BY NAME: list the columns after the table",
+}
+
+
+def name_of(node: exp.Expr | str) -> str:
+    """Return the name that an identifier, or a column or table of one part, means: in lower case unless quoted."""
+    if isinstance(node, str):
+        return node
+    part = node if isinstance(node, exp.Identifier) else node.this
+    if not isinstance(part, exp.Identifier):
+        raise InvalidArgumentError(f"{shown(node)} is no name: give the plain name of a table or column")
+    return part.this if part.args.get("quoted") else part.this.lower()
+
+
+def table_name(node: exp.Expr | None) -> str:
+    """Return the name of the table that a statement changes.
+
+    Raises:
+        InvalidArgumentError: it is no plain table of the schema ``public``.
+    """
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise InvalidArgumentError(f"{shown(node)} is no table: a statement changes one table, by its name")
+    schema = node.args.get("db")
+    if schema is not None and name_of(schema) != SCHEMA:
+        raise InvalidArgumentError(f"there is no schema {name_of(schema)!r}: name the table alone")
+    refuse_others(node, _ABOUT_TABLES, f"the table {name_of(node)!r} of a statement that changes it")
+    return name_of(node)
+
+
+def alias_of(table: exp.Table) -> str:
+    """Return the name by which expressions of the statement call the table."""
+    alias = table.args.get("alias")
+    return table_name(table) if alias is None else name_of(alias.this)
+
+
+def identifier(name: str) -> exp.Identifier:
+    """Return a name that nothing changes the case of."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def column(name: str, table: str) -> exp.Column:
+    """Return the column ``name`` of ``table``."""
+    return exp.Column(this=identifier(name), table=identifier(table))
+
+
+def refuse_others(node: exp.Expr, taken: Collection[str], what: str) -> None:
+    """Refuse the parts of a statement that nothing here reads.
+
+    Raises:
+        InvalidArgumentError: ``node`` has a part that is not ``taken``.
+    """
+    for part, value in node.args.items():
+        if value and part not in taken:
+            raise InvalidArgumentError(f"{what} does not take {_WORDS.get(part, part.strip('_').upper())}")
+
+
+def checked_column(name: str, known: Iterable[str], table: str) -> str:
+    """Return the name of a column. Raises InvalidArgumentError: the table lacks it."""
+    names = list(known)
+    if name not in names:
+        near = perhaps(name, names)
+        raise InvalidArgumentError(f"table {table!r} has no column {name!r}{near}; it has {', '.join(names[:20])}")
+    return name
+
+
+def refuse_repeated(names: list[str], what: str) -> None:
+    """Raise InvalidArgumentError: ``what`` names a column twice."""
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+        raise InvalidArgumentError(f"{what} names the column {twice[0]!r} twice")
+
+
+def shown(node: exp.Expr | None) -> str:
+    """Return an expression as SQL, for a message, in one short line."""
+    text = "nothing" if node is None else " ".join(node.sql(dialect="postgres").split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,59 @@
+"""Parameters of a statement that changes rows: their values take their places."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ....schemas.errors import InvalidArgumentError
+
+
+def with_values(tree: exp.Expr, values: Mapping[str, pa.Scalar]) -> exp.Expr:
+    """Return a statement with the values of its parameters; the tree itself without any.
+
+    Raises:
+        InvalidArgumentError: a value is of a type that SQL has no word for.
+    """
+    if not values:
+        return tree
+    return tree.copy().transform(lambda node: _value(node, values) if isinstance(node, exp.Parameter) else node)
+
+
+def _value(node: exp.Parameter, values: Mapping[str, pa.Scalar]) -> exp.Expr:
+    name = node.name
+    return _literal(values[f"p{name}" if name.isdecimal() else name].as_py(), name)
+
+
+def _literal(value: Any, name: str) -> exp.Expr:
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return exp.cast(_signed(repr(value)), "double precision", dialect="postgres")
+        return exp.cast(exp.Literal.string(repr(value)), "double precision", dialect="postgres")
+    if isinstance(value, bytes):
+        return exp.HexString(this=value.hex())
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    if isinstance(value, dt.datetime):
+        kind = "timestamp" if value.tzinfo is None else "timestamptz"
+        return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), kind, dialect="postgres")
+    if isinstance(value, dt.date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "date", dialect="postgres")
+    if isinstance(value, int) or hasattr(value, "as_tuple"):
+        return _signed(format(value, "f") if hasattr(value, "as_tuple") else str(value))
+    raise InvalidArgumentError(
+        f"parameter {name} is of type {type(value).__name__}: give a number, text, bytes or a time"
+    )
+
+
+def _signed(text: str) -> exp.Expr:
+    number = exp.Literal.number(text.removeprefix("-"))
+    return exp.Neg(this=number) if text.startswith("-") else number

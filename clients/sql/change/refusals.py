@@ -1,0 +1,56 @@
+"""Refuses the statements that there are not, and says what to do instead."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import exp
+
+from ....schemas.errors import InvalidArgumentError
+
+_KINDS = {
+    "VIEW": "there are no views: keep the query in a table by CREATE TABLE ... AS, or write it as WITH",
+    "INDEX": "there are no indexes: rows are found by the primary key, so choose its columns by what you look for",
+    "FUNCTION": "there are no functions of users: write the expression in each statement",
+    "PROCEDURE": "there are no procedures: send the statements one by one, in a transaction",
+    "TRIGGER": "there are no triggers: read the changes of a table by changes()",
+    "SEQUENCE": "there are no sequences: a table with the option unique_key = false numbers its rows",
+    "SCHEMA": "there is one schema, public: put what divides the tables into their names",
+    "DATABASE": "a store is one database: open another store",
+    "TYPE": "there are no types of users: use those of columns",
+    "USER": "there are no users in SQL: see the settings of the server",
+    "ROLE": "there are no roles in SQL: grant to a role by grant()",
+}
+_STATEMENTS = {
+    "GRANT": "grants are given by grant(), not by SQL",
+    "REVOKE": "grants are taken by revoke(), not by SQL",
+    "COPY": "files are loaded by the job that loads, and exported by the one that exports, not by SQL",
+    "VACUUM": "a store needs no VACUUM: maintenance runs by itself; maintain() runs it at once",
+    "ANALYZE": "a store needs no ANALYZE: it knows its rows",
+    "LOCK": "there are no locks of tables: a statement is one commit, and conflicts are found by themselves",
+    "SET": "there are no settings of a session in SQL",
+    "CALL": "there are no procedures: send the statements one by one, in a transaction",
+}
+
+
+def refuse_kind(verb: str, kind: str) -> NoReturn:
+    """Refuse ``verb``, such as CREATE, of something that is no table. Raises InvalidArgumentError, always."""
+    advice = _KINDS.get(kind.upper(), "only tables can be created, altered and dropped")
+    raise InvalidArgumentError(f"{verb} {kind.upper()} is not possible: {advice}")
+
+
+def refuse_statement(tree: exp.Expr) -> NoReturn:
+    """Refuse a statement that changes neither rows nor tables. Raises InvalidArgumentError, always."""
+    word = str(tree.this).upper() if isinstance(tree, exp.Command) else tree.key.upper()
+    if word in ("CREATE", "DROP", "ALTER"):
+        rest = str(tree.expression or "").split()
+        kind = rest[0].upper() if rest else "IT"
+        if kind != "TABLE":
+            refuse_kind(word, kind)
+        raise InvalidArgumentError(
+            f"{word} TABLE is not possible in this form: see the documentation for the forms that are"
+        )
+    if isinstance(tree, exp.Transaction | exp.Commit | exp.Rollback):
+        raise InvalidArgumentError(f"{word} is for a connection, which has the transaction: it is no change by itself")
+    advice = _STATEMENTS.get(word, "known are INSERT, UPDATE, DELETE, MERGE, TRUNCATE, and CREATE, ALTER, DROP TABLE")
+    raise InvalidArgumentError(f"{word} is no statement that changes rows or tables: {advice}")
