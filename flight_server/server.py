@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
 from ..clients.flight import transport
-from ..schemas.errors import PermissionDeniedError, StoreError, UnavailableError
+from ..schemas.errors import InvalidArgumentError, PermissionDeniedError, StoreError, UnavailableError
 from ..schemas.protocol.server_verbs import ServerVerbs
 from ..schemas.protocol.service import GrantKeeper, StoreService
 from ..schemas.protocol.verb import Kind
@@ -18,7 +18,7 @@ from ..schemas.store.metrics import Metrics
 from .errors.errors import Translator, hide_tracebacks, verb
 from .handlers import actions, exchange, get, info, put
 from .native import message_hook, server_builder
-from .requests.calls import Calls
+from .requests.calls import Call, Calls
 from .requests.recent_requests import RecentRequests
 from .settings.config import ServerConfig
 from .stores.absent_store import AbsentStore
@@ -30,6 +30,54 @@ if TYPE_CHECKING:
     from .security.identity import Identity
     from .security.security import Security
     from .security.token_file import TokenEntry
+
+
+_ANY = b"type.googleapis.com/arrow.flight.protocol.sql."
+"""How the message of Flight SQL begins, after the number and the length of its first field."""
+
+
+class SqlCalls(Protocol):
+    """What answers the calls of Flight SQL."""
+
+    @property
+    def middleware(self) -> dict[str, fl.ServerMiddlewareFactory]:
+        """What the server must be given."""
+        ...
+
+    def owns_action(self, name: str) -> bool:
+        """Whether an action is one of Flight SQL."""
+        ...
+
+    def info(self, descriptor: fl.FlightDescriptor, call: Call) -> fl.FlightInfo:
+        """Answer GetFlightInfo."""
+        ...
+
+    def schema(self, descriptor: fl.FlightDescriptor, call: Call) -> pa.Schema:
+        """Answer GetSchema."""
+        ...
+
+    def stream(self, context: fl.ServerCallContext, ticket: bytes) -> fl.FlightDataStream:
+        """Answer DoGet."""
+        ...
+
+    def put(
+        self,
+        context: fl.ServerCallContext,
+        descriptor: fl.FlightDescriptor,
+        reader: fl.MetadataRecordBatchReader,
+        writer: fl.FlightMetadataWriter,
+        call: Call,
+    ) -> None:
+        """Answer DoPut."""
+        ...
+
+    def act(self, action: fl.Action, call: Call) -> list[fl.Result]:
+        """Answer DoAction."""
+        ...
+
+    def close(self) -> None:
+        """End all statements."""
+        ...
 
 
 class FlightServer(fl.FlightServerBase):
@@ -46,9 +94,11 @@ class FlightServer(fl.FlightServerBase):
         security: Security | None = None,
         traces: Traces | None = None,
         process: ServerVerbs | None = None,
+        sql: Callable[[FlightServer], SqlCalls] | None = None,
     ) -> None:
         """Listen; without ``security``, without TLS and to anyone. ``traces`` get a span of each call, and are closed
-        with this server. ``process`` knows whether another process may have the store.
+        with this server. ``process`` knows whether another process may have the store. ``sql`` makes what answers
+        Flight SQL.
 
         Raises:
             UnavailableError: it cannot listen at ``location``.
@@ -65,13 +115,14 @@ class FlightServer(fl.FlightServerBase):
         hide_tracebacks()
         transport.prepare()
         message_hook.install()
-        middleware = {"nyala-traces": traces.headers} if traces else None
+        self.sql = sql(self) if sql else None
+        middleware = ({"nyala-traces": traces.headers} if traces else {}) | (self.sql.middleware if self.sql else {})
         try:
             with server_builder.limiting(self.config.connection_streams_max, self.config.threads_max):
                 if security:
                     security.listen(super().__init__, location, middleware)
                 else:
-                    super().__init__(location, middleware=middleware)
+                    super().__init__(location, middleware=middleware or None)
         except (pa.ArrowException, OSError):
             raise UnavailableError(
                 f"cannot listen on {location}: the port is in use, or the address does not belong to this machine; "
@@ -105,6 +156,8 @@ class FlightServer(fl.FlightServerBase):
     def get_flight_info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.FlightInfo:
         """Schema, size and tickets of a scan."""
         with self.calls.begin(context, "get_flight_info", Kind.PLAN, _size(descriptor)) as call, call.working():
+            if sql := self._sql_of(descriptor.command):
+                return sql.info(descriptor, call)
             return info.flight_info(self._callers_store, descriptor, self.config)
 
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
@@ -112,6 +165,8 @@ class FlightServer(fl.FlightServerBase):
         try:
             self.check_caller(context, "get_schema")
             with self.calls.begin(context, "get_schema", Kind.PLAN, _size(descriptor)) as call, call.working():
+                if sql := self._sql_of(descriptor.command):
+                    return fl.SchemaResult(sql.schema(descriptor, call))
                 return fl.SchemaResult(info.schema(self._callers_store, descriptor, self.config))
         except BaseException as error:
             self.refused("get_schema", error)
@@ -120,6 +175,8 @@ class FlightServer(fl.FlightServerBase):
     @verb
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
         """The batches of a scan."""
+        if sql := self._sql_of(ticket.ticket):
+            return sql.stream(context, ticket.ticket)
         return get.stream(self._callers_store, context, ticket.ticket, self.calls, self.translator)
 
     @verb
@@ -133,6 +190,8 @@ class FlightServer(fl.FlightServerBase):
         """Writes, each batch a commit."""
         message_hook.check_first_message()
         with self.calls.begin(context, "do_put", Kind.PUT) as call, call.working():
+            if sql := self._sql_of(descriptor.command):
+                return sql.put(context, descriptor, reader, writer, call)
             put.write_stream(self._callers_store, context, descriptor, reader, writer, self.calls, call)
 
     @verb
@@ -159,6 +218,9 @@ class FlightServer(fl.FlightServerBase):
         is_anyone = self._authentication is not None and self._authentication.caller is None
         if self._authentication and is_anyone and action.type != actions.FOR_ANYONE:
             self._authentication.require()
+        if self.sql is not None and self.sql.owns_action(action.type):
+            with self.calls.begin(context, action.type, Kind.STATEMENT) as call, call.working():
+                return iter(self.sql.act(action, call))
         if action.type in actions.FOR_PROCESS_ADMINS:
             with self._administering(action):
                 return self._run_action(context, action)
@@ -168,6 +230,14 @@ class FlightServer(fl.FlightServerBase):
         self, context: fl.ServerCallContext, action: fl.Action, is_anyone: bool = False
     ) -> Iterator[fl.Result]:
         return actions.run(self._callers_store, self.process, context, action, self.calls, self.translator, is_anyone)
+
+    def _sql_of(self, body: bytes | None) -> SqlCalls | None:
+        """Return what answers a body of Flight SQL; None: it is another one."""
+        if body is None or (not body.startswith(_ANY, 2) and not body.startswith(_ANY, 3)):
+            return None
+        if self.sql is None:
+            raise InvalidArgumentError("this server does not answer Flight SQL: start it with --sql")
+        return self.sql
 
     @property
     def _callers_store(self) -> StoreService:
@@ -247,6 +317,8 @@ class FlightServer(fl.FlightServerBase):
     def shutdown(self) -> None:
         """Take no more calls, and wait for running ones."""
         self.calls.stop()
+        if self.sql:
+            self.sql.close()
         if self._security:
             self._security.close()
         super().shutdown()

@@ -23,6 +23,7 @@ def serve(
     http_port: serve_options.HttpPort = None,
     advertise: serve_options.Advertise = None,
     insecure: serve_options.Insecure = None,
+    sql: serve_options.Sql = None,
     tls_cert: serve_options.TlsCert = None,
     tls_key: serve_options.TlsKey = None,
     tls_client_ca: serve_options.TlsClientCa = None,

@@ -13,13 +13,13 @@ class ClientGoneError(UnavailableError):
     """The error of a call whose client is gone and cannot be answered. Applied rows stay."""
 
 
-def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel) -> None:
+def send_answer(writer: fl.FlightMetadataWriter, answer: BaseModel | bytes) -> None:
     """Send the answer to a write to its client, who may be gone.
 
     Raises:
         ClientGoneError: the client is gone.
     """
     try:
-        writer.write(answer.model_dump_json().encode())
+        writer.write(answer if isinstance(answer, bytes) else answer.model_dump_json().encode())
     except (fl.FlightError, pa.ArrowException, OSError):
         raise ClientGoneError("the client disconnected before its answer") from None

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...schemas.errors import UnavailableError
+from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.protocol.server_verbs import ServerVerbs
 from ...schemas.protocol.service import StoreService
 from ..runtime.flush_before_close import HAND_OVER_SECONDS, flush_within, rest_within
 from ..runtime.location import bound_location, reachable
 from ..runtime.service_manager import tell_manager
 from ..runtime.stop_signals import StopSignals
-from ..server import FlightServer
+from ..server import FlightServer, SqlCalls
 from ..settings.config import ServerConfig
 from ..stores.fixed_whereabouts import OwnStore
 
@@ -145,9 +145,20 @@ def _listen(
     process: ServerVerbs,
 ) -> FlightServer:
     try:
-        return FlightServer(store, location, config, security, traces, process)
+        return FlightServer(store, location, config, security, traces, process, _sql() if config.sql else None)
     except (pa.ArrowException, OSError) as error:
         raise UnavailableError(f"cannot listen on {location}: {str(error).partition('. Detail')[0]}") from None
+
+
+def _sql() -> Callable[[FlightServer], SqlCalls]:
+    """Return what makes a server answer Flight SQL. Raises InvalidArgumentError: packages are missing."""
+    try:
+        from ..sql.front import SqlFront
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            f"Flight SQL needs the package {error.name}: pip install 'nyala[sql]', or leave --sql out"
+        ) from None
+    return SqlFront
 
 
 def drain(

@@ -53,6 +53,8 @@ Insecure = Annotated[
     bool | None, _address("--insecure", help="Listen on an address that other machines reach, without TLS or login.")
 ]
 
+Sql = Annotated[bool | None, _address("--sql", help="Answer Flight SQL, for ADBC, JDBC and the tools that use them.")]
+
 TlsCert = Annotated[Path | None, _security(help="The server's certificate, in PEM.")]
 TlsKey = Annotated[Path | None, _security(help="The private key of --tls-cert.")]
 TlsClientCa = Annotated[

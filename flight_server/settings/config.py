@@ -79,6 +79,18 @@ class ServerConfig(Message, frozen=True, extra="forbid"):
     """Smaller batches are combined."""
     sent_bytes_max: PositiveInt = 7 * MIB // 2
     """Maximum size of a sent batch of several rows: some Flight clients reject messages above 4 MiB."""
+    sql: bool = False
+    """Answer Flight SQL: see docs/sql.md."""
+    sql_places: PositiveInt = 4
+    """Processes in which statements of SQL run, one in each at the same time; further statements wait."""
+    sql_memory_bytes: PositiveInt = 1 << 30
+    """Memory of one statement's sorts, groups and joins."""
+    sql_leaf_bytes: PositiveInt = 256 * MIB
+    """The most bytes of a statement's tables that are read before it runs; larger tables stream."""
+    sql_spill_bytes: PositiveInt = 16 << 30
+    """The most bytes that a statement's sorts and groups write to temporary files."""
+    sql_timeout_seconds: PositiveFloat = 3600.0
+    """A statement that runs for longer is ended."""
     slow_request_seconds: NonNegativeFloat = 10.0
     """A request on which the server works for at least this long is logged, without its contents; 0 logs none."""
     drain_seconds: NonNegativeFloat = 10.0

@@ -1,0 +1,107 @@
+"""Handles: the prepared statements and the transactions that clients have open, each known to its user alone."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ...schemas.errors import InvalidArgumentError, UnavailableError
+
+if TYPE_CHECKING:
+    from ..security.identity import Identity
+    from .statement_child import ChildHandle
+
+PREPARED_MAX = 4096
+PREPARED_BYTES_MAX = 64 << 20
+TRANSACTIONS_MAX = 256
+TRANSACTION_SECONDS = 600.0
+"""A transaction in which no statement runs for so long is rolled back."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A prepared statement."""
+
+    user: str
+    text: str
+    schema: bytes | None
+    """Of its rows, as Arrow IPC; None: it changes rows."""
+    parameters: bytes | None = None
+    """What it is bound to, as a stream of Arrow IPC; None: to nothing."""
+    transaction: bytes | None = None
+    varies: bool = False
+    """Whether the schema depends on the types of parameters."""
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes of memory."""
+        return len(self.text) + len(self.schema or b"") + len(self.parameters or b"")
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction, and the child process that holds it."""
+
+    user: str
+    caller: Identity | None
+    child: ChildHandle
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    used: float = field(default_factory=time.monotonic)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes of memory here: next to nothing."""
+        return 0
+
+
+Held = TypeVar("Held", Prepared, OpenTransaction)
+
+
+class Handles(Generic[Held]):
+    """What clients hold by a handle. Half of the places are for one user. Thread safe."""
+
+    def __init__(self, name: str, count_max: int, bytes_max: int = 1 << 62) -> None:
+        """``name`` says in errors what they are."""
+        self._name = name
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._held: dict[bytes, Held] = {}
+        self._lock = threading.Lock()
+
+    def add(self, held: Held) -> bytes:
+        """Keep something, and return its handle. Raises UnavailableError if its user has too many."""
+        handle = secrets.token_bytes(16)
+        with self._lock:
+            mine = [each for each in self._held.values() if each.user == held.user]
+            size = sum(each.nbytes for each in mine) + held.nbytes
+            if len(mine) >= self._count_max // 2 or size > self._bytes_max // 2 or len(self._held) >= self._count_max:
+                raise UnavailableError(f"too many {self._name}s are open: close some of them")
+            self._held[handle] = held
+        return handle
+
+    def get(self, handle: bytes, user: str) -> Held:
+        """Return what a handle stands for. Raises InvalidArgumentError if it stands for nothing of this user's."""
+        held = self._held.get(handle)
+        if held is None or held.user != user:
+            raise InvalidArgumentError(
+                f"there is no such {self._name}: it was closed, or the server has started again; make it again"
+            )
+        return held
+
+    def __contains__(self, handle: object) -> bool:
+        return handle in self._held
+
+    def pop(self, handle: bytes, user: str) -> Held:
+        """Return what a handle stands for, and forget it. Raises as ``get``."""
+        held = self.get(handle, user)
+        with self._lock:
+            self._held.pop(handle, None)
+        return held
+
+    def items(self) -> list[tuple[bytes, Held]]:
+        """Return all, with their handles."""
+        with self._lock:
+            return list(self._held.items())

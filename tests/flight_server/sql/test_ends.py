@@ -1,0 +1,168 @@
+"""The end of statements: by their client, by time, by memory. The store answers throughout."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import adbc_driver_manager as manager
+import pyarrow as pa
+import pytest
+
+from tests.flight_server.sql.served_sql import SqlServer
+
+RUNAWAY = "SELECT count(*) AS n FROM numbers a, numbers b, numbers c WHERE (a.id * b.id + c.id) % 7 = 3"
+SECONDS = 2.5
+"""A second for the statement to end, and one for the machine."""
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[SqlServer]:
+    server = SqlServer(sql_timeout_seconds=60.0, sql_places=2)
+    server.db.create_table("numbers", primary_key="id", data=pa.table({"id": range(20_000)}))
+    yield server
+    server.close()
+
+
+def _works(pids: list[int]) -> bool:
+    """Whether one of the processes uses a processor."""
+
+    def spent() -> int:
+        total = 0
+        for pid in pids:
+            path = Path(f"/proc/{pid}/stat")
+            if path.exists():
+                total += sum(map(int, path.read_text().rpartition(")")[2].split()[11:13]))
+        return total
+
+    before = spent()
+    time.sleep(0.3)
+    return spent() - before > 10
+
+
+def _idle_within(pids: list[int], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not _works(pids):
+            return True
+    return False
+
+
+def _started(served: SqlServer) -> list[int]:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if _works(pids := served.processes()):
+            return pids
+    raise AssertionError("the statement does not run")
+
+
+def test_a_cancelled_statement_ends(served: SqlServer) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                cursor.execute(RUNAWAY)
+                cursor.fetchall()
+            except manager.Error as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        pids = _started(served)
+        assert served.db.table("numbers").get(5) == {"id": 5}
+        cursor.adbc_cancel()
+        thread.join(10)
+        assert failures and _idle_within(pids, SECONDS)
+        cursor.execute("SELECT count(*) AS n FROM numbers")
+        assert cursor.fetchall() == [(20_000,)]
+
+
+def test_a_statement_that_takes_too_long_ends() -> None:
+    server = SqlServer(sql_timeout_seconds=1.0)
+    try:
+        server.db.create_table("numbers", primary_key="id", data=pa.table({"id": range(20_000)}))
+        with server.connected() as connection, connection.cursor() as cursor:
+            began = time.monotonic()
+            with pytest.raises(manager.Error, match=r"takes more than 1 seconds \(sql_timeout_seconds\)"):
+                cursor.execute(RUNAWAY)
+                cursor.fetchall()
+            assert time.monotonic() - began < 1 + SECONDS + 3
+            assert _idle_within(server.processes(), SECONDS)
+            cursor.execute("SELECT 1 AS one")
+            assert cursor.fetchall() == [(1,)]
+    finally:
+        server.close()
+
+
+CLIENT = """
+import sys
+import adbc_driver_flightsql.dbapi as adbc
+with adbc.connect(sys.argv[1], autocommit=True) as connection, connection.cursor() as cursor:
+    cursor.execute(sys.argv[2])
+    cursor.fetchall()
+"""
+
+
+def test_the_statement_of_a_killed_client_ends(served: SqlServer) -> None:
+    process = subprocess.Popen([sys.executable, "-c", CLIENT, served.url, RUNAWAY])
+    pids = _started(served)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert _idle_within(pids, SECONDS + 1)
+    with served.connected() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT 1 AS one")
+        assert cursor.fetchall() == [(1,)]
+
+
+def test_a_killed_child_fails_its_statement_alone(served: SqlServer) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                cursor.execute(RUNAWAY)
+                cursor.fetchall()
+            except manager.Error as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        for pid in _started(served):
+            os.kill(pid, signal.SIGTERM)
+        thread.join(10)
+        assert "run it again" in str(failures[0])
+        cursor.execute("SELECT 1 AS one")
+        assert cursor.fetchall() == [(1,)]
+
+
+def test_a_join_beyond_its_memory_fails_and_the_server_lives() -> None:
+    server = SqlServer(sql_memory_bytes=16 << 20, sql_leaf_bytes=64 << 20)
+    try:
+        text = [f"a rather long text that is number {number}" for number in range(400_000)]
+        server.db.create_table("wide", primary_key="id", data=pa.table({"id": range(400_000), "text": text}))
+        with server.connected() as connection, connection.cursor() as cursor:
+            with pytest.raises(manager.Error, match="sql_memory_bytes"):
+                cursor.execute("SELECT a.text, b.text AS more FROM wide a JOIN wide b ON a.text = b.text")
+                cursor.fetchall()
+            cursor.execute("SELECT count(*) AS n FROM wide")
+            assert cursor.fetchall() == [(400_000,)]
+    finally:
+        server.close()
+
+
+def test_children_end_with_their_server(tmp_path: Path) -> None:
+    server = SqlServer()
+    with server.connected() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT 1 AS one")
+        cursor.fetchall()
+    pids = server.processes()
+    assert pids
+    server.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

@@ -1,0 +1,91 @@
+"""Statements over Flight SQL: queries, parameters, errors."""
+
+from __future__ import annotations
+
+import adbc_driver_manager as manager
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import nyala
+from tests.flight_server.sql.served_sql import SqlServer
+
+
+def test_a_query(served: SqlServer, homes: nyala.Table) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id, city FROM homes ORDER BY id DESC")
+        assert cursor.fetchall() == [(3, None), (2, "Bergen"), (1, "Oslo")]
+        cursor.execute("SELECT city, count(*) AS n FROM homes GROUP BY city ORDER BY city NULLS LAST")
+        assert cursor.fetch_arrow_table().to_pydict() == {"city": ["Bergen", "Oslo", None], "n": [1, 1, 1]}
+        cursor.execute("SELECT id FROM homes WHERE id > 100")
+        table = cursor.fetch_arrow_table()
+        assert table.num_rows == 0 and table.schema.field("id").type == pa.int64()
+
+
+@pytest.mark.parametrize("rows", [1, 10_000, 300_000])
+def test_all_rows_arrive(served: SqlServer, homes: nyala.Table, rows: int) -> None:
+    table = pa.table({"id": range(rows), "text": [f"row {number}" for number in range(rows)]})
+    served.db.create_table("many", primary_key="id", data=table)
+    with served.connected() as connection, connection.cursor() as cursor:
+        for text in ("SELECT * FROM many", "SELECT id, text FROM many WHERE id >= 0 ORDER BY id"):
+            cursor.execute(text)
+            assert cursor.fetch_arrow_table().sort_by("id").equals(table)
+
+
+def test_parameters(served: SqlServer, homes: nyala.Table) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM homes WHERE city = ? AND id < ?", ["Oslo", 9])
+        assert cursor.fetchall() == [(1,)]
+        cursor.execute("SELECT id FROM homes WHERE id IN ($2, $1) ORDER BY id", [3, 1])
+        assert cursor.fetchall() == [(1,), (3,)]
+        cursor.execute("SELECT ? AS x, ? AS y", [2.5, None])
+        assert cursor.fetchall() == [(2.5, None)]
+
+
+def test_parameters_of_several_rows(served: SqlServer, homes: nyala.Table) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        cursor.adbc_prepare("SELECT id, city FROM homes WHERE id = ?")
+        cursor.execute("SELECT id, city FROM homes WHERE id = ?", pa.record_batch({"0": [2, 1, 7]}))
+        assert cursor.fetchall() == [(2, "Bergen"), (1, "Oslo")]
+
+
+def test_a_prepared_statement_runs_again(served: SqlServer, homes: nyala.Table) -> None:
+    text = "SELECT count(*) AS n FROM homes WHERE id > ?"
+    with served.connected() as connection, connection.cursor() as cursor:
+        parameters = cursor.adbc_prepare(text)
+        assert parameters is not None and parameters.types == [pa.int64()]
+        for least, expected in ((0, 3), (1, 2), (9, 0)):
+            cursor.execute(text, [least])
+            assert cursor.fetchall() == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT nope FROM homes", "there is no column 'nope'"),
+        ("SELECT * FROM hoems", "there is no table 'hoems', perhaps 'homes'"),
+        ("SELEC 1", "at line 1"),
+        ("SELECT 1; SELECT 2", "one statement at a time"),
+        ("SELECT city + 1 FROM homes WHERE id < ?", "text + bigint"),
+        ("COPY homes TO '/tmp/x'", "not supported"),
+        ("SELECT * FROM 'passwd.csv'", "there is no table 'passwd.csv'"),
+    ],
+)
+def test_errors_say_what_is_wrong(served: SqlServer, homes: nyala.Table, text: str, message: str) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        with pytest.raises(manager.Error) as caught:
+            cursor.execute(text)
+            cursor.fetchall()
+        assert message in str(caught.value)
+        assert "datafusion" not in str(caught.value).lower() and "/" not in str(caught.value)
+        cursor.execute("SELECT 1 AS one")
+        assert cursor.fetchall() == [(1,)]
+
+
+def test_pandas_and_polars(served: SqlServer, homes: nyala.Table) -> None:
+    with served.connected() as connection:
+        frame = pd.read_sql("SELECT id, city FROM homes ORDER BY id", connection)
+        assert frame["id"].tolist() == [1, 2, 3]
+        read = pl.read_database("SELECT id, city FROM homes ORDER BY id", connection)
+        assert read["city"].to_list() == ["Oslo", "Bergen", None]
