@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from queue import Empty, Queue
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,9 +14,8 @@ from datafusion import DataFrame, SessionContext
 from sqlglot import exp
 
 from ...schemas.cells.timestamp import Moment, read_moment
-from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError, UnavailableError
+from ...schemas.errors import InvalidArgumentError, NotFoundError, StoreError
 from ...schemas.phrases import perhaps
-from ...schemas.protocol.request import check
 from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import ScanPlan, TableDescription
@@ -28,9 +24,11 @@ from .change.conflicts import TURNS, Turns
 from .change.dialect import NyalaSql
 from .change.many import of_all_rows
 from .change.parameters import with_values
+from .deadline import Deadline, within
 from .explaining import explained
 from .failures import failure
-from .fences import FUNCTIONS, QUERIES_ONLY, Fences, SqlLimits
+from .fences import QUERIES_ONLY, Fences, SqlLimits
+from .functions import FUNCTIONS
 from .information import described, information, shown
 from .leaves import Leaf, LeafReader, LeafTable, Need, needs, reads_only, register, register_rows, unread
 from .parameters import parameter_types
@@ -38,6 +36,8 @@ from .result import Result, changed
 from .statement import Kind, Statement, TableUse, parsed, statement
 
 _PLANS_MAX = 128
+_AT_ONCE_BYTES = 64 << 10
+"""An answer with more bytes is not kept when a statement is only described."""
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
@@ -125,9 +125,21 @@ class SqlEngine:
             planned = query.one_table.planned(self._described(query.one_table.table), None, None)
             if planned is not None:
                 return Description(planned.schema, parameters)
+        if query.kind is Kind.QUERY and not (query.uses or query.information or query.parameters):
+            return self._described_at_once(text, parameters)
         values = query.bound(params) if params else {}
         schema = _Running(self, query, values, None, Deadline(None)).schema()
         return Description(schema, parameters, bool(query.parameters))
+
+    def _described_at_once(self, text: str, parameters: pa.Schema) -> Description:
+        """Run a query that reads no table: that takes no longer than to plan it."""
+        rows: list[pa.RecordBatch] = []
+        with self.query(text) as result:
+            for batch in result:
+                rows.append(batch)
+                if sum(each.nbytes for each in rows) > _AT_ONCE_BYTES:
+                    return Description(result.schema, parameters)
+        return Description(result.schema, parameters, rows=rows)
 
     def _described(self, name: str) -> TableDescription:
         try:
@@ -148,6 +160,8 @@ class Description(NamedTuple):
     """A field for each parameter."""
     varies: bool = False
     """Whether the types of the columns may depend on those of parameters."""
+    rows: list[pa.RecordBatch] | None = None
+    """The answer, if the statement reads no table and it has few rows."""
 
 
 def _schema(table: TableDescription) -> pa.Schema:
@@ -196,31 +210,6 @@ class _Plans:
                 self._plans.popitem(last=False)
 
 
-class Deadline:
-    """When a statement must have ended."""
-
-    def __init__(self, seconds: float | None) -> None:
-        if seconds is not None and not seconds > 0:
-            raise InvalidArgumentError(f"timeout must be above 0 seconds, not {seconds!r}")
-        self.seconds = seconds
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    @property
-    def left(self) -> float | None:
-        """The seconds that are left."""
-        return None if self._end is None else self._end - time.monotonic()
-
-    def check(self) -> None:
-        """Raise UnavailableError if the statement has taken too long, or its caller is gone."""
-        check()
-        if (left := self.left) is not None and left <= 0:
-            raise self.passed()
-
-    def passed(self) -> UnavailableError:
-        """Return the error of a statement that takes too long."""
-        return UnavailableError(f"the statement takes longer than its timeout of {self.seconds:g} s")
-
-
 class _Running:
     """One statement that runs."""
 
@@ -247,6 +236,9 @@ class _Running:
 
     def result(self) -> Result:
         """Read the tables, and return the rows that DataFusion makes of them."""
+        if not self._tables and self._query.kind is Kind.QUERY:
+            self._session()
+            return self._streamed(self._failing(self._frame_in))
         engine, plan = self._engine, self._plan()
         reads = plan.wanted
         reader = LeafReader(engine._store, engine._limits.leaf_bytes, self._deadline.check)
@@ -259,6 +251,9 @@ class _Running:
             rows = sum(batch.num_rows for batch in self._batches(frame))
             lines = str(frame.execution_plan().display_indent())
             return _whole(explained(self._store, self._tables, reads, leaves, lines, rows))
+        return self._streamed(frame)
+
+    def _streamed(self, frame: DataFrame) -> Result:
         schema = plain_schema(self._failing(frame.schema))
         return Result(schema, self._in_time(_plain(self._batches(frame), schema)), self._snapshot)
 
@@ -325,13 +320,13 @@ class _Running:
         return self._planned(plan, leaves)
 
     def _batches(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        stream = iter(frame.execute_stream())
+        stream = self._failing(lambda: iter(frame.execute_stream()))
         while (batch := self._failing(lambda: next(stream, None))) is not None:
             self._deadline.check()
             yield batch.to_pyarrow()
 
     def _in_time(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return batches if self._deadline.seconds is None else _within(self._deadline, batches)
+        return batches if self._deadline.seconds is None else within(self._deadline, batches)
 
     def _read_at(self, as_of: Moment | None) -> int | None:
         if as_of is not None:
@@ -404,39 +399,6 @@ class _Noting:
         except StoreError as error:
             self._note(error)
             raise
-
-
-def _within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches until a deadline. What makes them goes on in a thread of its own: nothing ends a join."""
-    queue: Queue[pa.RecordBatch | BaseException | None] = Queue(1)
-    is_left = threading.Event()
-
-    def make() -> None:
-        try:
-            for batch in batches:
-                queue.put(batch)
-                if is_left.is_set():
-                    return
-            queue.put(None)
-        except BaseException as error:
-            queue.put(error)
-
-    threading.Thread(target=make, name="nyala-sql", daemon=True).start()
-    try:
-        while True:
-            try:
-                batch = queue.get(timeout=max(deadline.left or 0.0, 0.0))
-            except Empty:
-                raise deadline.passed() from None
-            if batch is None:
-                return
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
-    finally:
-        is_left.set()
-        with suppress(Empty):
-            queue.get_nowait()  # a full queue would hold the thread for ever
 
 
 def _whole(table: pa.Table) -> Result:

@@ -103,13 +103,18 @@ class Planned(NamedTuple):
     sources: tuple[str, ...] = ()
     """Of an aggregate: the columns of the scan in the order of the query."""
 
+    def renamed(self, batches: Iterator[pa.RecordBatch], check: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of the scan as the query shows them, if it is no aggregate."""
+        for batch in batches:
+            check()
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(one_nan(batch).columns, schema=self.schema)
+
     def run(self, store: StoreService, check: Callable[[], None]) -> Result | None:
         """Return the answer of the store; None: it is for DataFusion after all. ``check`` raises if nobody wants it."""
         stream = store.scan(self.spec.checked())
         if not self.sources:
-            return Result(
-                self.schema, _checked(stream.batches, self.schema, check), stream.snapshot, close=stream.close
-            )
+            return Result(self.schema, self.renamed(stream.batches, check), stream.snapshot, close=stream.close)
         table = stream.to_table()
         try:
             columns = [table[name].cast(field.type) for name, field in zip(self.sources, self.schema, strict=True)]
@@ -117,15 +122,6 @@ class Planned(NamedTuple):
             return None
         batches = pa.Table.from_arrays(columns, schema=self.schema).to_batches()
         return Result(self.schema, iter(batches), stream.snapshot)
-
-
-def _checked(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, check: Callable[[], None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        check()
-        if batch.num_rows:
-            yield pa.RecordBatch.from_arrays(one_nan(batch).columns, schema=schema)
 
 
 def _measured(function: str, kind: pa.DataType | None, column: str) -> pa.DataType | None:
@@ -140,6 +136,8 @@ def _measured(function: str, kind: pa.DataType | None, column: str) -> pa.DataTy
         return pa.decimal128(min(38, kind.precision + 10), kind.scale) if function == "sum" else None
     if not pa.types.is_integer(kind) and kind != pa.float64():
         return None
+    if function == "avg" and kind == pa.int64():
+        return None  # DataFusion adds doubles up
     return pa.float64() if function == "avg" or kind == pa.float64() else pa.int64()
 
 
@@ -167,8 +165,8 @@ def one_table(tree: exp.Expr) -> OneTable | None:
     table = source.this if source is not None else None
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         return None
-    if {name for name, value in table.args.items() if value} - {"this", "alias"}:
-        return None
+    if {name for name, value in table.args.items() if value} - {"this", "alias", "db", "catalog"}:
+        return None  # what else there is in front of it is checked before
     reader = _QueryReader(_name(table.this), _name(table.args["alias"].this) if table.alias else "")
     try:
         return reader.read(tree)

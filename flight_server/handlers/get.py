@@ -67,13 +67,19 @@ def stream(
             scan = store.scan(spec)
             scanned.planned(spec, len(ticket), time.monotonic() - began, scan.counts)
             call.has_read()
-            whole, begun = begun_scan(scan, call)
-        if whole is not None:
-            return ShortStream(whole, call)
-        batches = Guarded(_sent(begun, config, call), translator, "do_get", lambda: _end(scan, call))
+        return sent(scan, call, config, translator)
     except BaseException:
         call.close()
         raise
+
+
+def sent(scan: ScanStream, call: Call, config: ServerConfig, translator: Translator) -> fl.FlightDataStream:
+    """Return the answer to a DoGet: the batches of a scan. It closes scan and call."""
+    with call.working():
+        whole, begun = begun_scan(scan, call)
+    if whole is not None:
+        return ShortStream(whole, call)
+    batches = Guarded(_sent(begun, config, call), translator, "do_get", lambda: _end(scan, call))
     call.waits_for_client()
     return fl.GeneratorStream(scan.schema, batches)
 

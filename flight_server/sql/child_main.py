@@ -131,7 +131,10 @@ class StatementChild:
         described = self._user(request["token"]).engine.describe(request["text"], values)
         if described.schema is not None:
             self._channel.send(FrameKind.SCHEMA, described.schema.serialize())
+        for batch in described.rows or ():
+            self._channel.send(FrameKind.BATCH, batch.serialize())
         return {
+            "is_whole": described.rows is not None,
             "changes": described.schema is None,
             "varies": described.varies,
             "parameters": described.parameters.serialize().to_pybytes().hex(),

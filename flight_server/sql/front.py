@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import threading
@@ -19,16 +18,21 @@ import pyarrow.flight as fl
 
 from ...clients.sql.change.conflicts import Turns
 from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.protocol.verb import Kind
 from ...schemas.rows.batches import no_rows
 from ..admission.admission import sized
 from ..errors.client_gone import send_answer
 from ..errors.errors import Guarded
+from ..handlers.get import sent
 from ..handlers.short_scan import BYTES_MAX, ShortStream
 from ..requests.calls import Call
 from ..requests.received_batch import received
 from . import messages, metadata
+from .alone import alone
+from .answers import SmallAnswers, StatementDescription
 from .channel import ChannelFrame, FrameKind
+from .folder import new_folder
 from .handles import (
     PREPARED_BYTES_MAX,
     PREPARED_MAX,
@@ -42,6 +46,7 @@ from .headers import MIDDLEWARE, SqlHeaders, of_call
 from .ingest import ingest
 from .places import SqlPlaces
 from .private_port import PrivatePort
+from .received_parameters import received_parameters
 from .statement_child import ChildHandle
 
 if TYPE_CHECKING:
@@ -54,14 +59,11 @@ ACTIONS = frozenset(
         *("CancelQuery", "CancelFlightInfo"),
     }
 )
-_FOLDER = "nyala-sql-"
-"""How the names of folders of sockets and spills begin; the number of their process follows."""
 _PAUSE_SECONDS = 10.0
 """How long a stream is silent at most: proxies end those that are silent for longer."""
 _SHORT_SECONDS = 0.02
 _COUNT = pa.schema([pa.field("rows", pa.int64())])
 """What a change answers that is sent as a query."""
-_PARAMETER_BYTES_MAX = 64 << 20
 
 
 class SqlFront:
@@ -71,12 +73,13 @@ class SqlFront:
         """Start what runs statements. ``server`` need not listen yet."""
         self._server = server
         self._config = config = server.config
-        self._folder = _new_folder()
+        self._folder = new_folder()
         self._prepared: Handles[Prepared] = Handles("prepared statement", PREPARED_MAX, PREPARED_BYTES_MAX)
         self._transactions: Handles[OpenTransaction] = Handles("transaction", TRANSACTIONS_MAX)
         self._turns = Turns()
         self._cancelled: set[bytes] = set()
         self._running: dict[bytes, str] = {}
+        self._answers = SmallAnswers()
         self._port = PrivatePort(server, self._folder / "socket")
         self._places = SqlPlaces(
             self._start, config.sql_places, config.user_share, config.waiting_max, config.sql_timeout_seconds
@@ -118,19 +121,22 @@ class SqlFront:
     def _planned(self, name: str, message: Any, body: bytes, call: Call) -> tuple[pa.Schema, bytes]:
         if name == "CommandStatementQuery":
             transaction = _optional(message, "transaction_id")
-            schema = self._described(message.query, transaction, call)["schema"]
-            handle = {"q": message.query, "n": _fresh()} | ({"t": transaction.hex()} if transaction else {})
+            number = _fresh()
+            handle = {"q": message.query, "n": number} | ({"t": transaction.hex()} if transaction else {})
             ticket = messages.wrapped("TicketStatementQuery", statement_handle=json.dumps(handle).encode())
-            return (_COUNT if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))), ticket
+            if not transaction and (query := alone(self._store(call), message.query)) is not None:
+                return query.planned.schema, ticket
+            described = self._described(message.query, transaction, call)
+            if described.rows is not None:
+                self._answers.add(number, _user(call), described.rows)
+            return described.schema or _COUNT, ticket
         if name == "CommandPreparedStatementQuery":
             prepared = self._prepared.get(message.prepared_statement_handle, _user(call))
             if prepared.schema is None:
                 return _COUNT, body
             if prepared.varies and prepared.parameters:
-                prepared.schema = self._described(prepared.text, prepared.transaction, call, prepared.parameters)[
-                    "schema"
-                ]
-            return pa.ipc.read_schema(pa.py_buffer(prepared.schema)), body
+                prepared.schema = self._described(prepared.text, prepared.transaction, call, prepared.parameters).schema
+            return prepared.schema, body
         schema = metadata.schema_of(name, message)
         if schema is None:
             raise InvalidArgumentError(f"GetFlightInfo does not take Flight SQL's {name}")
@@ -138,15 +144,25 @@ class SqlFront:
 
     def _described(
         self, text: str, transaction: bytes | None, call: Call, parameters: bytes | None = None
-    ) -> dict[str, Any]:
-        """Return what a child says of a statement: ``schema`` is None if it changes rows."""
-        described: dict[str, Any] = {"schema": None}
+    ) -> StatementDescription:
+        """Return what a child says of a statement."""
+        schema, batches, end = None, [], {}
         for frame in self._frames(call, "describe", text, transaction, parameters):
-            if frame is not None and frame.kind is FrameKind.SCHEMA:
-                described["schema"] = frame.body.to_pybytes()
-            elif frame is not None:
-                described |= frame.json()
-        return described
+            if frame is None:
+                continue
+            if frame.kind is FrameKind.SCHEMA:
+                schema = pa.ipc.read_schema(frame.body)
+            elif frame.kind is FrameKind.BATCH:
+                batches.append(pa.ipc.read_record_batch(frame.body, schema))
+            else:
+                end = frame.json()
+        rows = pa.Table.from_batches(batches, schema) if end.get("is_whole") else None
+        fields = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(end["parameters"])))
+        return StatementDescription(schema, fields, end["varies"], rows)
+
+    def _store(self, call: Call) -> StoreService:
+        """Return the store as the caller may use it."""
+        return self._server.store_of(call.identity)
 
     # DoGet
 
@@ -157,17 +173,22 @@ class SqlFront:
         try:
             with call.working():
                 name, message = messages.read(body)
-                if name in ("TicketStatementQuery", "CommandPreparedStatementQuery"):
-                    return self._statement(name, message, call)
-                table = metadata.answer(self._server.store_of(call.identity), name, message)
-                if table is None:
-                    raise InvalidArgumentError(f"DoGet does not take Flight SQL's {name}")
-            return ShortStream(table, call)
+                is_statement = name in ("TicketStatementQuery", "CommandPreparedStatementQuery")
+                answer = (self._statement if is_statement else self._metadata)(name, message, call)
+            return (
+                sent(answer, call, self._config, self._server.translator) if isinstance(answer, ScanStream) else answer
+            )
         except BaseException:
             call.close()
             raise
 
-    def _statement(self, name: str, message: Any, call: Call) -> fl.FlightDataStream:
+    def _metadata(self, name: str, message: Any, call: Call) -> fl.FlightDataStream:
+        table = metadata.answer(self._store(call), name, message)
+        if table is None:
+            raise InvalidArgumentError(f"DoGet does not take Flight SQL's {name}")
+        return ShortStream(table, call)
+
+    def _statement(self, name: str, message: Any, call: Call) -> fl.FlightDataStream | ScanStream:
         parameters = None
         if name == "TicketStatementQuery":
             handle = message.statement_handle
@@ -179,6 +200,11 @@ class SqlFront:
             text, transaction, parameters = prepared.text, prepared.transaction, prepared.parameters
             if prepared.schema is not None and transaction not in self._transactions:
                 transaction = None  # it has ended: the query reads what is there now
+            fields = {}
+        if (rows := self._answers.pop(fields.get("n"), _user(call))) is not None:
+            return ShortStream(rows, call)
+        if not transaction and (stream := self._alone(text, parameters, call)) is not None:
+            return stream
         pause = [_SHORT_SECONDS]
         frames = self._frames(call, "run", text, transaction, parameters, lambda: pause[0], handle)
         schema, batches, is_whole = _COUNT, [], False
@@ -203,6 +229,16 @@ class SqlFront:
         call.waits_for_client()
         guarded = Guarded(rows, self._server.translator, "do_get", partial(_end, frames, call))
         return fl.GeneratorStream(schema, guarded)
+
+    def _alone(self, text: str, parameters: bytes | None, call: Call) -> ScanStream | None:
+        """Begin a query that the store answers alone. None: it is for a child."""
+        store = self._store(call)
+        rows = None if parameters is None else pa.ipc.open_stream(parameters).read_all()
+        query = alone(store, text, rows, is_run=True)
+        if query is None:
+            return None
+        call.table = query.table.name
+        return query.stream(store, call.step)
 
     def _sent(
         self, frames: Iterator[ChannelFrame | None], schema: pa.Schema, first: list[pa.RecordBatch], call: Call
@@ -242,15 +278,15 @@ class SqlFront:
             self._answer_count(writer, self._changed(message.query, transaction, None, call), call)
         elif name == "CommandPreparedStatementUpdate":
             prepared = self._prepared.get(message.prepared_statement_handle, _user(call))
-            parameters = self._parameters(reader, call)
+            parameters = received_parameters(reader, self._config, call)
             self._answer_count(writer, self._changed(prepared.text, prepared.transaction, parameters, call), call)
         elif name == "CommandPreparedStatementQuery":
             prepared = self._prepared.get(message.prepared_statement_handle, _user(call))
-            prepared.parameters = self._parameters(reader, call)
+            prepared.parameters = received_parameters(reader, self._config, call)
             handle = message.prepared_statement_handle
             send_answer(writer, messages.plain("DoPutPreparedStatementResult", prepared_statement_handle=handle))
         elif name == "CommandStatementIngest":
-            store = self._server.store_of(call.identity)
+            store = self._store(call)
             batches = (item.batch for item in received(reader, self._config, call))
             rows = ingest(store, message, reader.schema, batches, of_call(context), context.is_cancelled)
             self._answer_count(writer, rows, call)
@@ -267,24 +303,6 @@ class SqlFront:
             if frame is not None and frame.kind is FrameKind.END:
                 count = frame.json().get("changed", -1)
         return count
-
-    def _parameters(self, reader: fl.MetadataRecordBatchReader, call: Call) -> bytes | None:
-        """Return the parameters that a client sends, as a stream of Arrow IPC; None: there are none."""
-        batches, size = [], 0
-        for item in received(reader, self._config, call):
-            size += item.batch.nbytes
-            if size > _PARAMETER_BYTES_MAX:
-                raise InvalidArgumentError(
-                    f"the parameters have more than {_PARAMETER_BYTES_MAX:,} bytes: send fewer rows, or ingest them"
-                )
-            batches.append(item.batch)
-        if not batches or not batches[0].num_columns:
-            return None
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batches[0].schema) as stream:
-            for batch in batches:
-                stream.write_batch(batch)
-        return sink.getvalue().to_pybytes()
 
     # DoAction
 
@@ -314,17 +332,18 @@ class SqlFront:
 
     def _prepare(self, message: Any, call: Call) -> bytes:
         transaction = _optional(message, "transaction_id")
-        described = self._described(message.query, transaction, call)
-        schema, parameters = described["schema"], bytes.fromhex(described["parameters"])
-        handle = self._prepared.add(
-            Prepared(_user(call), message.query, schema, None, transaction, described["varies"])
-        )
+        query = None if transaction else alone(self._store(call), message.query)
+        if query is not None:
+            described = StatementDescription(query.planned.schema, query.parameters)
+        else:
+            described = self._described(message.query, transaction, call)
+        prepared = Prepared(_user(call), message.query, described.schema, None, transaction, described.varies)
         return messages.wrapped(
             "ActionCreatePreparedStatementResult",
-            prepared_statement_handle=handle,
-            dataset_schema=schema or b"",
-            parameter_schema=parameters,
-            is_update=bool(described["changes"]),
+            prepared_statement_handle=self._prepared.add(prepared),
+            dataset_schema=described.schema.serialize().to_pybytes() if described.schema is not None else b"",
+            parameter_schema=described.parameters.serialize().to_pybytes(),
+            is_update=described.schema is None,
         )
 
     def _begin(self, call: Call) -> bytes:
@@ -439,15 +458,6 @@ class SqlFront:
 
     def _sized(self, body: bytes | None) -> bytes:
         return sized(body or b"", "the request", self._config.scan_bytes_max)
-
-
-def _new_folder() -> Path:
-    """Return a folder for this process and this user alone. Those that killed processes left are removed."""
-    for each in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        number = each.name.removeprefix(_FOLDER).partition("-")[0]
-        if number.isdigit() and each.stat().st_uid == os.getuid() and not Path(f"/proc/{number}").exists():
-            shutil.rmtree(each, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
 
 
 def _ticket(handle: bytes) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import pyarrow as pa
+
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ class Prepared:
 
     user: str
     text: str
-    schema: bytes | None
-    """Of its rows, as Arrow IPC; None: it changes rows."""
+    schema: pa.Schema | None
+    """Of its rows; None: it changes rows."""
     parameters: bytes | None = None
     """What it is bound to, as a stream of Arrow IPC; None: to nothing."""
     transaction: bytes | None = None
@@ -38,7 +40,7 @@ class Prepared:
     @property
     def nbytes(self) -> int:
         """What it takes of memory."""
-        return len(self.text) + len(self.schema or b"") + len(self.parameters or b"")
+        return len(self.text) + 100 * len(self.schema or ()) + len(self.parameters or b"")
 
 
 @dataclass(slots=True)

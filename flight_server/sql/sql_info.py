@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...clients.sql.fences import FUNCTIONS
+from ...clients.sql.functions import FUNCTIONS
 from ...clients.sql.statement import TEXT_MAX
 
 _TEXT, _INT = pa.string(), pa.int32()

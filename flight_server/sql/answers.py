@@ -1,0 +1,47 @@
+"""What a statement would answer, and small answers that wait for their ticket."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+_ANSWERS_MAX = 256
+
+
+class StatementDescription(NamedTuple):
+    """What a statement would answer."""
+
+    schema: pa.Schema | None
+    """None: it changes rows."""
+    parameters: pa.Schema
+    varies: bool = False
+    """Whether the schema depends on the types of parameters."""
+    rows: pa.Table | None = None
+    """Its answer, if it reads no table and has few rows."""
+
+
+class SmallAnswers:
+    """Small answers that a ticket was given for, until it is used. Thread safe."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[int, tuple[str, pa.Table]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, number: int, user: str, rows: pa.Table) -> None:
+        """Keep the answer to the ticket of this number, for the user who asked."""
+        with self._lock:
+            self._rows[number] = user, rows
+            if len(self._rows) > _ANSWERS_MAX:
+                self._rows.popitem(last=False)
+
+    def pop(self, number: Any, user: str) -> pa.Table | None:
+        """Return an answer, once, to the user who asked; None: it is not there."""
+        with self._lock:
+            owner, rows = self._rows.get(number, ("", None)) if isinstance(number, int) else ("", None)
+            if rows is None or owner != user:
+                return None
+            del self._rows[number]
+        return rows
