@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from nyala.clients.offline_jobs.direct_scan import DirectSplit as DirectSplit
     from nyala.clients.sql.dataset import NyalaDataset as NyalaDataset
     from nyala.clients.sql.pushed import PushedFilter as PushedFilter
+    from nyala.clients.sql.result import Result as Result
+    from nyala.clients.sql.session import SqlSession as SqlSession
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -91,6 +93,8 @@ _LAZY = {
     ".clients.offline_jobs.direct_scan": "DirectScan DirectSplit",
     ".clients.sql.dataset": "NyalaDataset",
     ".clients.sql.pushed": "PushedFilter",
+    ".clients.sql.result": "Result",
+    ".clients.sql.session": "SqlSession",
     ".engine.options": "StoreOptionsDict",
     ".schemas.store.checkpoint": "Checkpoint",
     ".schemas.table.column": "ColumnOptions",

@@ -200,6 +200,19 @@ def changes(reading: Reading) -> None:
     check_cells(by_id(pa.concat_tables([same, after])), reading.rows)
 
 
+def sql(reading: Reading) -> None:
+    """A whole table, and one column where a filter on the id holds. Columns of results may be NULL."""
+    name = reading.table.name
+    for moment, rows in reading.moments()[:2]:
+        found = reading.database.sql(f"SELECT * FROM {name}", as_of=moment).to_arrow()
+        check_cells(by_id(found.cast(rows.schema)), rows)
+    for column in reading.some(37):
+        text = f"SELECT id, {column} FROM {name} WHERE id >= 1001 AND id % 3 <> 1"
+        is_chosen = [cell >= 1_001 and cell % 3 != 1 for cell in reading.rows["id"].to_pylist()]
+        expected = reading.rows.select(["id", column]).filter(pa.array(is_chosen)).combine_chunks()
+        check_cells(by_id(reading.database.sql(text).to_arrow().cast(expected.schema)), expected)
+
+
 def export_to_parquet(reading: Reading) -> None:
     folder = reading.folder / f"export {reading.turn}"
     result = export(reading.database, reading.table.name, folder, show="off", split_bytes=1 << 20)
@@ -256,6 +269,7 @@ READERS: tuple[Reader, ...] = (
     get,
     get_many,
     changes,
+    sql,
     export_to_parquet,
     direct_read,
 )

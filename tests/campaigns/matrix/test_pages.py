@@ -145,13 +145,14 @@ READ_BY = {
     "Scan.to_reader": "scan",
     "Scan.aggregate": "aggregate",
     "Database.pinned_scan": "direct_read",
+    "Database.sql": "sql",
     "Database.commits": "",
 }
 """The public calls that return rows, and the reader of the same cells; "" for one that returns no cells of a table."""
 
 
 def test_every_call_that_returns_rows_has_a_reader() -> None:
-    rows = {pa.Table, pa.RecordBatchReader, nyala.Scan, DirectScan, dict[str, Any] | None}
+    rows = {pa.Table, pa.RecordBatchReader, nyala.Scan, nyala.Result, DirectScan, dict[str, Any] | None}
     calls = {"Table", "Scan", "Database"}
     hints = FOR_CHECKERS_ONLY | OFFERED
     found = {

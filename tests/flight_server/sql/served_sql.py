@@ -43,6 +43,10 @@ class SqlServer:
         places = self.server.sql._places  # pyright: ignore
         return [child._process.pid for child in (*places._idle, *places._busy)]
 
+    def busy_processes(self) -> list[int]:
+        """The process ids of its children that have started and run a statement."""
+        return [child._process.pid for child in list(self.server.sql._places._busy) if child._is_ready]  # pyright: ignore
+
     def close(self) -> None:
         self.client.close()
         self.server.shutdown()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import adbc_driver_manager as manager
@@ -18,8 +18,8 @@ import pytest
 from tests.flight_server.sql.served_sql import SqlServer
 
 RUNAWAY = "SELECT count(*) AS n FROM numbers a, numbers b, numbers c WHERE (a.id * b.id + c.id) % 7 = 3"
-SECONDS = 2.5
-"""A second for the statement to end, and one for the machine."""
+SECONDS = 20.0
+"""How long a test waits at most, on a busy machine. A quiet one needs one or two."""
 
 
 @pytest.fixture(scope="module")
@@ -30,35 +30,36 @@ def served() -> Iterator[SqlServer]:
     server.close()
 
 
-def _works(pids: list[int]) -> bool:
-    """Whether one of the processes uses a processor."""
-
-    def spent() -> int:
-        total = 0
-        for pid in pids:
-            path = Path(f"/proc/{pid}/stat")
-            if path.exists():
-                total += sum(map(int, path.read_text().rpartition(")")[2].split()[11:13]))
-        return total
-
-    before = spent()
-    time.sleep(0.3)
-    return spent() - before > 10
+def _spent(pids: Sequence[int]) -> int:
+    """Return the processor time of processes, in hundredths of a second."""
+    total = 0
+    for pid in pids:
+        path = Path(f"/proc/{pid}/stat")
+        if path.exists():
+            total += sum(map(int, path.read_text().rpartition(")")[2].split()[11:13]))
+    return total
 
 
-def _idle_within(pids: list[int], seconds: float) -> bool:
-    end = time.monotonic() + seconds
+def _becomes_idle(pids: Sequence[int]) -> bool:
+    end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        if not _works(pids):
+        before = _spent(pids)
+        time.sleep(0.4)
+        if _spent(pids) - before <= 2:
             return True
     return False
 
 
 def _started(served: SqlServer) -> list[int]:
-    end = time.monotonic() + 20
+    """Wait until a statement runs; return the processes that run statements."""
+    end = time.monotonic() + 2 * SECONDS
+    before = None
     while time.monotonic() < end:
-        if _works(pids := served.processes()):
-            return pids
+        if pids := served.busy_processes():
+            before = _spent(pids) if before is None else before
+            if _spent(pids) - before > 40:
+                return pids
+        time.sleep(0.05)
     raise AssertionError("the statement does not run")
 
 
@@ -78,8 +79,8 @@ def test_a_cancelled_statement_ends(served: SqlServer) -> None:
         pids = _started(served)
         assert served.db.table("numbers").get(5) == {"id": 5}
         cursor.adbc_cancel()
-        thread.join(10)
-        assert failures and _idle_within(pids, SECONDS)
+        thread.join(SECONDS)
+        assert failures and _becomes_idle(pids)
         cursor.execute("SELECT count(*) AS n FROM numbers")
         assert cursor.fetchall() == [(20_000,)]
 
@@ -93,8 +94,8 @@ def test_a_statement_that_takes_too_long_ends() -> None:
             with pytest.raises(manager.Error, match=r"takes more than 1 seconds \(sql_timeout_seconds\)"):
                 cursor.execute(RUNAWAY)
                 cursor.fetchall()
-            assert time.monotonic() - began < 1 + SECONDS + 3
-            assert _idle_within(server.processes(), SECONDS)
+            assert time.monotonic() - began < 1 + SECONDS
+            assert _becomes_idle(server.processes())
             cursor.execute("SELECT 1 AS one")
             assert cursor.fetchall() == [(1,)]
     finally:
@@ -115,7 +116,7 @@ def test_the_statement_of_a_killed_client_ends(served: SqlServer) -> None:
     pids = _started(served)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert _idle_within(pids, SECONDS + 1)
+    assert _becomes_idle(pids)
     with served.connected() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1 AS one")
         assert cursor.fetchall() == [(1,)]
@@ -136,7 +137,7 @@ def test_a_killed_child_fails_its_statement_alone(served: SqlServer) -> None:
         thread.start()
         for pid in _started(served):
             os.kill(pid, signal.SIGTERM)
-        thread.join(10)
+        thread.join(SECONDS)
         assert "run it again" in str(failures[0])
         cursor.execute("SELECT 1 AS one")
         assert cursor.fetchall() == [(1,)]
