@@ -48,11 +48,11 @@ class SqlCalls(Protocol):
         """Whether an action is one of Flight SQL."""
         ...
 
-    def info(self, descriptor: fl.FlightDescriptor, call: Call) -> fl.FlightInfo:
+    def info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor, call: Call) -> fl.FlightInfo:
         """Answer GetFlightInfo."""
         ...
 
-    def schema(self, descriptor: fl.FlightDescriptor, call: Call) -> pa.Schema:
+    def schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor, call: Call) -> pa.Schema:
         """Answer GetSchema."""
         ...
 
@@ -71,7 +71,7 @@ class SqlCalls(Protocol):
         """Answer DoPut."""
         ...
 
-    def act(self, action: fl.Action, call: Call) -> list[fl.Result]:
+    def act(self, context: fl.ServerCallContext, action: fl.Action, call: Call) -> list[fl.Result]:
         """Answer DoAction."""
         ...
 
@@ -157,7 +157,7 @@ class FlightServer(fl.FlightServerBase):
         """Schema, size and tickets of a scan."""
         with self.calls.begin(context, "get_flight_info", Kind.PLAN, _size(descriptor)) as call, call.working():
             if sql := self._sql_of(descriptor.command):
-                return sql.info(descriptor, call)
+                return sql.info(context, descriptor, call)
             return info.flight_info(self._callers_store, descriptor, self.config)
 
     def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
@@ -166,7 +166,7 @@ class FlightServer(fl.FlightServerBase):
             self.check_caller(context, "get_schema")
             with self.calls.begin(context, "get_schema", Kind.PLAN, _size(descriptor)) as call, call.working():
                 if sql := self._sql_of(descriptor.command):
-                    return fl.SchemaResult(sql.schema(descriptor, call))
+                    return fl.SchemaResult(sql.schema(context, descriptor, call))
                 return fl.SchemaResult(info.schema(self._callers_store, descriptor, self.config))
         except BaseException as error:
             self.refused("get_schema", error)
@@ -220,7 +220,7 @@ class FlightServer(fl.FlightServerBase):
             self._authentication.require()
         if self.sql is not None and self.sql.owns_action(action.type):
             with self.calls.begin(context, action.type, Kind.STATEMENT) as call, call.working():
-                return iter(self.sql.act(action, call))
+                return iter(self.sql.act(context, action, call))
         if action.type in actions.FOR_PROCESS_ADMINS:
             with self._administering(action):
                 return self._run_action(context, action)

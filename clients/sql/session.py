@@ -16,6 +16,7 @@ from .change.many import of_all_rows
 from .change.parameters import with_values
 from .change.transaction import SqlTransaction
 from .change.writing import Changed
+from .control import IS_OPEN, Control, control, none_is_open
 from .engine import SqlEngine
 from .result import Result, changed
 from .statement import Kind, statement
@@ -90,17 +91,16 @@ class SqlSession:
         return self._engine.query(text, params, transaction.snapshot, timeout)
 
     def _control(self, tree: exp.Expr) -> Changed:
-        if isinstance(tree, exp.Transaction):
+        which = control(tree)
+        if which is Control.BEGIN:
             if self._transaction is not None:
-                raise InvalidArgumentError("a transaction is open already: COMMIT or ROLLBACK it first")
+                raise InvalidArgumentError(IS_OPEN)
             self._transaction = SqlTransaction(self._engine.store, self._engine.read)
             return Changed("BEGIN", 0)
-        if tree.args.get("savepoint"):
-            raise InvalidArgumentError("there are no savepoints: ROLLBACK takes the whole transaction back")
         if self._transaction is None:
-            raise InvalidArgumentError(f"no transaction is open: BEGIN comes before {tree.key.upper()}")
+            raise InvalidArgumentError(none_is_open(which))
         transaction, self._transaction = self._transaction, None
-        if isinstance(tree, exp.Commit):
+        if which is Control.COMMIT:
             return transaction.commit()
         transaction.rollback()
         return Changed("ROLLBACK", 0)

@@ -142,7 +142,7 @@ def _remembered(text: str) -> Statement:
 def parsed(text: str) -> Statement:
     """Parse one statement, which is not remembered. Raises as ``statement``."""
     tree = _tree(text)
-    kind = _kind(tree)
+    kind = _kind(tree, text)
     if kind is Kind.EXPLAIN:
         inner = tree.expression.name.strip()
         analyze = inner[:8].lower() == "analyze "
@@ -218,7 +218,7 @@ def _near(error: TokenError) -> str:
     return f", near {cut[-40:]!r}" if cut else ""
 
 
-def _kind(tree: exp.Expr) -> Kind:
+def _kind(tree: exp.Expr, text: str) -> Kind:
     if isinstance(tree, exp.Select) and tree.args.get("into"):
         raise InvalidArgumentError("SELECT INTO is not supported: write CREATE TABLE name AS SELECT ...")
     if isinstance(tree, exp.Query | exp.Values):
@@ -240,7 +240,7 @@ def _kind(tree: exp.Expr) -> Kind:
         return Kind.CHANGE
     if isinstance(tree, exp.Drop | exp.Comment):
         return Kind.CHANGE
-    raise InvalidArgumentError(f"{tree.key.upper()} is not supported")
+    raise InvalidArgumentError(f"{_tokens(text)[0].text.upper()[:40]} is not supported")
 
 
 def _tokens(text: str) -> list[Token]:

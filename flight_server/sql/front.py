@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from ...clients.sql.change.conflicts import Turns
-from ...schemas.errors import InvalidArgumentError, StoreError, UnavailableError
+from ...clients.sql.control import control_in
+from ...schemas.errors import InvalidArgumentError
 from ...schemas.protocol.service import ScanStream, StoreService
 from ...schemas.protocol.verb import Kind
 from ...schemas.rows.batches import no_rows
@@ -32,22 +27,12 @@ from . import messages, metadata
 from .alone import alone
 from .answers import SmallAnswers, StatementDescription
 from .channel import ChannelFrame, FrameKind
-from .folder import new_folder
-from .handles import (
-    PREPARED_BYTES_MAX,
-    PREPARED_MAX,
-    TRANSACTION_SECONDS,
-    TRANSACTIONS_MAX,
-    Handles,
-    OpenTransaction,
-    Prepared,
-)
-from .headers import MIDDLEWARE, SqlHeaders, of_call
+from .handles import PREPARED_BYTES_MAX, PREPARED_MAX, Handles, Prepared
+from .headers import MIDDLEWARE, SqlHeaders, cookie_of, of_call
 from .ingest import ingest
-from .places import SqlPlaces
-from .private_port import PrivatePort
 from .received_parameters import received_parameters
-from .statement_child import ChildHandle
+from .sessions import SqlSessions
+from .statements import PAUSE_SECONDS, SqlStatements, user_of
 
 if TYPE_CHECKING:
     from ..server import FlightServer
@@ -57,10 +42,9 @@ ACTIONS = frozenset(
         *("CreatePreparedStatement", "ClosePreparedStatement", "CreatePreparedSubstraitPlan"),
         *("BeginTransaction", "EndTransaction", "BeginSavepoint", "EndSavepoint"),
         *("CancelQuery", "CancelFlightInfo"),
+        *("SetSessionOptions", "GetSessionOptions", "CloseSession"),
     }
 )
-_PAUSE_SECONDS = 10.0
-"""How long a stream is silent at most: proxies end those that are silent for longer."""
 _SHORT_SECONDS = 0.02
 _COUNT = pa.schema([pa.field("rows", pa.int64())])
 """What a change answers that is sent as a query."""
@@ -72,28 +56,15 @@ class SqlFront:
     def __init__(self, server: FlightServer) -> None:
         """Start what runs statements. ``server`` need not listen yet."""
         self._server = server
-        self._config = config = server.config
-        self._folder = new_folder()
+        self._config = server.config
         self._prepared: Handles[Prepared] = Handles("prepared statement", PREPARED_MAX, PREPARED_BYTES_MAX)
-        self._transactions: Handles[OpenTransaction] = Handles("transaction", TRANSACTIONS_MAX)
-        self._turns = Turns()
-        self._cancelled: set[bytes] = set()
-        self._running: dict[bytes, str] = {}
         self._answers = SmallAnswers()
-        self._port = PrivatePort(server, self._folder / "socket")
-        self._places = SqlPlaces(
-            self._start, config.sql_places, config.user_share, config.waiting_max, config.sql_timeout_seconds
-        )
-        self._places.start_one()
-        self._stopped = threading.Event()
-        threading.Thread(target=self._roll_back_idle, name="nyala-sql-transactions", daemon=True).start()
+        self._statements = SqlStatements(server)
+        self._sessions = SqlSessions(self._statements)
 
     def close(self) -> None:
         """End all statements."""
-        self._stopped.set()
-        self._places.close()
-        self._port.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._statements.close()
 
     @property
     def middleware(self) -> dict[str, fl.ServerMiddlewareFactory]:
@@ -106,59 +77,44 @@ class SqlFront:
 
     # GetFlightInfo and GetSchema
 
-    def info(self, descriptor: fl.FlightDescriptor, call: Call) -> fl.FlightInfo:
+    def info(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor, call: Call) -> fl.FlightInfo:
         """Answer GetFlightInfo: the schema of a statement's rows, and the ticket that runs it."""
-        body = self._sized(descriptor.command)
-        name, message = messages.read(body)
-        schema, ticket = self._planned(name, message, body, call)
+        schema, ticket = self._planned(context, self._sized(descriptor.command), call)
         return fl.FlightInfo(schema, descriptor, [fl.FlightEndpoint(ticket, [])], -1, -1)
 
-    def schema(self, descriptor: fl.FlightDescriptor, call: Call) -> pa.Schema:
+    def schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor, call: Call) -> pa.Schema:
         """Answer GetSchema."""
-        body = self._sized(descriptor.command)
-        return self._planned(*messages.read(body), body, call)[0]
+        return self._planned(context, self._sized(descriptor.command), call)[0]
 
-    def _planned(self, name: str, message: Any, body: bytes, call: Call) -> tuple[pa.Schema, bytes]:
+    def _planned(self, context: fl.ServerCallContext, body: bytes, call: Call) -> tuple[pa.Schema, bytes]:
+        name, message = messages.read(body)
         if name == "CommandStatementQuery":
             transaction = _optional(message, "transaction_id")
             number = _fresh()
             handle = {"q": message.query, "n": number} | ({"t": transaction.hex()} if transaction else {})
             ticket = messages.wrapped("TicketStatementQuery", statement_handle=json.dumps(handle).encode())
+            if control_in(message.query) is not None:
+                return _COUNT, ticket
+            transaction = transaction or self._sessions.transaction(cookie_of(context), call)
             if not transaction and (query := alone(self._store(call), message.query)) is not None:
                 return query.planned.schema, ticket
-            described = self._described(message.query, transaction, call)
+            described = self._statements.described(message.query, transaction, call)
             if described.rows is not None:
-                self._answers.add(number, _user(call), described.rows)
+                self._answers.add(number, user_of(call), described.rows)
             return described.schema or _COUNT, ticket
         if name == "CommandPreparedStatementQuery":
-            prepared = self._prepared.get(message.prepared_statement_handle, _user(call))
+            prepared = self._prepared.get(message.prepared_statement_handle, user_of(call))
             if prepared.schema is None:
                 return _COUNT, body
             if prepared.varies and prepared.parameters:
-                prepared.schema = self._described(prepared.text, prepared.transaction, call, prepared.parameters).schema
-            return prepared.schema, body
+                transaction = prepared.transaction or self._sessions.transaction(cookie_of(context), call)
+                described = self._statements.described(prepared.text, transaction, call, prepared.parameters)
+                prepared.schema = described.schema
+            return prepared.schema or _COUNT, body
         schema = metadata.schema_of(name, message)
         if schema is None:
             raise InvalidArgumentError(f"GetFlightInfo does not take Flight SQL's {name}")
         return schema, body
-
-    def _described(
-        self, text: str, transaction: bytes | None, call: Call, parameters: bytes | None = None
-    ) -> StatementDescription:
-        """Return what a child says of a statement."""
-        schema, batches, end = None, [], {}
-        for frame in self._frames(call, "describe", text, transaction, parameters):
-            if frame is None:
-                continue
-            if frame.kind is FrameKind.SCHEMA:
-                schema = pa.ipc.read_schema(frame.body)
-            elif frame.kind is FrameKind.BATCH:
-                batches.append(pa.ipc.read_record_batch(frame.body, schema))
-            else:
-                end = frame.json()
-        rows = pa.Table.from_batches(batches, schema) if end.get("is_whole") else None
-        fields = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(end["parameters"])))
-        return StatementDescription(schema, fields, end["varies"], rows)
 
     def _store(self, call: Call) -> StoreService:
         """Return the store as the caller may use it."""
@@ -174,7 +130,11 @@ class SqlFront:
             with call.working():
                 name, message = messages.read(body)
                 is_statement = name in ("TicketStatementQuery", "CommandPreparedStatementQuery")
-                answer = (self._statement if is_statement else self._metadata)(name, message, call)
+                answer = (
+                    self._statement(context, name, message, call)
+                    if is_statement
+                    else self._metadata(name, message, call)
+                )
             return (
                 sent(answer, call, self._config, self._server.translator) if isinstance(answer, ScanStream) else answer
             )
@@ -188,7 +148,9 @@ class SqlFront:
             raise InvalidArgumentError(f"DoGet does not take Flight SQL's {name}")
         return ShortStream(table, call)
 
-    def _statement(self, name: str, message: Any, call: Call) -> fl.FlightDataStream | ScanStream:
+    def _statement(
+        self, context: fl.ServerCallContext, name: str, message: Any, call: Call
+    ) -> fl.FlightDataStream | ScanStream:
         parameters = None
         if name == "TicketStatementQuery":
             handle = message.statement_handle
@@ -196,17 +158,27 @@ class SqlFront:
             text, transaction = fields["q"], bytes.fromhex(fields["t"]) if "t" in fields else None
         else:
             handle = message.prepared_statement_handle
-            prepared = self._prepared.get(handle, _user(call))
+            prepared = self._prepared.get(handle, user_of(call))
             text, transaction, parameters = prepared.text, prepared.transaction, prepared.parameters
-            if prepared.schema is not None and transaction not in self._transactions:
+            if prepared.schema is not None and not self._statements.is_open(transaction):
                 transaction = None  # it has ended: the query reads what is there now
             fields = {}
-        if (rows := self._answers.pop(fields.get("n"), _user(call))) is not None:
+        cookie = cookie_of(context)
+        if self._sessions.control(text, transaction, cookie, call):
+            return ShortStream(pa.table({"rows": [0]}, schema=_COUNT), call)
+        if (rows := self._answers.pop(fields.get("n"), user_of(call))) is not None:
             return ShortStream(rows, call)
+        transaction = transaction or self._sessions.transaction(cookie, call)
         if not transaction and (stream := self._alone(text, parameters, call)) is not None:
             return stream
+        return self._of_child(text, transaction, parameters, handle, call)
+
+    def _of_child(
+        self, text: str, transaction: bytes | None, parameters: bytes | None, handle: bytes, call: Call
+    ) -> fl.FlightDataStream:
+        """Run a statement in a child; return its rows at once if they are few and come at once."""
         pause = [_SHORT_SECONDS]
-        frames = self._frames(call, "run", text, transaction, parameters, lambda: pause[0], handle)
+        frames = self._statements.frames(call, "run", text, transaction, parameters, lambda: pause[0], handle)
         schema, batches, is_whole = _COUNT, [], False
         for frame in frames:
             if frame is None:
@@ -224,7 +196,7 @@ class SqlFront:
                     batches = [pa.record_batch([pa.array([end["changed"]], pa.int64())], schema=_COUNT)]
         if is_whole and schema.names:
             return ShortStream(pa.Table.from_batches(batches, schema).combine_chunks(), call)
-        pause[0] = _PAUSE_SECONDS
+        pause[0] = PAUSE_SECONDS
         rows = self._sent(frames, schema, batches, call)
         call.waits_for_client()
         guarded = Guarded(rows, self._server.translator, "do_get", partial(_end, frames, call))
@@ -275,17 +247,20 @@ class SqlFront:
         name, message = messages.read(self._sized(descriptor.command))
         if name == "CommandStatementUpdate":
             transaction = _optional(message, "transaction_id")
-            self._answer_count(writer, self._changed(message.query, transaction, None, call), call)
+            self._answer_count(writer, self._changed(context, message.query, transaction, None, call), call)
         elif name == "CommandPreparedStatementUpdate":
-            prepared = self._prepared.get(message.prepared_statement_handle, _user(call))
+            prepared = self._prepared.get(message.prepared_statement_handle, user_of(call))
             parameters = received_parameters(reader, self._config, call)
-            self._answer_count(writer, self._changed(prepared.text, prepared.transaction, parameters, call), call)
+            count = self._changed(context, prepared.text, prepared.transaction, parameters, call)
+            self._answer_count(writer, count, call)
         elif name == "CommandPreparedStatementQuery":
-            prepared = self._prepared.get(message.prepared_statement_handle, _user(call))
+            prepared = self._prepared.get(message.prepared_statement_handle, user_of(call))
             prepared.parameters = received_parameters(reader, self._config, call)
             handle = message.prepared_statement_handle
             send_answer(writer, messages.plain("DoPutPreparedStatementResult", prepared_statement_handle=handle))
         elif name == "CommandStatementIngest":
+            if self._sessions.transaction(cookie_of(context), call):
+                raise InvalidArgumentError("an ingest is a commit of its own: COMMIT or ROLLBACK the transaction first")
             store = self._store(call)
             batches = (item.batch for item in received(reader, self._config, call))
             rows = ingest(store, message, reader.schema, batches, of_call(context), context.is_cancelled)
@@ -297,47 +272,58 @@ class SqlFront:
         call.wrote(max(count, 0))
         send_answer(writer, messages.plain("DoPutUpdateResult", record_count=count))
 
-    def _changed(self, text: str, transaction: bytes | None, parameters: bytes | None, call: Call) -> int:
-        count = -1
-        for frame in self._frames(call, "run", text, transaction, parameters):
-            if frame is not None and frame.kind is FrameKind.END:
-                count = frame.json().get("changed", -1)
-        return count
+    def _changed(
+        self, context: fl.ServerCallContext, text: str, transaction: bytes | None, parameters: bytes | None, call: Call
+    ) -> int:
+        cookie = cookie_of(context)
+        if self._sessions.control(text, transaction, cookie, call):
+            return 0
+        transaction = transaction or self._sessions.transaction(cookie, call)
+        return self._statements.changed(text, transaction, parameters, call)
 
     # DoAction
 
-    def act(self, action: fl.Action, call: Call) -> list[fl.Result]:
+    def act(self, context: fl.ServerCallContext, action: fl.Action, call: Call) -> list[fl.Result]:
         """Answer DoAction."""
         name, body = action.type, self._sized(action.body.to_pybytes())
         if name == "CancelFlightInfo":
-            return [fl.Result(self._cancel_info(body))]
+            status = self._cancel(messages.read_plain("CancelFlightInfoRequest", body).info, call)
+            return [fl.Result(messages.plain("CancelFlightInfoResult", status=status))]
+        if name == "SetSessionOptions":
+            return [fl.Result(self._sessions.set_options(body))]
+        if name == "GetSessionOptions":
+            return [fl.Result(self._sessions.options())]
+        if name == "CloseSession":
+            return [fl.Result(self._sessions.close(cookie_of(context), call))]
         if name == "CancelQuery":
             _, message = messages.read(body)
-            status = self._cancel(fl.FlightInfo.deserialize(message.info))
-            return [fl.Result(messages.wrapped("ActionCancelQueryResult", result=status))]
+            return [fl.Result(messages.wrapped("ActionCancelQueryResult", result=self._cancel(message.info, call)))]
         _, message = messages.read(body)
         if name == "CreatePreparedStatement":
-            return [fl.Result(self._prepare(message, call))]
+            return [fl.Result(self._prepare(context, message, call))]
         if name == "ClosePreparedStatement":
             with suppress(InvalidArgumentError):
-                self._prepared.pop(message.prepared_statement_handle, _user(call))
+                self._prepared.pop(message.prepared_statement_handle, user_of(call))
             return []
         if name == "BeginTransaction":
-            handle = self._begin(call)
+            handle = self._statements.begin(call)
             return [fl.Result(messages.wrapped("ActionBeginTransactionResult", transaction_id=handle))]
         if name == "EndTransaction":
-            self._end_transaction(message.transaction_id, message.action == 1, call)
+            self._statements.end(message.transaction_id, message.action == 1, call)
             return []
         raise InvalidArgumentError(f"this server has no {name}")
 
-    def _prepare(self, message: Any, call: Call) -> bytes:
+    def _prepare(self, context: fl.ServerCallContext, message: Any, call: Call) -> bytes:
         transaction = _optional(message, "transaction_id")
-        query = None if transaction else alone(self._store(call), message.query)
+        within = transaction or self._sessions.transaction(cookie_of(context), call)
+        query = None if within else alone(self._store(call), message.query)
         if query is not None:
             described = StatementDescription(query.planned.schema, query.parameters)
+        elif control_in(message.query) is not None:
+            described = StatementDescription(None, pa.schema([]))
         else:
-            described = self._described(message.query, transaction, call)
-        prepared = Prepared(_user(call), message.query, described.schema, None, transaction, described.varies)
+            described = self._statements.described(message.query, within, call)
+        prepared = Prepared(user_of(call), message.query, described.schema, None, transaction, described.varies)
         return messages.wrapped(
             "ActionCreatePreparedStatementResult",
             prepared_statement_handle=self._prepared.add(prepared),
@@ -346,115 +332,17 @@ class SqlFront:
             is_update=described.schema is None,
         )
 
-    def _begin(self, call: Call) -> bytes:
-        user = _user(call)
-        with self._places.taken(user, call.check) as child:
-            handle = self._transactions.add(OpenTransaction(user, call.identity, child))
-            child.transactions += 1
-            try:
-                self._run(child, call.identity, user, {"op": "begin", "session": handle.hex()}, call.check)
-            except BaseException:
-                self._transactions.pop(handle, user)
-                child.transactions -= 1
-                raise
-        return handle
-
-    def _end_transaction(self, handle: bytes, is_commit: bool, call: Call) -> None:
-        self._transactions.get(handle, _user(call))
-        self._end_held(handle, is_commit, _user(call), call.check)
-
-    def _end_held(self, handle: bytes, is_commit: bool, user: str, check: Callable[[], None]) -> None:
-        held = self._transactions.pop(handle, user)
-        held.child.transactions -= 1
-        with self._places.taken(user, check, of_transaction=held.child) as child:
-            request = {"op": "end", "session": handle.hex(), "commit": is_commit}
-            self._run(child, held.caller, user, request, check)
-
-    def _run(
-        self, child: ChildHandle, caller: Any, user: str, request: dict[str, Any], check: Callable[[], None]
-    ) -> None:
-        token = child.token_of(user)
-        with self._port.tokens.lent(token, caller):
-            seconds = self._config.sql_timeout_seconds
-            for _ in child.frames({**request, "token": token}, None, check, seconds, lambda: _PAUSE_SECONDS):
-                pass
-
-    def _roll_back_idle(self) -> None:
-        while not self._stopped.wait(TRANSACTION_SECONDS / 20):
-            before = time.monotonic() - TRANSACTION_SECONDS
-            for handle, held in self._transactions.items():
-                if held.used < before:
-                    with suppress(StoreError):
-                        self._end_held(handle, False, held.user, lambda: None)
-
-    def _cancel_info(self, body: bytes) -> bytes:
-        message = messages.read_plain("CancelFlightInfoRequest", body)
-        return messages.plain("CancelFlightInfoResult", status=self._cancel(fl.FlightInfo.deserialize(message.info)))
-
-    def _cancel(self, info: fl.FlightInfo) -> int:
+    def _cancel(self, info: bytes, call: Call) -> int:
         """End the statement whose ticket is in an info. Return Flight's word for the outcome."""
-        for endpoint in info.endpoints:
+        for endpoint in fl.FlightInfo.deserialize(info).endpoints:
             body = endpoint.ticket.ticket
             if not messages.is_sql(body):
                 continue
             _, message = messages.read(body)
             handle = getattr(message, "statement_handle", b"") or getattr(message, "prepared_statement_handle", b"")
-            if handle in self._running:
-                self._cancelled.add(handle)
+            if self._statements.cancel(handle, call):
                 return 1
         return 3
-
-    # statements
-
-    def _frames(
-        self,
-        call: Call,
-        op: str,
-        text: str,
-        transaction: bytes | None,
-        parameters: bytes | None,
-        pause_seconds: Callable[[], float] = lambda: _PAUSE_SECONDS,
-        handle: bytes = b"",
-    ) -> Iterator[ChannelFrame | None]:
-        """Run a statement in a child and yield the frames of its answer."""
-        user = _user(call)
-        held = self._transactions.get(transaction, user) if transaction else None
-        request = {"op": op, "text": text} | ({"session": transaction.hex()} if transaction else {})
-
-        def check() -> None:
-            call.check()
-            if handle in self._cancelled:
-                raise UnavailableError("the statement was cancelled")
-
-        if handle:
-            self._running[handle] = user
-        try:
-            with self._places.taken(user, check, text, held.child if held else None) as child:
-                token = child.token_of(user)
-                if held:
-                    held.used = time.monotonic()
-                with self._port.tokens.lent(token, call.identity):
-                    seconds = self._config.sql_timeout_seconds
-                    yield from child.frames({**request, "token": token}, parameters, check, seconds, pause_seconds)
-        finally:
-            self._running.pop(handle, None)
-            self._cancelled.discard(handle)
-
-    def _start(self) -> ChildHandle:
-        config = self._config
-        spills = Path(tempfile.mkdtemp(prefix="spills-", dir=self._folder))
-        options = {
-            "location": self._port.location,
-            "limits": {
-                "memory_bytes": config.sql_memory_bytes,
-                "leaf_bytes": config.sql_leaf_bytes,
-                "spill_folder": str(spills),
-            },
-            "config": config.model_dump(exclude={"private_paths"}),
-        }
-        return ChildHandle(
-            options, config.sql_memory_bytes + 2 * config.sql_leaf_bytes, spills, config.sql_spill_bytes, self._turns
-        )
 
     def _sized(self, body: bytes | None) -> bytes:
         return sized(body or b"", "the request", self._config.scan_bytes_max)
@@ -473,10 +361,6 @@ def _ticket(handle: bytes) -> dict[str, Any]:
 
 def _optional(message: Any, field: str) -> bytes | None:
     return getattr(message, field) or None
-
-
-def _user(call: Call) -> str:
-    return call.user or ""
 
 
 def _end(frames: Iterator[ChannelFrame | None], call: Call) -> None:

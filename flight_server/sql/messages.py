@@ -57,7 +57,20 @@ DoPutPreparedStatementResult: prepared_statement_handle=1 bytes?
 _FLIGHT_FIELDS = """
 CancelFlightInfoRequest: info=1 bytes
 CancelFlightInfoResult: status=1 int32
+StringListValue: values=1 string*
+SessionOptionValue: string_value=1 string?, bool_value=2 bool?, int64_value=3 sfixed64?, double_value=4 double?, \
+string_list_value=5 @StringListValue
+SessionOptionsEntry: key=1 string, value=2 @SessionOptionValue
+SetSessionOptionsRequest: session_options=1 @SessionOptionsEntry*
+SessionOptionError: value=1 int32
+SessionErrorsEntry: key=1 string, value=2 @SessionOptionError
+SetSessionOptionsResult: errors=1 @SessionErrorsEntry*
+GetSessionOptionsRequest:
+GetSessionOptionsResult: session_options=1 @SessionOptionsEntry*
+CloseSessionRequest:
+CloseSessionResult: status=1 int32
 """
+# A map is sent as a list of entries.
 _F = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
     "string": _F.TYPE_STRING,
@@ -65,6 +78,8 @@ _TYPES = {
     "bool": _F.TYPE_BOOL,
     "int32": _F.TYPE_INT32,
     "int64": _F.TYPE_INT64,
+    "sfixed64": _F.TYPE_SFIXED64,
+    "double": _F.TYPE_DOUBLE,
     "uint32": _F.TYPE_UINT32,
 }
 

@@ -198,10 +198,12 @@ class ChildHandle:
 
 
 def _size(folder: Path) -> int:
+    """Return the bytes of a folder, whose files come and go meanwhile."""
     size = 0
-    for file in folder.rglob("*"):
-        with suppress(OSError):
-            size += file.stat().st_size
+    for parent, _, names in os.walk(folder):  # Path.rglob raises if a folder goes
+        for name in names:
+            with suppress(OSError):
+                size += os.stat(os.path.join(parent, name)).st_size
     return size
 
 

@@ -40,12 +40,13 @@ class SqlServer:
 
     def processes(self) -> list[int]:
         """The process ids of its children."""
-        places = self.server.sql._places  # pyright: ignore
+        places = self.server.sql._statements._places  # pyright: ignore
         return [child._process.pid for child in (*places._idle, *places._busy)]
 
     def busy_processes(self) -> list[int]:
         """The process ids of its children that have started and run a statement."""
-        return [child._process.pid for child in list(self.server.sql._places._busy) if child._is_ready]  # pyright: ignore
+        places = self.server.sql._statements._places  # pyright: ignore
+        return [child._process.pid for child in list(places._busy) if child._is_ready]
 
     def close(self) -> None:
         self.client.close()

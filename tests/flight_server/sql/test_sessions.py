@@ -1,0 +1,199 @@
+"""Transactions that clients begin by a statement, known by a cookie, and the options of their sessions."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager as manager
+import pyarrow as pa
+import pyarrow.flight as fl
+import pytest
+
+import nyala
+from nyala.flight_server.sql import messages
+from nyala.flight_server.sql.statement_child import _size
+from tests.flight_server.sql.served_sql import SqlServer
+
+COOKIES = {"adbc.flight.sql.rpc.with_cookie_middleware": "true"}
+
+
+@contextmanager
+def _session(served: SqlServer) -> Iterator[tuple[adbc.Connection, adbc.Cursor]]:
+    with served.connected(True, None, **COOKIES) as connection, connection.cursor() as cursor:
+        yield connection, cursor
+
+
+def _count(cursor: adbc.Cursor) -> int:
+    cursor.execute("SELECT count(*) AS n FROM homes")
+    (row,) = cursor.fetchall()
+    return row[0]
+
+
+def test_begin_and_commit_as_statements(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor), _session(served) as (_, other):
+        cursor.execute("BEGIN")
+        cursor.execute("DELETE FROM homes WHERE id = 1")
+        cursor.execute("INSERT INTO homes (id, city) VALUES (7, 'Alta'), (8, 'Moss')")
+        assert cursor.rowcount == 2
+        assert homes.get(7) is None and _count(other) == 3
+        cursor.execute("COMMIT")
+        assert homes.get(1) is None and _count(other) == _count(cursor) == 4
+        cursor.execute("START TRANSACTION")
+        cursor.execute("DELETE FROM homes WHERE id > 0")
+        cursor.execute("ROLLBACK")
+        assert _count(cursor) == 4
+
+
+def test_reads_are_at_the_moment_of_begin(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor):
+        cursor.execute("BEGIN")
+        homes.delete([{"id": 1}])
+        assert _count(cursor) == 3
+        cursor.execute("SELECT id FROM homes WHERE id = 1")
+        assert cursor.fetchall() == [(1,)]
+        cursor.execute("COMMIT")
+        assert _count(cursor) == 2
+
+
+def test_a_client_without_cookies_begins_nothing(served: SqlServer, homes: nyala.Table) -> None:
+    with served.connected() as connection, connection.cursor() as cursor:
+        for word in ("BEGIN", "COMMIT"):
+            with pytest.raises(manager.Error, match="needs a client that keeps cookies"):
+                cursor.execute(word)
+        cursor.execute("INSERT INTO homes (id) VALUES (9)")
+    assert homes.get(9) is not None
+
+
+def test_a_transaction_of_the_driver_is_ended_by_the_driver(served: SqlServer, homes: nyala.Table) -> None:
+    with served.connected(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO homes (id) VALUES (50)")
+        for word in ("BEGIN", "COMMIT", "ROLLBACK"):
+            with pytest.raises(manager.Error, match=f"the driver has begun this transaction: instead of {word}"):
+                cursor.execute(word)
+        connection.commit()
+    assert homes.get(50) is not None
+
+
+def test_statements_that_do_not_fit(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor):
+        for text, message in (
+            ("COMMIT", "no transaction is open: BEGIN comes before COMMIT"),
+            ("ROLLBACK", "no transaction is open: BEGIN comes before ROLLBACK"),
+            ("BEGIN ISOLATION LEVEL SERIALIZABLE", "snapshot isolation, not SERIALIZABLE"),
+            ("COMMIT AND CHAIN", "AND CHAIN is not supported"),
+        ):
+            with pytest.raises(manager.Error, match=message):
+                cursor.execute(text)
+        cursor.execute("BEGIN")
+        for text, message in (
+            ("BEGIN", "a transaction is open already"),
+            ("ROLLBACK TO SAVEPOINT a", "there are no savepoints"),
+        ):
+            with pytest.raises(manager.Error, match=message):
+                cursor.execute(text)
+        cursor.execute("INSERT INTO homes (id) VALUES (9)")
+        with pytest.raises(manager.Error, match="a transaction changes rows only"):
+            cursor.execute("DROP TABLE homes")
+        with pytest.raises(manager.Error, match="a statement of the transaction has failed: roll back"):
+            cursor.execute("COMMIT")
+    assert homes.get(9) is None
+
+
+def test_a_commit_that_is_refused_ends_its_transaction(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor):
+        cursor.execute("BEGIN")
+        cursor.execute("UPDATE homes SET city = 'Alta' WHERE id = 1")
+        homes.update([{"id": 1, "city": "Moss"}])
+        with pytest.raises(manager.Error, match="CONFLICT"):
+            cursor.execute("COMMIT")
+        cursor.execute("UPDATE homes SET city = 'Alta' WHERE id = 1")
+    row = homes.get(1)
+    assert row is not None and row["city"] == "Alta"
+
+
+def test_a_statement_that_was_prepared_before_begin_is_within(served: SqlServer, homes: nyala.Table) -> None:
+    text = "INSERT INTO homes (id) VALUES (?)"
+    with _session(served) as (connection, cursor), connection.cursor() as prepared:
+        prepared.execute(text, [20])
+        cursor.execute("BEGIN")
+        prepared.execute(text, [21])
+        cursor.execute("ROLLBACK")
+    assert homes.get(20) is not None and homes.get(21) is None
+
+
+def test_an_ingest_within_a_transaction_is_refused(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor):
+        cursor.execute("BEGIN")
+        with pytest.raises(manager.Error, match="an ingest is a commit of its own"):
+            cursor.adbc_ingest("homes", pa.table({"id": [30]}), mode="append")
+        cursor.execute("ROLLBACK")
+        cursor.adbc_ingest("homes", pa.table({"id": [30]}), mode="append")
+    assert homes.get(30) is not None
+
+
+def test_a_connection_that_is_closed_rolls_back(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor):
+        cursor.execute("BEGIN")
+        cursor.execute("DELETE FROM homes WHERE id = 1")
+    assert homes.get(1) is not None
+    homes.update([{"id": 1, "city": "x"}])
+
+
+def test_a_transaction_whose_process_is_gone_waits_for_rollback(served: SqlServer, homes: nyala.Table) -> None:
+    with _session(served) as (_, cursor):
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO homes (id) VALUES (40)")
+        for pid in served.processes():
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(manager.Error, match=r"begin another transaction|run it again|was ended"):
+            cursor.execute("INSERT INTO homes (id) VALUES (41)")
+        with pytest.raises(manager.Error):
+            cursor.execute("INSERT INTO homes (id) VALUES (42)")
+        cursor.execute("ROLLBACK")
+        cursor.execute("INSERT INTO homes (id) VALUES (43)")
+    assert [homes.get(key) is not None for key in (40, 41, 42, 43)] == [False, False, False, True]
+
+
+def test_options_of_a_session(served: SqlServer) -> None:
+    def act(name: str, body: bytes = b"") -> bytes:
+        (result,) = served.client.do_action(fl.Action(name, body))
+        return result.body.to_pybytes()
+
+    with _session(served) as (connection, _):
+        assert (connection.adbc_current_catalog, connection.adbc_current_db_schema) == ("nyala", "public")
+        connection.adbc_current_db_schema = "public"
+        with pytest.raises(manager.Error):
+            connection.adbc_current_db_schema = "private"
+    entries: list[dict[str, Any]] = [
+        {"key": "catalog", "value": {"string_value": "nyala"}},
+        {"key": "schema", "value": {"string_value": "other"}},
+        {"key": "mood", "value": {"double_value": 0.5}},
+    ]
+    body = act("SetSessionOptions", messages.plain("SetSessionOptionsRequest", session_options=entries))
+    errors = messages.read_plain("SetSessionOptionsResult", body).errors
+    assert {error.key: error.value.value for error in errors} == {"schema": 2, "mood": 1}
+    options = messages.read_plain("GetSessionOptionsResult", act("GetSessionOptions")).session_options
+    assert {entry.key: entry.value.string_value for entry in options} == {"catalog": "nyala", "schema": "public"}
+    assert messages.read_plain("CloseSessionResult", act("CloseSession")).status == 1
+
+
+def test_the_size_of_a_folder_whose_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    (tmp_path / "file").write_bytes(b"12345")
+    scandir = os.scandir
+
+    def listed(path: Any) -> Any:
+        if Path(path) == spill and spill.exists():
+            spill.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert _size(tmp_path) == 5
+    assert not spill.exists() and _size(spill) == 0
