@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -21,6 +21,10 @@ from ..convert.zoned import zoned
 
 SHOWN_ROWS = 100
 """How many rows a terminal shows when no limit is given; files and pipes get all."""
+
+
+WriteRows = Callable[[pa.RecordBatchReader, BinaryIO], int]
+"""Writes rows into a binary file; returns their number."""
 
 
 class RowFormat(StrEnum):
@@ -77,7 +81,7 @@ def print_rows(scan: Scan | pa.Table, form: RowFormat, is_limited: bool = False,
     if is_continued:
         _CONTINUED[form](reader, sys.stdout.buffer)
     else:
-        _STREAMS[form](reader, sys.stdout.buffer)
+        STREAMS[form](reader, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
@@ -96,9 +100,9 @@ def write_scan(scan: Scan, path: Path) -> int:
     Raises:
         InvalidArgumentError: the suffix names no format.
     """
-    write = _WRITERS.get(path.suffix)
+    write = WRITERS.get(path.suffix)
     if write is None:
-        raise InvalidArgumentError(f"{path.name}: unknown suffix; known: {', '.join(_WRITERS)}")
+        raise InvalidArgumentError(f"{path.name}: unknown suffix; known: {', '.join(WRITERS)}")
     reader = scan.to_reader()  # raises the scan's errors before the file is touched
     with path.open("wb") as file:
         return write(reader, file)
@@ -173,7 +177,7 @@ def _write_all(reader: pa.RecordBatchReader, write: Any) -> int:
     return counted.rows
 
 
-_WRITERS = {
+WRITERS: Mapping[str, WriteRows] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,
     ".arrow": _write_arrow,
@@ -181,7 +185,13 @@ _WRITERS = {
     ".jsonl": _write_json_lines,
     ".ndjson": _write_json_lines,
 }
-_STREAMS = {RowFormat.TABLE: _write_tab_lines, RowFormat.JSON: _write_json_lines, RowFormat.CSV: _write_csv}
+"""What writes rows into a file, by the suffix of its name."""
+STREAMS: Mapping[RowFormat, WriteRows] = {
+    RowFormat.TABLE: _write_tab_lines,
+    RowFormat.JSON: _write_json_lines,
+    RowFormat.CSV: _write_csv,
+}
+"""What writes rows to standard output when it is no terminal."""
 _CONTINUED = {
     RowFormat.TABLE: partial(_write_tab_lines, has_titles=False),
     RowFormat.JSON: _write_json_lines,

@@ -21,6 +21,8 @@ PIECE_ROWS = 32_768
 """Rows converted to text at a time."""
 
 _CONTROL = "[\\x00-\\x1f]"
+_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
+"""Microseconds of a unit of timestamps. Nanoseconds cannot leave the years 1677 to 2262."""
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -44,6 +46,17 @@ def tab_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         cells = [pc.fill_null(_tab_text(column), "NULL") for column in piece.columns]
         parts = [part for cell in cells for part in (pa.scalar("\t"), cell)][1:]
         yield _lines(parts, "\n") if parts else b"\n" * piece.num_rows
+
+
+def cell_texts(batch: pa.RecordBatch) -> list[pa.Array]:
+    """Return each column of a batch that a command prints as text, as in tab-separated lines."""
+    return [_tab_text(column) for column in batch.columns]
+
+
+def nested_text(cells: pa.Array) -> pa.Array:
+    """Return lists and structs that a command prints, as text of JSON."""
+    texts = [None if cell is None else json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def beyond_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,6 +96,8 @@ def _json_text(cells: pa.Array) -> pa.Array:
         return _each(cells, lambda cell: json.dumps({"base64": base64.b64encode(cell).decode()}))
     if is_.is_null(kind):
         return pa.nulls(len(cells), pa.string())
+    if is_.is_nested(kind):
+        return nested_text(cells)
     return _moment_or(cells, lambda given: _quoted(_plain_text(given)))
 
 
@@ -120,7 +135,7 @@ def _plain_text(cells: pa.Array) -> pa.Array:
     kind = cells.type
     text = cells.cast(pa.string())
     if pa.types.is_timestamp(kind):
-        return pc.replace_substring_regex(pc.replace_substring(text, " ", "T"), r"\.000000$", "")
+        return pc.replace_substring_regex(pc.replace_substring(text, " ", "T"), r"\.0+$", "")
     if pa.types.is_floating(kind):
         whole = pc.match_substring_regex(text, "^-?[0-9]+$")
         return pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
@@ -132,8 +147,8 @@ def _moment_or(cells: pa.Array, write: Callable[[pa.Array], pa.Array]) -> pa.Arr
     readers end, as numbers since 1970."""
     if pa.types.is_date32(cells.type):
         numbers, unit = cells.cast(pa.int32()).cast(pa.int64()), DAY_MICROSECONDS
-    elif pa.types.is_timestamp(cells.type):
-        numbers, unit = cells.cast(pa.int64()), 1
+    elif pa.types.is_timestamp(cells.type) and cells.type.unit in _PER_UNIT:
+        numbers, unit = cells.cast(pa.int64()), _PER_UNIT[cells.type.unit]
     else:
         return write(cells)
     first, last = FIRST_MICROSECOND // unit, LAST_MICROSECOND // unit

@@ -56,14 +56,19 @@ def _print_dropped(tables: list[DroppedTable], target: Target) -> None:
 @takes_target()
 def describe(target: Target, name: Name) -> None:
     """Print a table's columns, key, partitions, options and number of rows."""
-    from .output import print_table
-
     with target.database() as db:
         table = db.table(name)
         about = table.describe()
         if target.prints_json(about):
             return
         row_count = table.count()
+    print_description(about, row_count)
+
+
+def print_description(about: dict[str, Any], row_count: int) -> None:
+    """Print what a command tells of a table: its columns, key, partitions, options and number of rows."""
+    from .output import print_table
+
     key = about["primary_key"]
     rows = [
         (
@@ -79,7 +84,7 @@ def describe(target: Target, name: Name) -> None:
     print_table(["column", "type", "constraints", "encoding", "compression", "comment"], rows)
     typer.echo(f"primary key ({', '.join(key)})")
     if about["partitions"]:
-        typer.echo(f"partitioned by {', '.join(_level(level, name) for level in about['partitions'])}")
+        typer.echo(f"partitioned by {', '.join(_level(level, about['name']) for level in about['partitions'])}")
     for option, value in about["options"].items():
         typer.echo(f"{option} = {value}")
     typer.echo(f"schema version {about['schema_version']}")
