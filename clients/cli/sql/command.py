@@ -39,9 +39,7 @@ def sql(
     command: Annotated[list[str] | None, typer.Option("--command", "-c", help="Run this. May be repeated.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", "-f", exists=True, dir_okay=False, allow_dash=True, help="Run a file; - is standard input."
-        ),
+        typer.Option("--file", "-f", help="Run a file; - is standard input."),
     ] = None,
     form: Annotated[
         SqlForm | None,
@@ -70,6 +68,8 @@ def sql(
     """
     if command and file:
         raise typer.BadParameter("give --command or --file, not both")
+    if file is not None and str(file) != "-" and (not file.exists() or file.is_dir()):
+        raise typer.BadParameter(f"there is no file {file}")
     texts = command is not None or file is not None or not sys.stdin.isatty()
     if not texts and not sys.stdout.isatty():
         raise typer.BadParameter("give statements with --command or --file: the output is no terminal to type at")

@@ -110,8 +110,11 @@ def _columns_of(owner: str, whole: str, names: StoreNames) -> list[str]:
     """Return the columns of a table, or of the one whose alias is ``owner``: it stands after its table."""
     if owner in names.tables():
         return names.columns(owner)
-    alias = re.search(rf'(?:"([^"]+)"|(\w+))\s+(?:as\s+)?{re.escape(owner)}\b', whole, re.IGNORECASE)
-    return names.columns(alias[1] or alias[2].lower()) if alias else []
+    before_alias = rf'(?:"([^"]+)"|(\w+))\s+(?:as\s+)?"?{re.escape(owner)}\b'
+    for quoted, plain in re.findall(before_alias, whole, re.IGNORECASE):
+        if (table := quoted or plain.lower()) in names.tables():
+            return names.columns(table)
+    return []
 
 
 def _written(word: str, names: list[str]) -> Iterator[str]:
