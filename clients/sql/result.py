@@ -33,6 +33,7 @@ class Result:
         batches: Iterator[pa.RecordBatch],
         snapshot: int | None,
         changed: int | None = None,
+        command: str | None = None,
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self.schema = schema
@@ -43,6 +44,8 @@ class Result:
         self._table: pa.Table | None = None
         self.changed = changed
         """How many rows a statement has changed; None: it is a query."""
+        self.command = command
+        """What the statement was, such as ``UPDATE`` or ``CREATE TABLE``; None: it is a query."""
         self._close = close
 
     def __repr__(self) -> str:
@@ -120,7 +123,7 @@ class Result:
 
 def changed(outcome: Changed) -> Result:
     """Return the result of a statement that has changed rows or tables."""
-    return Result(_COUNT.empty_table().schema, iter(()), outcome.timestamp, outcome.count)
+    return Result(_COUNT.empty_table().schema, iter(()), outcome.timestamp, outcome.count, outcome.kind)
 
 
 def _need(library: str) -> None:

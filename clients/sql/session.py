@@ -67,6 +67,11 @@ class SqlSession:
             insert = of_all_rows(statement(text).tree, parameters)
             return None if insert is None else changed(self._transaction.run(*insert))
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._transaction is not None
+
     def close(self) -> None:
         """Roll back the transaction, if one is open."""
         with self._lock:

@@ -53,9 +53,8 @@ def history_file() -> Path:
 
 
 def _prompt_session(shell: Shell, name: str) -> PromptSession[str]:
-    prompt = f"{name}> "
     return PromptSession(
-        prompt,
+        lambda: f"{name}{'*' if shell.is_in_transaction else ''}> ",
         multiline=True,
         prompt_continuation=lambda width, *_: "-> ".rjust(width),
         key_bindings=_keys(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _NESTED_MAX = 16
 """How deep files may run files."""
+_COUNTED = {"INSERT", "UPDATE", "DELETE", "MERGE", "CREATE TABLE AS"}
 _PLACE = re.compile(r"\bat line (\d+), column (\d+)")
 
 
@@ -51,8 +52,7 @@ class Shell:
         self._as_of = as_of
         self._timeout = timeout
         self._depth = 0
-        open_session = getattr(db, "sql_session", None)
-        self._session: Any = open_session() if open_session else None
+        self._session = db.sql_session()
 
     def __enter__(self) -> Shell:
         return self
@@ -60,11 +60,17 @@ class Shell:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether its session has a transaction open."""
+        return self._session.is_in_transaction
+
     def close(self) -> None:
         """Close the session and the file of rows."""
         self.sink.close()
-        if self._session is not None:
-            self._session.close()
+        if self._session.is_in_transaction:
+            typer.secho("the open transaction was rolled back: end it by COMMIT", fg=typer.colors.RED, err=True)
+        self._session.close()
 
     def run(self, text: str, origin: str = "") -> bool:
         """Run the statements and commands of a text until one fails, and print its error with its line; return whether
@@ -98,15 +104,13 @@ class Shell:
 
     def _run_statement(self, text: str) -> None:
         began = perf_counter()
-        source = self.db if self._session is None else self._session
-        with StatementProgress() as progress, source.sql(text, None, self._as_of, self._timeout) as result:
-            changed = getattr(result, "changed", None)
-            has_rows = changed is None and bool(result.schema.names)
-            if has_rows:
+        with StatementProgress() as progress, self._session.sql(text, None, self._as_of, self._timeout) as result:
+            if result.command is None:
                 remark = self.sink.put(result, progress)
             else:
-                result.to_arrow()
-                remark = "done" if changed is None else f"{counted(changed, 'row')} changed"
+                remark = result.command
+                if result.changed is not None and result.command in _COUNTED:
+                    remark += f", {counted(result.changed, 'row')}"
         if remark:
             self._remark(remark, perf_counter() - began)
 

@@ -264,25 +264,37 @@ def test_a_missing_library_names_its_extra(run: Run, store: str, monkeypatch: py
     assert missing.code == 9 and "sqlglot is missing; install it with: pip install 'nyala[sql]'" in missing.err
 
 
-def test_a_change_says_how_many_rows(run: Run, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_says_how_many_rows(run: Run, homes: list[str]) -> None:
     """Apart from the rows that programs read."""
-    from nyala.clients.sql.result import Result
+    text = (
+        "UPDATE homes SET price = 1 WHERE id < 3; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1);"
+        "CREATE TABLE u (PRIMARY KEY (id)) AS SELECT id FROM homes; ALTER TABLE u ADD COLUMN n int; DROP TABLE t"
+    )
+    remarks = [
+        "UPDATE, 2 rows",
+        "CREATE TABLE",
+        "INSERT, 1 row",
+        "CREATE TABLE AS, 3 rows",
+        "ALTER TABLE",
+        "DROP TABLE",
+    ]
+    assert run("sql", *homes, "-c", text).lines == remarks
+    changed = run("sql", *homes, "--format", "json", "-c", "DELETE FROM u WHERE id > 1; SELECT id FROM u")
+    assert changed.out == '{"id": 1}\n' and changed.err == "DELETE, 2 rows\n"
 
-    class Session:
-        def sql(self, text: str, *_: object) -> Result:
-            result = Result(pa.schema([]), iter(()), None)
-            result.changed = 2 if text.startswith("UPDATE") else None  # type: ignore[attr-defined]
-            return result
 
-        def close(self) -> None:
-            closed.append(True)
-
-    closed: list[bool] = []
-    monkeypatch.setattr(nyala.Database, "sql_session", lambda self: Session(), raising=False)
-    text = "UPDATE homes SET price = 1; CREATE TABLE t (id int)"
-    assert run("sql", store, "-c", text).lines == ["2 rows changed", "done"] and closed == [True]
-    changed = run("sql", store, "--format", "json", "-c", text)
-    assert changed.out == "" and changed.err == "2 rows changed\ndone\n"
+def test_transactions(run: Run, piped: Run, homes: list[str]) -> None:
+    """One session for all statements of a run."""
+    count = "SELECT count(*) AS n FROM homes"
+    done = run("sql", *homes, "-c", "BEGIN", "-c", "DELETE FROM homes WHERE id = 1", "-c", "COMMIT", "-c", count)
+    assert done.code == 0 and done.lines == ["BEGIN", "DELETE, 1 row", "COMMIT", "n", "2"]
+    done = piped(f"BEGIN;\nDELETE FROM homes WHERE id = 2;\nROLLBACK;\n{count};", *homes)
+    assert done.lines == ["BEGIN", "DELETE, 1 row", "ROLLBACK", "n", "2"]
+    left = piped("BEGIN;\nDELETE FROM homes WHERE id = 2;", *homes)
+    assert left.code == 0 and left.err == "the open transaction was rolled back: end it by COMMIT\n"
+    failed = piped("BEGIN;\nDELETE FROM homes WHERE id = 2;\nDELETE FROM home;\nCOMMIT;", *homes)
+    assert failed.code == 1 and "line 3: there is no table 'home'" in failed.err
+    assert run("sql", *homes, "-c", count).lines == ["n", "2"]
 
 
 def test_a_process_and_a_closed_pipe(store: str) -> None:
