@@ -13,6 +13,9 @@ import pyarrow as pa
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.protocol.request import check
 
+_LOOK_SECONDS = 0.1
+"""A signal may wake another thread than the main one, which then sees it at its next look."""
+
 
 class Deadline:
     """When a statement must have ended."""
@@ -40,7 +43,8 @@ class Deadline:
 
 
 def within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches until a deadline. What makes them goes on in a thread of its own: nothing ends a join."""
+    """Yield batches until a deadline, or until Ctrl-C in the main thread. A thread of its own makes them, and goes on
+    after that: nothing ends a join."""
     queue: Queue[pa.RecordBatch | BaseException | None] = Queue(1)
     is_left = threading.Event()
 
@@ -57,10 +61,13 @@ def within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     threading.Thread(target=make, name="nyala-sql", daemon=True).start()
     try:
         while True:
+            left = deadline.left
             try:
-                batch = queue.get(timeout=max(deadline.left or 0.0, 0.0))
+                batch = queue.get(timeout=_LOOK_SECONDS if left is None else min(max(left, 0.0), _LOOK_SECONDS))
             except Empty:
-                raise deadline.passed() from None
+                if left is not None and left <= 0:
+                    raise deadline.passed() from None
+                continue
             if batch is None:
                 return
             if isinstance(batch, BaseException):

@@ -326,7 +326,9 @@ class _Running:
             yield batch.to_pyarrow()
 
     def _in_time(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return batches if self._deadline.seconds is None else within(self._deadline, batches)
+        if self._deadline.seconds is None and threading.current_thread() is not threading.main_thread():
+            return batches
+        return within(self._deadline, batches)
 
     def _read_at(self, as_of: Moment | None) -> int | None:
         if as_of is not None:

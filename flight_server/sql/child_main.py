@@ -86,8 +86,12 @@ class StatementChild:
         self._turns = _ServersTurns(channel, self._check)
 
     def run(self) -> None:
-        """Answer requests until the server ends."""
-        threading.Thread(target=self._receive, name="nyala-requests", daemon=True).start()
+        """Answer requests until the server ends. Queries of the main thread would have one more thread each, so that
+        Ctrl-C ends them; nobody types here."""
+        threading.Thread(target=self._answer_all, name="nyala-statements", daemon=True).start()
+        self._receive()
+
+    def _answer_all(self) -> None:
         while True:
             request, parameters = self._requests.get()
             self._answer(request, parameters)

@@ -23,7 +23,8 @@ from nyala.clients.cli.sql.prompt import history_file, interact
 from nyala.clients.cli.sql.shell import Shell
 from nyala.clients.cli.sql.sink import RowSink
 
-SLOW = "SELECT count(*) FROM many a, many b WHERE a.id % 7 + b.id % 11 = 3;"
+SLOW = "SELECT count(*) FROM many a, many b, many c WHERE (a.id * b.id + c.id) % 7 = 3;"
+"""It makes no batch for hours."""
 Typed = Callable[[str], str]
 
 
