@@ -1,7 +1,8 @@
-"""CREATE TABLE, with columns or with the rows of a query, and DROP TABLE."""
+"""CREATE TABLE, with columns or with the rows of a query, also in the place of another table, and DROP TABLE."""
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from ....schemas.cells.types import holder, nearest
 from ....schemas.errors import AlreadyPresentError, InvalidArgumentError, NotFoundError, StoreError
 from ....schemas.protocol.command import explain
 from ....schemas.protocol.service import StoreService
+from ....schemas.table.alter import Alteration, RenameTable
 from ....schemas.table.column import ColumnDefinition
 from ....schemas.table.operation import Operation
 from ....schemas.table.partition import HashLevel, RangeLevel
@@ -29,6 +31,8 @@ from .writing import Changed, Part, Staging
 
 CREATE, CREATE_AS, DROP = "CREATE TABLE", "CREATE TABLE AS", "DROP TABLE"
 _OWN_OPTIONS = ("primary_key", "unique_key")
+_FRESH_NAME_MAX = 64
+"""How much of a table's name is in that of the one that will replace it: names have a limit."""
 
 
 @dataclass
@@ -51,24 +55,61 @@ class _Parts:
         self.key = names
 
 
+@dataclass(frozen=True)
+class _Placement:
+    """Where a new table belongs: under its name, or under it in the place of the table that has it."""
+
+    name: str
+    replaces: int | None = None
+    """The id of that table."""
+    fresh: str = ""
+    """The name of the new table until it takes the place."""
+
+    @classmethod
+    def of(cls, name: str, store: StoreService, replaces: bool) -> _Placement:
+        """Return the place for ``name``, which is taken if it ``replaces`` the table that there may be."""
+        if replaces:
+            with suppress(NotFoundError):
+                fresh = f"{name[:_FRESH_NAME_MAX]} ({uuid.uuid4().hex[:12]})"
+                return cls(name, store.describe_table(name).table_id, fresh)
+        return cls(name, None, name)
+
+    def take(self, store: StoreService) -> None:
+        """Exchange the tables, in one step. Raises ConflictError: another table has the name by now."""
+        if self.replaces is not None:
+            step = RenameTable(to=self.name, replaces=self.replaces)
+            store.alter_table(Alteration(table=self.fresh, steps=[step]))
+
+
 def create(tree: exp.Create, store: StoreService, read: Read) -> Changed:
-    """Create a table; with a query, load its rows in one commit, or create none.
+    """Create a table; with a query, load its rows in one commit, or create none. With OR REPLACE it takes the place of
+    a table of that name in one step: readers find all of the one or all of the other.
 
     Raises:
         AlreadyPresentError: a table of that name exists.
+        ConflictError: the table to be replaced was replaced meanwhile.
         InvalidArgumentError: a name, type, key or option is not possible, or a row is refused.
     """
     kind = str(tree.args.get("kind"))
     if kind != "TABLE":
         refuse_kind("CREATE", kind)
-    refuse_others(tree, {"this", "kind", "exists", "properties", "expression"}, CREATE)
+    refuse_others(tree, {"this", "kind", "exists", "replace", "properties", "expression"}, CREATE)
     schema = tree.this if isinstance(tree.this, exp.Schema) else None
     name = table_name(tree.this if schema is None else schema.this)
     parts = _parts(schema, tree.args.get("properties"))
-    is_optional = bool(tree.args.get("exists"))
+    is_optional, replaces = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
+    if is_optional and replaces:
+        raise InvalidArgumentError("CREATE TABLE takes OR REPLACE or IF NOT EXISTS, not both")
     if tree.expression is not None:
-        return _create_as(tree.expression, name, parts, is_optional, store, read)
-    store.create_table(_definition(name, parts, is_optional))
+        return _create_as(tree.expression, name, parts, is_optional, replaces, store, read)
+    definition = _definition(name, parts, is_optional)
+    place = _Placement.of(name, store, replaces)
+    target = ChangeTarget(store.create_table(definition.model_copy(update={"name": place.fresh})))
+    try:
+        place.take(store)
+    except BaseException:
+        _take_back(store, target)
+        raise
     return Changed(CREATE, 0)
 
 
@@ -165,14 +206,16 @@ def _definition(name: str, parts: _Parts, is_optional: bool) -> TableDefinition:
 
 
 def _create_as(
-    query: exp.Expr, name: str, parts: _Parts, is_optional: bool, store: StoreService, read: Read
+    query: exp.Expr, name: str, parts: _Parts, is_optional: bool, replaces: bool, store: StoreService, read: Read
 ) -> Changed:
     if parts.columns:
         raise InvalidArgumentError("CREATE TABLE AS takes the types of the query: leave them out, or use CAST there")
-    if name in store.tables():
+    if not replaces and name in store.tables():
         if is_optional:
             return Changed(CREATE_AS, 0)
-        raise AlreadyPresentError(f"table {name!r} already exists: drop it first, or insert the rows of the query")
+        raise AlreadyPresentError(
+            f"table {name!r} already exists: write CREATE OR REPLACE TABLE, or insert the rows of the query"
+        )
     if not isinstance(query, exp.Query):
         raise InvalidArgumentError("CREATE TABLE AS needs a SELECT")
     rows = read(query.copy(), store.now(), {})
@@ -185,19 +228,20 @@ def _create_as(
     names = parts.key + [each for each in rows.column_names if each not in parts.key]
     parts.columns = [_held(rows.schema.field(each)) for each in names]
     definition = _definition(name, parts, False)
-    target = ChangeTarget(store.create_table(definition))
-    if not (parts.has_rows and rows.num_rows):
-        return Changed(CREATE_AS, 0)
+    place = _Placement.of(name, store, replaces)
+    target = ChangeTarget(store.create_table(definition.model_copy(update={"name": place.fresh})))
+    rows = rows if parts.has_rows else rows.slice(0, 0)
     staging = Staging(store)
     try:
         cells = pa.table([assigned(rows.column(each), target.columns[each]) for each in names], names)
         staging.parts = staging.stage(target, [Part(Operation.INSERT, cells)])
-        result = staging.commit(None)
+        timestamp = staging.commit(None).timestamp if staging.parts else None
+        place.take(store)
     except BaseException:
         staging.abort()
         _take_back(store, target)
         raise
-    return Changed(CREATE_AS, cells.num_rows, result.timestamp)
+    return Changed(CREATE_AS, cells.num_rows, timestamp)
 
 
 def _take_back(store: StoreService, target: ChangeTarget) -> None:

@@ -9,9 +9,9 @@ from sqlglot import exp
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.phrases import perhaps
 
-SCHEMA = "public"
-"""The only schema that there is; a name may stand without it."""
-_ABOUT_TABLES = {"this", "alias", "db", "only"}
+CATALOG, SCHEMA = "nyala", "public"
+"""The only catalog and schema that there are; a name may stand without them."""
+_ABOUT_TABLES = {"this", "alias", "db", "catalog", "only"}
 _WORDS = {
     "with_": "WITH",
     "limit": "LIMIT",
@@ -23,7 +23,6 @@ _WORDS = {
     "constraint": "ON CONSTRAINT: name the columns of the primary key",
     "index_predicate": "a WHERE before DO: the conflict is with the primary key",
     "using_cond": "USING (columns): write the condition after ON",
-    "replace": "OR REPLACE: drop the table first, or write IF NOT EXISTS",
     "identity": "RESTART IDENTITY: numbers that a table has given are never given again",
     "by_name": "BY NAME: list the columns after the table",
 }
@@ -43,11 +42,13 @@ def table_name(node: exp.Expr | None) -> str:
     """Return the name of the table that a statement changes.
 
     Raises:
-        InvalidArgumentError: it is no plain table of the schema ``public``.
+        InvalidArgumentError: it is no plain table of the schema ``nyala.public``.
     """
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise InvalidArgumentError(f"{shown(node)} is no table: a statement changes one table, by its name")
-    schema = node.args.get("db")
+    schema, catalog = node.args.get("db"), node.args.get("catalog")
+    if catalog is not None and name_of(catalog) != CATALOG:
+        raise InvalidArgumentError(f"there is no catalog {name_of(catalog)!r}: name the table alone")
     if schema is not None and name_of(schema) != SCHEMA:
         raise InvalidArgumentError(f"there is no schema {name_of(schema)!r}: name the table alone")
     refuse_others(node, _ABOUT_TABLES, f"the table {name_of(node)!r} of a statement that changes it")

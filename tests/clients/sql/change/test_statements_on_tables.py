@@ -107,6 +107,42 @@ def test_create_table_as(homes: SmallSql) -> None:
     assert homes.store.tables() == ["a", "b", "c", "homes", "offers"]
 
 
+def test_create_or_replace_table(homes: SmallSql) -> None:
+    before = homes.store.describe_table("homes").table_id
+    done = homes.run("CREATE OR REPLACE TABLE homes (PRIMARY KEY (city, id)) AS SELECT id, city FROM homes WHERE n < 3")
+    assert (done.kind, done.count) == ("CREATE TABLE AS", 2)
+    assert homes.rows("homes") == [{"city": "Oslo", "id": 1}, {"city": "Oslo", "id": 2}]
+    assert homes.store.describe_table("homes").table_id != before
+    homes.run("CREATE OR REPLACE TABLE homes (id int PRIMARY KEY)")
+    assert homes.rows("homes") == []
+    homes.run("CREATE OR REPLACE TABLE a (PRIMARY KEY (k)) AS SELECT 1 AS k")
+    homes.run("CREATE OR REPLACE TABLE b (k int PRIMARY KEY)")
+    assert homes.store.tables() == ["a", "b", "homes", "offers"]
+
+
+@pytest.mark.parametrize("query", ["SELECT home FROM offers", "SELECT 'x' AS home, 1 / 0 AS n"])
+def test_a_replacement_that_fails_leaves_the_table(homes: SmallSql, query: str) -> None:
+    before = homes.store.describe_table("homes").table_id
+    with pytest.raises(StoreError):
+        homes.run(f"CREATE OR REPLACE TABLE homes (PRIMARY KEY (home)) AS {query}")
+    assert homes.store.describe_table("homes").table_id == before and homes.store.tables() == ["homes", "offers"]
+
+
+def test_names_with_catalog_and_schema(homes: SmallSql) -> None:
+    """Tools write all three parts of a name, in quotes."""
+    homes.run('CREATE TABLE "nyala"."public"."a" (PRIMARY KEY (k)) AS SELECT id AS k, n FROM nyala.public.homes')
+    homes.run("INSERT INTO nyala.public.a (k, n) VALUES (1, 8), (9, 9) ON CONFLICT (k) DO UPDATE SET n = excluded.n")
+    homes.run('UPDATE nyala.public.a AS t SET n = t.n + 1 WHERE k = 9; DELETE FROM "nyala"."public"."a" WHERE k = 2')
+    homes.run(
+        'MERGE INTO "nyala"."public"."a" AS d USING "nyala"."public"."offers" AS s ON s.id = d.k '
+        "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT (k) VALUES (s.id)"
+    )
+    assert [(row["k"], row["n"]) for row in homes.rows("a")] == [(1, 10), (2, None), (3, 21), (4, None), (9, 10)]
+    homes.run('ALTER TABLE nyala.public.a RENAME TO nyala.public.b; TRUNCATE TABLE "nyala"."public"."b"')
+    homes.run("COMMENT ON TABLE nyala.public.b IS 'x'; DROP TABLE nyala.public.b")
+    assert homes.store.tables() == ["homes", "offers"]
+
+
 def test_drop_table(homes: SmallSql) -> None:
     with pytest.raises(NotFoundError, match="'nope'"):
         homes.run("DROP TABLE homes, nope")
@@ -127,7 +163,8 @@ def test_drop_table(homes: SmallSql) -> None:
         ("CREATE SEQUENCE s", "no sequences"),
         ("CREATE USER u", "no users"),
         ("CREATE TEMP TABLE x (id int PRIMARY KEY)", "no temporary tables"),
-        ("CREATE OR REPLACE TABLE homes (id int PRIMARY KEY)", "OR REPLACE: drop the table first"),
+        ("CREATE OR REPLACE TABLE IF NOT EXISTS homes (id int PRIMARY KEY)", "OR REPLACE or IF NOT EXISTS, not both"),
+        ("CREATE TABLE other.public.x (id int PRIMARY KEY)", "no catalog 'other'"),
         ("CREATE TABLE x (id int)", "needs a PRIMARY KEY"),
         ("CREATE TABLE x (a int, id int PRIMARY KEY)", "leading columns"),
         ("CREATE TABLE x (id int PRIMARY KEY, PRIMARY KEY (id))", "one primary key"),
