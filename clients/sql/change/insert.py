@@ -11,7 +11,7 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.operation import Operation
 from .assignments import Assignments, assignments_of
 from .literals import NO_LITERAL, is_default, literal
-from .names import alias_of, column, identifier, name_of, refuse_others
+from .names import alias_of, column, identifier, name_of, of_table, refuse_others
 from .target import ChangeTarget, Reading
 from .values import assigned, column_of, default_of, refuse_null
 from .writing import Part, Work
@@ -205,8 +205,8 @@ def _or_update(
     if where is None and {*changes.names, *target.key} == {*given} and _are_new_values(changes):
         part = Part(Operation.UPSERT, rows.select(given))
         return Work(target, KIND, [part], rows.num_rows, None, is_read=False)
-    changes = changes.mapped(lambda node: _of_target(node, alias, target))
-    condition = exp.true() if where is None else _of_target(where.this, alias, target)
+    changes = changes.mapped(lambda node: of_table(node, alias, target.columns))
+    condition = exp.true() if where is None else of_table(where.this, alias, target.columns)
     there = _there(rows, alias, target, reading, changes.selected(condition), condition)
     places = there.column(0).combine_chunks()
     goes = there.column(1).combine_chunks().fill_null(False)
@@ -228,18 +228,6 @@ def _are_new_values(changes: Assignments) -> bool:
         isinstance(node, exp.Column) and node.table.lower() == _EXCLUDED and name_of(node) == name
         for name, node in zip(changes.names, changes.nodes, strict=True)
     )
-
-
-def _of_target(node: exp.Expr, alias: str, target: ChangeTarget) -> exp.Expr:
-    """Return an expression in which columns without a table are those of the target."""
-
-    def named(part: exp.Expr) -> exp.Expr:
-        is_bare = isinstance(part, exp.Column) and not part.table and part.find_ancestor(exp.Query) is None
-        if is_bare and name_of(part) in target.columns:
-            return column(name_of(part), alias)
-        return part
-
-    return node.copy().transform(named)
 
 
 def _there(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.operation import Operation
 from .assignments import Assignments, assignments_of
 from .literals import is_default
-from .names import alias_of, column, identifier, name_of, refuse_others
+from .names import alias_of, column, identifier, name_of, of_table, refuse_others
 from .target import ChangeTarget, Reading
 from .update import cells_of, refuse_several
 from .writing import Part, Work
@@ -43,7 +44,8 @@ def merge(tree: exp.Merge, target: ChangeTarget, reading: Reading) -> Work:
     """
     refuse_others(tree, _TAKEN, KIND)
     alias = alias_of(tree.this)
-    clauses = [_clause(each, target, alias) for each in tree.args["whens"].expressions]
+    sides = {"source": _source_alias(tree), "target": alias}
+    clauses = [_of_its_side(_clause(each, target, alias), sides) for each in tree.args["whens"].expressions]
     answer = reading.rows(_query(tree, clauses, target, alias))
     keys = cells_of(answer, target.key, target)
     act = answer.column(len(target.key))
@@ -85,6 +87,15 @@ def _clause(when: exp.When, target: ChangeTarget, alias: str) -> _Clause:
         "WHEN MATCHED and WHEN NOT MATCHED BY SOURCE take UPDATE SET, DELETE or DO NOTHING; WHEN NOT MATCHED takes "
         "INSERT or DO NOTHING"
     )
+
+
+def _of_its_side(clause: _Clause, sides: Mapping[str, str]) -> _Clause:
+    """Return a clause in which columns without a table are those of its rows: they have only one of both sides."""
+    side = sides.get(clause.rows)
+    if side is None:
+        return clause
+    condition = None if clause.condition is None else of_table(clause.condition, side)
+    return replace(clause, condition=condition, cells=clause.cells.mapped(lambda node: of_table(node, side)))
 
 
 def _new_cells(then: exp.Insert, target: ChangeTarget) -> Assignments:

@@ -71,6 +71,16 @@ def column(name: str, table: str) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(table))
 
 
+def of_table(node: exp.Expr, table: str, names: Collection[str] | None = None) -> exp.Expr:
+    """Return an expression in which columns without a table are those of ``table``; with ``names``, only these."""
+
+    def named(part: exp.Expr) -> exp.Expr:
+        is_bare = isinstance(part, exp.Column) and not part.table and part.find_ancestor(exp.Query) is None
+        return column(name_of(part), table) if is_bare and (names is None or name_of(part) in names) else part
+
+    return node.copy().transform(named)
+
+
 def refuse_others(node: exp.Expr, taken: Collection[str], what: str) -> None:
     """Refuse the parts of a statement that nothing here reads.
 

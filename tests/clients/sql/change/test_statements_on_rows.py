@@ -66,6 +66,9 @@ CHANGES: list[tuple[str, int, dict[int, tuple[Any, ...] | None]]] = [
      "WHEN MATCHED THEN UPDATE SET n = 0", 2, {2: ("Oslo", 0), 3: ("Hamar", 0)}),
     ("MERGE INTO homes USING offers ON homes.id = offers.home WHEN MATCHED THEN DO NOTHING "
      "WHEN NOT MATCHED THEN DO NOTHING", 0, {}),
+    ("MERGE INTO homes USING (SELECT 9 AS id, 5 AS n) AS s ON homes.id = s.id WHEN NOT MATCHED AND n = 5 THEN "
+     "INSERT (id, n) VALUES (id, n + 1) WHEN NOT MATCHED BY SOURCE AND n = 2 THEN UPDATE SET n = n + 10", 2,
+     {2: ("Oslo", 12), 9: (None, 6)}),
     ("WITH q AS (SELECT 1 AS id) MERGE INTO homes USING q ON homes.id = q.id WHEN NOT MATCHED BY SOURCE THEN DELETE",
      2, {2: None, 3: None}),
 ]  # fmt: skip
