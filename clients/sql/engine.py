@@ -33,7 +33,7 @@ from .information import described, information, shown
 from .leaves import Leaf, LeafReader, LeafTable, Need, needs, reads_only, register, register_rows, unread
 from .parameters import parameter_types
 from .result import Result, changed
-from .statement import Kind, Statement, TableUse, parsed, statement
+from .statement import Kind, Statement, TableUse, parsed, quoted, statement
 
 _PLANS_MAX = 128
 _AT_ONCE_BYTES = 64 << 10
@@ -271,7 +271,7 @@ class _Running:
         def planned() -> pa.Schema:
             session = self._session()
             for name, table in self._tables.items():
-                session.register_dataset(name, unread(table))
+                session.register_dataset(quoted(name), unread(table))
             return self._frame_in().schema()
 
         return plain_schema(self._failing(planned))

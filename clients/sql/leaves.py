@@ -27,6 +27,7 @@ from .dataset import NyalaDataset
 from .parts import columns_of, conjuncts, part_of
 from .pushed import one_nan, read_pushed
 from .reading import Reads, view_of
+from .statement import quoted
 
 _AT_ONCE = 4
 """Tables that are read at the same time; each scan has threads of its own."""
@@ -112,7 +113,7 @@ def needs(
     """Plan a query in a session, and return what it needs of each table that it reads; ``planned`` is the query."""
     by_name = {name: Need() for name in tables}
     for name, table in tables.items():
-        session.register_dataset(name, _Recorder(table.schema, by_name[name]))
+        session.register_dataset(quoted(name), _Recorder(table.schema, by_name[name]))
     planned().execution_plan()
     return {name: need for name, need in by_name.items() if need.wheres}
 
@@ -180,17 +181,17 @@ def register(
     """Give a session a table: the rows that were read, or a source that streams. What the query does not read of it is
     NULL."""
     if leaf is None:
-        session.register_record_batches(name, [[_whole([], table.schema)[0]]])
+        session.register_record_batches(quoted(name), [[_whole([], table.schema)[0]]])
     elif leaf.batches is None:
-        session.register_dataset(name, NyalaDataset(store, table.description, table.snapshot, views=True))
+        session.register_dataset(quoted(name), NyalaDataset(store, table.description, table.snapshot, views=True))
     else:
         batches = _whole(leaf.batches, table.schema)
-        session.register_record_batches(name, [part for part in _dealt(batches, partitions) if part])
+        session.register_record_batches(quoted(name), [part for part in _dealt(batches, partitions) if part])
 
 
 def register_rows(session: SessionContext, name: str, rows: pa.Table) -> None:
     """Give a session a table in memory."""
-    session.register_record_batches(name, [_whole(rows.combine_chunks().to_batches(), rows.schema)])
+    session.register_record_batches(quoted(name), [_whole(rows.combine_chunks().to_batches(), rows.schema)])
 
 
 def _dealt(batches: Sequence[pa.RecordBatch], partitions: int) -> Iterator[list[pa.RecordBatch]]:

@@ -144,6 +144,18 @@ def test_one_snapshot(db: Database, homes: nyala.Table) -> None:
         db.sql("SELECT * FROM homes", as_of=dt.datetime(2001, 1, 1, tzinfo=dt.UTC)).to_arrow()
 
 
+@pytest.mark.parametrize("name", ["Homes", "Odd homes", "a.b", 'say "x"'])
+def test_names_of_tables_keep_their_letters(db: Database, name: str) -> None:
+    """Also in plans that the store does not answer alone: with an expression, a join, a change."""
+    db.create_table(name, primary_key="id", data={"id": [1, 2]})
+    own = '"' + name.replace('"', '""') + '"'
+    assert db.sql(f"SELECT id + 1 AS n FROM {own} ORDER BY n").to_arrow()["n"].to_pylist() == [2, 3]
+    joined = f"SELECT a.id FROM {own} AS a JOIN nyala.public.{own} AS b ON a.id = b.id + 1"
+    assert db.sql(joined).to_arrow()["id"].to_pylist() == [2]
+    assert db.sql(f"DELETE FROM {own} WHERE id IN (SELECT max(id) FROM {own})").changed == 1
+    db.drop_table(name)
+
+
 def test_what_there_is(db: Database, homes: nyala.Table) -> None:
     assert cells(db.sql("SHOW TABLES").to_arrow()) == [("homes",)]
     described = db.sql("DESCRIBE homes").to_arrow().to_pylist()
