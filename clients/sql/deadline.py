@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...schemas.errors import InvalidArgumentError, UnavailableError
 from ...schemas.protocol.request import check
+from .workers import give_up
 
 _LOOK_SECONDS = 0.1
 """A signal may wake another thread than the main one, which then sees it at its next look."""
@@ -58,7 +59,8 @@ def within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         except BaseException as error:
             queue.put(error)
 
-    threading.Thread(target=make, name="nyala-sql", daemon=True).start()
+    thread = threading.Thread(target=make, name="nyala-sql", daemon=True)
+    thread.start()
     try:
         while True:
             left = deadline.left
@@ -77,3 +79,5 @@ def within(deadline: Deadline, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         is_left.set()
         with suppress(Empty):
             queue.get_nowait()  # a full queue would hold the thread for ever
+        if thread.is_alive():
+            give_up(thread)

@@ -8,6 +8,7 @@ from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOpti
 
 from .functions import FUNCTIONS
 from .statement import CATALOG, SCHEMA
+from .workers import begin_workers, check_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Fences:
     """Makes the sessions of DataFusion in which queries run; they share one bound of memory. Thread safe."""
 
     def __init__(self, limits: SqlLimits, partitions: int) -> None:
+        begin_workers()
         runtime = RuntimeEnvBuilder().with_fair_spill_pool(limits.memory_bytes)
         folder = limits.spill_folder
         self._runtime = (
@@ -43,7 +45,8 @@ class Fences:
         self._refused: tuple[str, ...] | None = None
 
     def session(self) -> SessionContext:
-        """Return a new session, without tables."""
+        """Return a new session, without tables. Raises UnavailableError: see ``check_workers``."""
+        check_workers()
         session = SessionContext(self._config, self._runtime)
         if self._refused is None:
             self._refused = tuple(name for name in session.udfs() if name not in FUNCTIONS)
