@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test night lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,16 @@ shim: .venv/.installed-dev  ## compile the shim in Java that makes Spark prune c
 
 test: .venv/.installed-dev  ## all tests, on all processors; Spark's need Java 17 (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
 	@.ci/test.sh $(WORKERS) $(ARGS)
+
+integrations: .venv/.installed-dev  ## test dbt on a server, in an environment of its own (integrations/.venv)
+	@$(BIN)/python -m pytest -q -n 0 tests/clients/integrations
+
+integrations/.venv/.installed: $(shell find integrations -path integrations/.venv -prune -o -type f -print)
+	@echo "installing dbt into integrations/.venv"
+	@python3 -m venv integrations/.venv
+	@integrations/.venv/bin/pip install --quiet --disable-pip-version-check ./integrations/dbt
+	@rm -rf integrations/dbt/build
+	@touch $@
 
 night: .venv/.installed-bench  ## the long doses, for one night: all tests, and every campaign in turn (SEED=0 ONLY="fuzz race" SHARE=0.1)
 	@$(BIN)/python tests/night.py --seed $(SEED) $(if $(SHARE),--share $(SHARE)) $(if $(ONLY),--only $(ONLY))
