@@ -129,7 +129,7 @@ class NyalaAdapter(SQLAdapter):
         key_columns = [key] if isinstance(key, str) else list(key)
         for name in key_columns:
             if name not in columns:
-                raise DbtRuntimeError(f"the key has the column {name!r}, which the query has not: {', '.join(columns)}")
+                raise DbtRuntimeError(f"there is no column {name!r} for the key; there are: {', '.join(columns)}")
         return key_columns, True
 
     @available

@@ -44,8 +44,8 @@
   {% endfor %}
 {%- endmacro %}
 
-{# A table, in one step with its rows, in the place of one that has the name. A scratch table of dbt is an ordinary one,
-   has no key of the model, and goes at the end. #}
+{# A table, in one step with its rows, in the place of one that has the name. A scratch table of dbt is an ordinary one
+   whose rows may share the model's key; it goes at the end. #}
 {% macro nyala__create_table_as(temporary, relation, sql) -%}
   {%- if config.get('contract').enforced and not temporary -%}
     {{ get_assert_columns_equivalent(sql) }}
@@ -56,14 +56,10 @@
   {%- if columns | length < names | length -%}
     {%- set sql = "select " ~ get_quoted_csv(columns) ~ " from (" ~ sql ~ ") as unnumbered" -%}
   {%- endif -%}
-  {%- if temporary -%}
-    {%- set key, is_unique = columns[:1], false -%}
-  {%- else -%}
-    {%- set key, is_unique = adapter.primary_key_of(config, model, columns) -%}
-  {%- endif -%}
+  {%- set key, is_unique = adapter.primary_key_of(config, model, columns) -%}
   create or replace table {{ relation.render() }} (primary key ({{ get_quoted_csv(key) }}))
   {{- nyala__partitions() if not temporary }}
-  {{- nyala__options(is_unique, temporary) }}
+  {{- nyala__options(is_unique and not temporary, temporary) }}
   as {{ sql }}
 {%- endmacro %}
 
