@@ -36,14 +36,14 @@ shim: .venv/.installed-dev  ## compile the shim in Java that makes Spark prune c
 test: .venv/.installed-dev  ## all tests, on all processors; Spark's need Java 17 (ARGS="tests/engine -k wal" for some, WORKERS=0 for one after the other)
 	@.ci/test.sh $(WORKERS) $(ARGS)
 
-integrations: .venv/.installed-dev  ## test dbt on a server, in an environment of its own (integrations/.venv)
+integrations: .venv/.installed-dev  ## test dbt and dlt on a server, in an environment of its own (integrations/.venv)
 	@$(BIN)/python -m pytest -q -n 0 tests/clients/integrations
 
 integrations/.venv/.installed: $(shell find integrations -path integrations/.venv -prune -o -type f -print)
-	@echo "installing dbt into integrations/.venv"
+	@echo "installing dbt and dlt into integrations/.venv"
 	@python3 -m venv integrations/.venv
-	@integrations/.venv/bin/pip install --quiet --disable-pip-version-check ./integrations/dbt
-	@rm -rf integrations/dbt/build
+	@integrations/.venv/bin/pip install --quiet --disable-pip-version-check -e . ./integrations/dbt ./integrations/dlt
+	@rm -rf integrations/*/build
 	@touch $@
 
 night: .venv/.installed-bench  ## the long doses, for one night: all tests, and every campaign in turn (SEED=0 ONLY="fuzz race" SHARE=0.1)

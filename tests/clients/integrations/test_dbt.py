@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,22 +16,7 @@ from tests.flight_server.sql.served_sql import SqlServer
 pytestmark = [pytest.mark.night, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[3]
-ENVIRONMENT = ROOT / "integrations" / ".venv"
 Dbt = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture(scope="module")
-def command() -> Path:
-    make = ["make", "-s", f"{ENVIRONMENT.relative_to(ROOT)}/.installed"]
-    subprocess.run(["flock", "integrations/README.md", *make], cwd=ROOT, check=True)
-    return ENVIRONMENT / "bin" / "dbt"
-
-
-@pytest.fixture
-def server() -> Iterator[SqlServer]:
-    served = SqlServer(sql_timeout_seconds=60.0)
-    yield served
-    served.close()
 
 
 @pytest.fixture
@@ -40,13 +25,12 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def dbt(command: Path, server: SqlServer, project: Path) -> Dbt:
+def dbt(environment: Path, server: SqlServer, project: Path) -> Dbt:
     def run(*words: str, url: str = server.url) -> tuple[int, str]:
         folders = ["--project-dir", str(project), "--profiles-dir", str(project)]
-        environment = {**os.environ, "NYALA_URL": url, "NO_COLOR": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
-        ran = subprocess.run(
-            [str(command), "--no-use-colors", *words, *folders], env=environment, capture_output=True, text=True
-        )
+        command = [str(environment / "bin" / "dbt"), "--no-use-colors", *words, *folders]
+        variables = {**os.environ, "NYALA_URL": url, "NO_COLOR": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
+        ran = subprocess.run(command, env=variables, capture_output=True, text=True)
         return ran.returncode, ran.stdout + ran.stderr
 
     return run
