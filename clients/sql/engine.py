@@ -30,7 +30,9 @@ from .failures import failure
 from .fences import QUERIES_ONLY, Fences, SqlLimits
 from .functions import FUNCTIONS
 from .information import described, information, shown
+from .integers import columns_of
 from .leaves import Leaf, LeafReader, LeafTable, Need, needs, reads_only, register, register_rows, unread
+from .overflow import checked
 from .parameters import parameter_types
 from .result import Result, changed
 from .statement import Kind, Statement, TableUse, parsed, quoted, statement
@@ -181,8 +183,12 @@ def _names(query: Statement) -> list[str]:
 class _QueryPlan:
     """What a query needs of its tables, as DataFusion planned it once."""
 
-    def __init__(self, wanted: dict[str, Need]) -> None:
+    def __init__(self, wanted: dict[str, Need], text: str, schema: pa.Schema | None) -> None:
         self.wanted = wanted
+        self.text = text
+        """What DataFusion runs."""
+        self.schema = schema
+        """Names and types of the answer, if they are other ones than those of ``text``."""
         self.is_checked = False
         """Whether the query, planned over its rows, read no column besides."""
 
@@ -224,6 +230,9 @@ class _Running:
     ) -> None:
         self._engine = engine
         self._query = query
+        self._text = query.text
+        self._schema: pa.Schema | None = None
+        """Names and types of the answer; None: those that DataFusion gives its text."""
         self._deadline = deadline
         self._values = values
         """Of its parameters, by name. A statement that is only described has none."""
@@ -238,7 +247,7 @@ class _Running:
         """Read the tables, and return the rows that DataFusion makes of them."""
         if not self._tables and self._query.kind is Kind.QUERY:
             self._session()
-            return self._streamed(self._failing(self._frame_in))
+            return self._streamed(self._failing(self._frame_checked))
         engine, plan = self._engine, self._plan()
         reads = plan.wanted
         reader = LeafReader(engine._store, engine._limits.leaf_bytes, self._deadline.check)
@@ -254,7 +263,11 @@ class _Running:
         return self._streamed(frame)
 
     def _streamed(self, frame: DataFrame) -> Result:
-        schema = plain_schema(self._failing(frame.schema))
+        schema = self._failing(frame.schema)
+        if self._schema is not None:
+            pairs = zip(self._schema, schema, strict=True)
+            schema = pa.schema([field.with_nullable(checked.nullable) for field, checked in pairs])
+        schema = plain_schema(schema)
         return Result(schema, self._in_time(_plain(self._batches(frame), schema)), self._snapshot)
 
     def _alone(self) -> str:
@@ -283,8 +296,10 @@ class _Running:
         may_keep = self._query.kind is Kind.QUERY and not (self._values or self._query.information or self._more)
         key = (self._query.text, *versions) if may_keep else None
         if key is not None and (plan := self._engine._plans.of(key)) is not None:
+            self._text, self._schema = plan.text, plan.schema
             return plan
-        plan = _QueryPlan(self._failing(lambda: needs(self._session(), self._tables, self._frame_in)))
+        by_table = self._failing(lambda: needs(self._session(), self._tables, self._frame_checked))
+        plan = _QueryPlan(by_table, self._text, self._schema)
         if key is not None:
             self._engine._plans.keep(key, plan)
         return plan
@@ -298,12 +313,28 @@ class _Running:
                 register_rows(session, use.name, rows)
         return session
 
+    def _frame_checked(self) -> DataFrame:
+        """Plan the query, so that its computations of integers do not wrap around."""
+        frame = self._frame_in()
+        if not self._query.computes:
+            return frame
+        tables = {**{name: table.schema for name, table in self._tables.items()}, **self._memory()}
+        integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
+        text = checked(self._text, tuple((name, columns_of(schema)) for name, schema in tables.items()), integers)
+        if text == self._text:
+            return frame
+        self._text, self._schema = text, frame.schema()
+        return self._frame_in()
+
+    def _memory(self) -> dict[str, pa.Schema]:
+        return {use.name: self._more[use.table].schema for use in self._query.uses if use.table in self._more}
+
     def _frame_in(self) -> DataFrame:
         session = self._session_now
         if self._values:
-            self._planning = session.sql(self._query.text, options=QUERIES_ONLY, param_values=dict(self._values))
+            self._planning = session.sql(self._text, options=QUERIES_ONLY, param_values=dict(self._values))
         else:
-            self._planning = session.sql_with_options(self._query.text, QUERIES_ONLY)
+            self._planning = session.sql_with_options(self._text, QUERIES_ONLY)
         return self._planning
 
     def _planned(self, plan: _QueryPlan, leaves: dict[str, Leaf]) -> DataFrame:
@@ -438,8 +469,12 @@ def _plain(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
     for batch in batches:
         if not batch.num_rows:
             continue
-        columns = [
-            column.cast(kind) if column.type != kind else column
-            for column, kind in zip(batch.columns, schema.types, strict=True)
-        ]
+        columns = [_cast(column, field) for column, field in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except pa.ArrowInvalid:
+        raise InvalidArgumentError(f"a value of column {field.name!r} is out of the range of {field.type}") from None

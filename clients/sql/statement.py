@@ -26,6 +26,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .change.dialect import NyalaSql
 from .one_table import OneTable, one_table
+from .overflow import computes
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
@@ -78,6 +79,8 @@ class Statement:
     """The names of parameters, in the order of their first place."""
     one_table: OneTable | None = None
     """What it asks of its only table, if the store answers that alone."""
+    computes: bool = False
+    """Whether it adds, subtracts or multiplies anything."""
     analyze: bool = False
     """Of EXPLAIN: run it."""
 
@@ -166,7 +169,7 @@ def parsed(text: str) -> Statement:
     shadows = frozenset(_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE))
     uses, information = _uses(tree, shadows, moments, edits)
     alone = one_table(tree) if len(uses) == 1 and not information and uses[0].moments is None else None
-    return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters, alone)
+    return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters, alone, computes(tree))
 
 
 def _tree(text: str) -> exp.Expr:

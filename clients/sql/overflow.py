@@ -1,0 +1,190 @@
+"""Sums and products of integers that do not wrap around.
+
+DataFusion adds, subtracts and multiplies integers modulo 2^64. Here a query computes them as decimals of 38 digits, and
+casts the result to bigint, which fails beyond its range, as in PostgreSQL. So does ``sum``. The other operators check
+their results themselves. Values between two operators may be larger than a bigint. What cannot be too large, by the
+types of its columns, is computed as bigint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from ...schemas.errors import InvalidArgumentError
+from .change.dialect import NyalaSql
+from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, WHOLE, Columns, Integers
+
+_REMEMBERED_TEXT_MAX = 1 << 16
+
+
+def computes(tree: exp.Expr) -> bool:
+    """Whether a query has sums, differences or products, be it of integers or not."""
+    return tree.find(*COMPUTED, exp.Sum) is not None
+
+
+def checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
+    """Return the text of a query that fails where ``text`` wraps around; ``text`` itself where it has no integers to
+    add or to multiply. ``tables`` are those that it names, and ``parameters`` those that are integers.
+
+    Raises:
+        InvalidArgumentError: constants of the query are beyond the range of a bigint.
+    """
+    return (_remembered if len(text) <= _REMEMBERED_TEXT_MAX else _checked)(text, tables, parameters)
+
+
+def _checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
+    tree = sqlglot.parse_one(text, dialect=_PlacedSql)
+    try:
+        scopes = traverse_scope(tree)
+    except OptimizeError:  # DataFusion says why it is none
+        return text
+    kinds = Integers(
+        {name: dict(columns) for name, columns in tables}, parameters, {id(scope.expression): scope for scope in scopes}
+    )
+    places = [(node, scope) for scope in scopes for node in _places(scope, kinds)]
+    return _edited(text, [cast for node, scope in places for cast in _casts(node, scope, kinds)])
+
+
+_remembered = lru_cache(256)(_checked)
+
+
+def _places(scope: Scope, kinds: Integers) -> Iterator[exp.Expr]:
+    """Yield the computations and sums of integers of a scope, outer ones first."""
+    for node in scope.walk():
+        if isinstance(node, exp.Sum) and kinds.bits(node, scope):
+            yield node
+        elif isinstance(node, COMPUTED) and not _is_constant(node) and kinds.bits(node, scope):
+            above = _above(node)
+            if not (isinstance(above, COMPUTED) and kinds.bits(above, scope)):
+                yield node
+
+
+def _above(node: exp.Expr) -> exp.Expr | None:
+    """Return what an expression is an operand of, but for parentheses and signs."""
+    above = node.parent
+    while isinstance(above, exp.Paren | exp.Neg):
+        above = above.parent
+    return above
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    """Whether a computation has only literals. Raises InvalidArgumentError: its value is beyond a bigint."""
+    value = _value(node)
+    if value is not None and not -FAR <= value < FAR:
+        raise InvalidArgumentError(f"{node.sql(dialect=NyalaSql)} is out of the range of bigint")
+    return value is not None
+
+
+def _value(node: exp.Expr) -> int | None:
+    if isinstance(node, exp.Literal):
+        return int(node.this) if node.is_int else None
+    if isinstance(node, exp.Paren):
+        return _value(node.this)
+    if isinstance(node, exp.Neg):
+        value = _value(node.this)
+        return None if value is None else -value
+    if not isinstance(node, COMPUTED):
+        return None
+    left, right = _value(node.this), _value(node.expression)
+    if left is None or right is None:
+        return None
+    return left + right if isinstance(node, exp.Add) else left - right if isinstance(node, exp.Sub) else left * right
+
+
+def _casts(node: exp.Expr, scope: Scope, kinds: Integers) -> Iterator[_Cast]:
+    """Yield the casts that check a computation or a sum, which are none if it cannot be too large."""
+    if isinstance(node, exp.Sum):
+        values = node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this
+        if kinds.bits(values, scope) + ROWS <= WHOLE:
+            return
+        if not _is_wide(values, scope, kinds):
+            yield _cast(values, "DECIMAL(38, 0)")
+        while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
+            node = node.parent
+        yield _cast(node, "BIGINT")
+        return
+    is_wide = _is_wide(node, scope, kinds)
+    for leaf in _leaves(node):
+        if not isinstance(leaf, exp.Literal) and (is_wide or kinds.bits(leaf, scope) <= HALF):
+            yield _cast(leaf, "DECIMAL(20, 0)" if is_wide else "BIGINT")
+    user = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
+    if is_wide and not isinstance(user, exp.Sum):
+        yield _cast(node, "BIGINT")
+
+
+def _is_wide(node: exp.Expr, scope: Scope, kinds: Integers) -> bool:
+    """Whether an expression is a computation whose value may be beyond a bigint."""
+    return isinstance(node, COMPUTED) and kinds.computed(node, scope) > WHOLE
+
+
+def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the operands of a computation."""
+    for child in (node.this, node.args.get("expression")):
+        if isinstance(child, CHAIN):
+            yield from _leaves(child)
+        elif child is not None:
+            yield child
+
+
+class _Cast(NamedTuple):
+    """A part of the text, from ``start`` to before ``end``, that gets another type."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def _cast(node: exp.Expr, kind: str) -> _Cast:
+    first = last = node
+    while "start" not in first.meta:  # the left side of a chain, which has no place of its own
+        first = first.this
+    while "end" not in last.meta:
+        last = last.args["expression"]
+    return _Cast(first.meta["start"], last.meta["end"], kind)
+
+
+def _edited(text: str, casts: list[_Cast]) -> str:
+    """Return ``text`` with casts, of which some are within others, which come before."""
+    inner_first = casts[::-1]
+    inner_first.sort(key=lambda cast: cast.end - cast.start)
+    edits = [(cast.end, 0, f" AS {cast.kind})") for cast in inner_first]
+    edits += [(cast.start, 1, "CAST(") for cast in casts]
+    parts, last = [], 0
+    for place, _, word in sorted(edits, key=lambda edit: edit[:2]):
+        parts += [text[last:place], word]
+        last = place
+    return "".join([*parts, text[last:]])
+
+
+class _PlacedParser(NyalaSql.Parser):
+    """Notes where in the text operands and computations stand: ``start`` and ``end`` in ``meta``."""
+
+    def _parse_term(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_term, *given, **named)
+
+    def _parse_factor(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_factor, *given, **named)
+
+    def _parse_unary(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_unary, *given, **named)
+
+    def _parse_lambda(self, *given: Any, **named: Any) -> Any:
+        return self._placed(super()._parse_lambda, *given, **named)  # an argument of a function
+
+    def _placed(self, parse: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        first = self._curr
+        node = parse(*given, **named)
+        if node is not None and first:
+            node.meta.update(start=first.start, end=self._prev.end + 1)
+        return node
+
+
+class _PlacedSql(NyalaSql):
+    Parser = _PlacedParser
