@@ -236,10 +236,9 @@ class _Running:
         self._deadline = deadline
         self._values = values
         """Of its parameters, by name. A statement that is only described has none."""
-        self._store = _Noting(engine._store, self._note)
+        self._store = _Noting(engine._store)
         self._more = more or {}
         """Tables in memory."""
-        self._noted: StoreError | None = None
         self._snapshot = self._read_at(as_of)
         self._tables = {use.name: table for use in query.uses if (table := self._table(use)) is not None}
 
@@ -263,11 +262,7 @@ class _Running:
         return self._streamed(frame)
 
     def _streamed(self, frame: DataFrame) -> Result:
-        schema = self._failing(frame.schema)
-        if self._schema is not None:
-            pairs = zip(self._schema, schema, strict=True)
-            schema = pa.schema([field.with_nullable(checked.nullable) for field, checked in pairs])
-        schema = plain_schema(schema)
+        schema = plain_schema(self._schema or self._failing(frame.schema))
         return Result(schema, self._in_time(_plain(self._batches(frame), schema)), self._snapshot)
 
     def _alone(self) -> str:
@@ -385,9 +380,6 @@ class _Running:
         last = moments.until(self._values)
         return LeafTable(description, now if last is None else last, first)
 
-    def _note(self, error: StoreError) -> None:
-        self._noted = self._noted or error
-
     def _failing(self, work: Callable[[], Any]) -> Any:
         """Do a part of the work. Raises what the store raised meanwhile, or DataFusion's error in plain words."""
         try:
@@ -395,8 +387,8 @@ class _Running:
         except StoreError:
             raise
         except Exception as error:
-            if self._noted is not None:
-                raise self._noted from None
+            if self._store.first_error is not None:
+                raise self._store.first_error from None
             columns = [name for table in self._tables.values() for name in table.schema.names]
             raise failure(error, columns, FUNCTIONS, self._engine._limits.memory_bytes) from None
 
@@ -404,9 +396,12 @@ class _Running:
 class _Noting:
     """A store whose errors are noted, since DataFusion makes text of them."""
 
-    def __init__(self, store: StoreService, note: Callable[[StoreError], None]) -> None:
+    def __init__(self, store: StoreService) -> None:
         self._store = store
-        self._note = note
+        self.first_error: StoreError | None = None
+
+    def _note(self, error: StoreError) -> None:
+        self.first_error = self.first_error or error
 
     def plan(self, spec: ScanSpec) -> ScanPlan:
         """See StoreService."""
@@ -449,8 +444,9 @@ def register_information(session: SessionContext, name: str, batch: pa.RecordBat
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without views, which older readers of Arrow do not know."""
-    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
+    """Return a schema without views, which older readers of Arrow do not know. All columns may be NULL: a query that is
+    only described has no better answer, and drivers compare."""
+    return pa.schema([field.with_type(_plain_type(field.type)).with_nullable(True) for field in schema])
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -118,6 +118,30 @@ def needs(
     return {name: need for name, need in by_name.items() if need.wheres}
 
 
+@dataclass(slots=True)
+class _SharedRead:
+    """A read of a table, and the names that the query has for it."""
+
+    table: LeafTable
+    need: Need
+    names: list[str]
+
+
+def _shared(tables: Mapping[str, LeafTable], wanted: Mapping[str, Need]) -> list[_SharedRead]:
+    """Return the reads of a query: one for all places that read a table as of one time by one filter."""
+    reads: list[_SharedRead] = []
+    for name, need in wanted.items():
+        table, where = tables[name], need.where
+        for each in reads:
+            if each.table == table and each.need.where == where:
+                each.need.columns += [column for column in need.columns if column not in each.need.columns]
+                each.names.append(name)
+                break
+        else:
+            reads.append(_SharedRead(table, Need(list(need.columns), [where]), [name]))
+    return reads
+
+
 class LeafReader:
     """Reads the tables of one query."""
 
@@ -129,13 +153,17 @@ class LeafReader:
         self._check = check
 
     def read(self, tables: Mapping[str, LeafTable], wanted: Mapping[str, Need]) -> dict[str, Leaf]:
-        """Read what a query needs, but for tables with too many bytes."""
-        reads = [(tables[name], need) for name, need in wanted.items()]
+        """Read what a query needs, but for tables with too many bytes. A table that it reads twice by one filter is
+        read once."""
+        reads = _shared(tables, wanted)
         if len(reads) < 2:
-            return {name: self._read(*one) for name, one in zip(wanted, reads, strict=True)}
-        with ThreadPoolExecutor(min(len(reads), _AT_ONCE), "nyala-sql") as pool:
-            running = [pool.submit(copy_context().run, carried(self._read), *one) for one in reads]
-            return {name: future.result() for name, future in zip(wanted, running, strict=True)}
+            leaves = [self._read(each.table, each.need) for each in reads]
+        else:
+            with ThreadPoolExecutor(min(len(reads), _AT_ONCE), "nyala-sql") as pool:
+                run = carried(self._read)
+                running = [pool.submit(copy_context().run, run, each.table, each.need) for each in reads]
+                leaves = [future.result() for future in running]
+        return {name: leaf for each, leaf in zip(reads, leaves, strict=True) for name in each.names}
 
     def _read(self, table: LeafTable, need: Need) -> Leaf:
         leaf = Leaf(need, [])

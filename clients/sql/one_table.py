@@ -84,8 +84,7 @@ class OneTable:
             fields[name] = None if kind is None or pa.types.is_floating(kind) else kind
         for name, (column, function) in self.measures:
             fields[name] = _measured(function, kinds.get(column) if column != "*" else None, column)
-        counts = {name for name, (_, function) in self.measures if function == "count"}
-        schema = [pa.field(name, kind, name not in counts) for name in self.names if (kind := fields[name]) is not None]
+        schema = [pa.field(name, kind) for name in self.names if (kind := fields[name]) is not None]
         if len(schema) < len(self.names):
             return None
         measures = {f"m{place}": measure for place, (_, measure) in enumerate(self.measures)}

@@ -37,8 +37,9 @@ class ChildHandle:
         self, options: Mapping[str, Any], memory_bytes: int, spills: Path, spill_bytes: int, turns: Turns
     ) -> None:
         """Start it. ``options`` are its first frame. A statement that makes it larger by more than ``memory_bytes``, or
-        its folder ``spills`` larger than ``spill_bytes``, fails, and ends it. ``turns`` are
-        those of all children."""
+        its folder ``spills`` larger than ``spill_bytes``, fails, and ends it. Up to half of ``memory_bytes`` that
+        statements before have left to it, which allocators keep, does not count. ``turns`` are those of all children.
+        """
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         with theirs:
@@ -54,7 +55,7 @@ class ChildHandle:
         self._spills = spills
         self._turns = turns
         self._spill_bytes = spill_bytes
-        self._own_bytes = 0
+        self._first_bytes = self._own_bytes = 0
         self._tokens: dict[str, str] = {}
         self.transactions = 0
         """How many transactions it holds."""
@@ -94,6 +95,7 @@ class ChildHandle:
         turn = ExitStack()
         try:
             self._wait_until_ready(check)
+            self._own_bytes = min(self._resident_bytes(), self._first_bytes + self._memory_bytes // 2)
             self._channel.send_json(
                 FrameKind.REQUEST, **request, has_parameters=parameters is not None, awaited=self._turns.awaited()
             )
@@ -149,7 +151,7 @@ class ChildHandle:
         while not self._is_ready:
             if self._channel.has_frame(_LOOK_SECONDS):
                 self._channel.receive()
-                self._own_bytes = self._resident_bytes()
+                self._first_bytes = self._resident_bytes()
                 self._is_ready = True
             else:
                 check()

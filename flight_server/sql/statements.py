@@ -185,9 +185,8 @@ class SqlStatements:
             },
             "config": config.model_dump(exclude={"private_paths"}),
         }
-        return ChildHandle(
-            options, config.sql_memory_bytes + 2 * config.sql_leaf_bytes, spills, config.sql_spill_bytes, self._turns
-        )
+        most = 2 * (config.sql_memory_bytes + config.sql_leaf_bytes)  # DataFusion counts most of its memory, not all
+        return ChildHandle(options, most, spills, config.sql_spill_bytes, self._turns)
 
 
 def user_of(call: Call) -> str:

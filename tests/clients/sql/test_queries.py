@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import gc
+import weakref
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -13,8 +16,10 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
+from nyala.clients.sql import engine as sql_engine
 from nyala.clients.sql.engine import SqlEngine
 from nyala.clients.sql.fences import SqlLimits
+from nyala.clients.sql.leaves import LeafReader
 from nyala.schemas.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -313,3 +318,37 @@ def test_random_queries(embedded: Database, oracle: duckdb.DuckDBPyConnection, s
 
 def ordered(table: pa.Table) -> list[tuple[str, ...]]:
     return sorted(tuple(str(cell) for cell in row) for row in cells(table))
+
+
+def test_a_statement_keeps_nothing_after_its_result(
+    db: Database, homes: nyala.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables would stay in memory until Python looks for circles."""
+    statements: weakref.WeakSet[Any] = weakref.WeakSet()
+    prepare = sql_engine._Running.__init__
+    monkeypatch.setattr(
+        sql_engine._Running, "__init__", lambda self, *given: (prepare(self, *given), statements.add(self))[0]
+    )
+    gc.disable()
+    try:
+        for text in (
+            "SELECT city, count(*) FROM homes GROUP BY city",
+            "SELECT id + 1 FROM homes",
+            "SELECT nothing FROM homes",
+        ):
+            with contextlib.suppress(InvalidArgumentError):
+                db.sql(text).to_arrow()
+            assert not statements, text
+    finally:
+        gc.enable()
+
+
+def test_a_table_is_read_once_for_two_places(db: Database, homes: nyala.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    read = LeafReader._read
+    monkeypatch.setattr(LeafReader, "_read", lambda self, *given: (reads.append(given), read(self, *given))[1])
+    once = "SELECT a.city, b.price FROM homes a JOIN homes b ON a.id = b.id ORDER BY a.id LIMIT 2"
+    assert db.sql(once).to_pylist() == [{"city": "Oslo", "price": 0.0}, {"city": "Bergen", "price": 0.25}]
+    assert len(reads) == 1
+    assert db.sql('SELECT a.id FROM homes a JOIN homes b ON a.id = b.id WHERE a.ok AND b."Odd name" = 3').rows == 30
+    assert len(reads) == 3

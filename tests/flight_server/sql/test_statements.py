@@ -89,3 +89,37 @@ def test_pandas_and_polars(served: SqlServer, homes: nyala.Table) -> None:
         assert frame["id"].tolist() == [1, 2, 3]
         read = pl.read_database("SELECT id, city FROM homes ORDER BY id", connection)
         assert read["city"].to_list() == ["Oslo", "Bergen", None]
+
+
+DESCRIBED = [
+    "SELECT * FROM many",
+    "SELECT id, text FROM many ORDER BY id LIMIT 3",
+    "SELECT text, count(*) AS n, sum(id) FROM many GROUP BY text",
+    "SELECT count(*), sum(small), min(text) FROM many",
+    "SELECT id % 10 AS k, count(*) FROM many GROUP BY id % 10",
+    "SELECT small + small, id + 1, sum(id) OVER (ORDER BY id) FROM many",
+    "SELECT a.id, b.text, row_number() OVER (ORDER BY a.id) FROM many a JOIN many b ON a.id = b.id + 1",
+    "SELECT id FROM many WHERE id NOT IN (SELECT id FROM many WHERE id > 5)",
+    "SELECT 1 AS one, 'a' AS text, true AS ok",
+    "SELECT table_name, column_name, ordinal_position FROM information_schema.columns",
+    "SHOW TABLES",
+    "DESCRIBE many",
+    "EXPLAIN SELECT id FROM many",
+]
+
+
+@pytest.mark.parametrize("leaf_bytes", [1 << 10, 256 << 20], ids=["streams", "at once"])
+def test_an_answer_has_the_schema_that_was_described(leaf_bytes: int) -> None:
+    served = SqlServer(sql_leaf_bytes=leaf_bytes)
+    ids = pa.array(range(10_000))
+    columns = {"id": ids, "small": ids.cast(pa.int16()), "text": [f"row {number % 7}" for number in range(10_000)]}
+    schema = pa.schema([("id", pa.int64(), False), ("small", pa.int16(), False), ("text", pa.string(), False)])
+    served.db.create_table("many", schema, "id").insert(pa.table(columns, schema=schema))
+    try:
+        with served.connected() as connection, connection.cursor() as cursor:
+            for text in DESCRIBED:
+                described = cursor.adbc_execute_schema(text)
+                cursor.execute(text)  # the driver compares what the ticket gives with what the statement was said to
+                assert cursor.fetch_arrow_table().schema == described, text
+    finally:
+        served.close()
