@@ -34,7 +34,7 @@ ENGINE_SUITES = (
     "bucket",
     "bucket_requests",
 )
-SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", "tpch", *ENGINE_SUITES)
+SUITES = ("micro", "engine", "compare", "lineitem", "ycsb", "service", "spark", "tpch", "sql", *ENGINE_SUITES)
 
 
 def main() -> None:
