@@ -30,6 +30,8 @@ _SAME = (
     exp.NthValue,
 )
 """Nodes whose value is one of those of their first operand."""
+_AFTER = (exp.Order, exp.Having, exp.Qualify, exp.Group)
+"""Clauses in which names of the answer count."""
 _LENGTHS = (exp.Length, exp.Ascii, exp.StrPosition)
 FAR = 1 << 63
 WHOLE, HALF = 63, 31
@@ -119,12 +121,25 @@ class Integers:
 
     def _bits_of_column(self, column: exp.Column, scope: Scope | None) -> int:
         name = _name(column.this)
+        if scope is not None and not column.table and self._is_another(column, name, scope):
+            return 0
         while scope is not None:
             for alias, source in scope.sources.items():
-                if column.table in ("", alias) and name in (columns := self._columns_of(source)):
-                    return columns[name]
+                if column.table not in ("", alias):
+                    continue
+                columns = self._columns_of(source)
+                if name in columns or not columns:  # it may be a column of a table that is not known
+                    return columns.get(name, 0)
             scope = scope.parent
         return 0
+
+    def _is_another(self, column: exp.Column, name: str, scope: Scope) -> bool:
+        """Return whether a name in ORDER BY or HAVING may stand for a column of the answer that has no integers."""
+        if isinstance(column.find_ancestor(*_AFTER, exp.Select), exp.Select):
+            return False
+        query = scope.expression
+        answer = [each for each in query.selects if isinstance(each, exp.Alias)] if isinstance(query, exp.Query) else []
+        return any(_name(each.args["alias"]) == name and not self.bits(each, scope) for each in answer)
 
     def _columns_of(self, source: Any) -> Mapping[str, int]:
         """Return the columns of a table of FROM, and the bits of each."""
@@ -135,7 +150,9 @@ class Integers:
             if not names:
                 return dict(answer.columns)
             return {} if answer.has_star else dict(zip(names, (bits for _, bits in answer.columns), strict=False))
-        return self.tables.get(_name(source.this), {}) if isinstance(source, exp.Table) else {}
+        if not isinstance(source, exp.Table) or source.db.lower() == "information_schema":
+            return {}
+        return self.tables.get(_name(source.this), {})
 
     def _answer(self, query: Any) -> _Answer:
         """Return the columns of a query's answer."""

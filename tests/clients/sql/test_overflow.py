@@ -144,6 +144,21 @@ def test_names_and_types_are_those_of_the_query(db: Database, table: nyala.Table
     assert list(result.to_pylist()[0].values()) == [4, 3, 2]
 
 
+def test_a_name_of_the_answer_hides_a_column_of_integers(db: Database, table: nyala.Table) -> None:
+    text = "SELECT price AS id FROM t WHERE price IS NOT NULL ORDER BY id * 1 DESC"
+    assert db.sql(text).to_arrow()["id"].to_pylist() == [2.0, 0.5, -1.0]
+    tables = (("t", (("id", 63), ("price", 0))),)
+    for text in (
+        "SELECT price AS id FROM t ORDER BY id + 1",
+        "SELECT price AS id, count(*) FROM t GROUP BY price HAVING id * 2 > 1",
+    ):
+        assert checked(text, tables, frozenset()) == text
+    assert checked("SELECT id * 2 AS id FROM t ORDER BY t.id + 1", tables, frozenset()) == (
+        "SELECT CAST(CAST(id AS DECIMAL(20, 0)) * 2 AS BIGINT) AS id FROM t ORDER BY "
+        "CAST(CAST(t.id AS DECIMAL(20, 0)) + 1 AS BIGINT)"
+    )
+
+
 def test_a_query_that_cannot_go_beyond_runs_as_it_is_written() -> None:
     tables = (("t", (("big", 63), ("small", 31), ("tiny", 7), ("price", 0))),)
     for text in (
