@@ -16,13 +16,10 @@ import nyala
 from bench.measure import take_turns
 from bench.report import Result, Suite
 from bench.tpch.answers import Rows, is_same
-from bench.tpch.data import HASHED_BY, KEYS, generate, queries, table
+from bench.tpch.data import KEYS, ROWS_A_SCALE, generate, load, queries
 
 from .session import Server, session
 
-ROWS_A_SCALE = 10_000_000
-"""``--rows`` of all suites, as a scale: 10 million are scale 1, whose largest table has 6 million."""
-BUCKETS = 4
 NYALA, PARQUET, RATIO = "Nyala", "Parquet", "ratio"
 FILES = "spark_catalog.files"
 PLACES = {NYALA: "nyala.default", PARQUET: FILES}
@@ -51,14 +48,10 @@ def _load(spark: SparkSession, url: str, generated: Path) -> None:
     """Fill the tables of the catalog ``nyala``, and those of Spark's own, which are files."""
     spark.sql(f"CREATE DATABASE {FILES}")
     with nyala.connect(url) as database:
-        for name, key in KEYS.items():
-            rows = table(generated, name)
-            levels = [nyala.hash(HASHED_BY[name], buckets=BUCKETS)] if name in HASHED_BY else []
-            made = database.create_table(name, rows.schema, primary_key=list(key), partition_by=levels)
-            made.insert(rows)
-            made.maintain("flush")
-            frame = spark.read.parquet(str(generated / f"{name}.parquet"))
-            frame.write.format("parquet").saveAsTable(f"{FILES}.{name}")
+        load(database, generated)
+    for name in KEYS:
+        frame = spark.read.parquet(str(generated / f"{name}.parquet"))
+        frame.write.format("parquet").saveAsTable(f"{FILES}.{name}")
 
 
 def _measure(

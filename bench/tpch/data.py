@@ -12,6 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import nyala
+
 KEYS = {
     "region": ("r_regionkey",),
     "nation": ("n_nationkey",),
@@ -24,6 +26,9 @@ KEYS = {
 }
 HASHED_BY = {"orders": "o_orderkey", "lineitem": "l_orderkey", "part": "p_partkey", "partsupp": "ps_partkey"}
 """Tables that are divided alike by what they are joined by."""
+BUCKETS = 4
+ROWS_A_SCALE = 10_000_000
+"""``--rows`` of all suites, as a scale: 10 million are scale 1, whose largest table has 6 million."""
 _QUERIES = Path(__file__).parent / "queries.sql"
 _STOCK_SHARE = 0.0001
 """Of query 11, at scale 1."""
@@ -42,6 +47,16 @@ def table(folder: Path, name: str) -> pa.Table:
     plain = [each.with_type(pa.string()) if each.type == pa.string_view() else each for each in found.schema]
     names = [*KEYS[name], *(each for each in found.column_names if each not in KEYS[name])]
     return found.cast(pa.schema(plain)).select(names)
+
+
+def load(database: nyala.Database, folder: Path) -> None:
+    """Create all tables of ``database``, and fill them from generated files."""
+    for name, key in KEYS.items():
+        rows = table(folder, name)
+        levels = [nyala.hash(HASHED_BY[name], buckets=BUCKETS)] if name in HASHED_BY else []
+        target = database.create_table(name, rows.schema, primary_key=list(key), partition_by=levels)
+        target.insert(rows)
+        target.maintain("flush")
 
 
 def queries(scale: float) -> dict[int, str]:

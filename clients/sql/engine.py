@@ -473,4 +473,6 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column if column.type == field.type else column.cast(field.type)
     except pa.ArrowInvalid:
-        raise InvalidArgumentError(f"a value of column {field.name!r} is out of the range of {field.type}") from None
+        raise InvalidArgumentError(
+            f"a value of column {field.name!r} is out of the range of {field.type}: cast an operand to bigint"
+        ) from None

@@ -39,7 +39,7 @@ def failure(error: BaseException, columns: Iterable[str], functions: Iterable[st
     if "ivide by zero" in text:
         return InvalidArgumentError("division by zero")
     if (far := _FAR.search(text)) is not None:
-        return InvalidArgumentError(f"{far['value']} is out of the range of bigint")
+        return InvalidArgumentError(f"{far['value']} is out of the range of bigint: cast an operand to numeric")
     if (cast := _CAST.search(text)) is not None:
         return InvalidArgumentError(f"{cast['value'][:100]!r} cannot be cast to {_kind(cast['kind'])}")
     if _MEMORY.search(text):

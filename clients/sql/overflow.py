@@ -19,6 +19,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from ...schemas.errors import InvalidArgumentError
 from .change.dialect import NyalaSql
+from .edits import Edit, edited
 from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, WHOLE, Columns, Integers
 
 _REMEMBERED_TEXT_MAX = 1 << 16
@@ -49,7 +50,7 @@ def _checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: fro
         {name: dict(columns) for name, columns in tables}, parameters, {id(scope.expression): scope for scope in scopes}
     )
     places = [(node, scope) for scope in scopes for node in _places(scope, kinds)]
-    return _edited(text, [cast for node, scope in places for cast in _casts(node, scope, kinds)])
+    return edited(text, _edits([cast for node, scope in places for cast in _casts(node, scope, kinds)]))
 
 
 _remembered = lru_cache(256)(_checked)
@@ -78,7 +79,9 @@ def _is_constant(node: exp.Expr) -> bool:
     """Whether a computation has only literals. Raises InvalidArgumentError: its value is beyond a bigint."""
     value = _value(node)
     if value is not None and not -FAR <= value < FAR:
-        raise InvalidArgumentError(f"{node.sql(dialect=NyalaSql)} is out of the range of bigint")
+        raise InvalidArgumentError(
+            f"{node.sql(dialect=NyalaSql)} is out of the range of bigint: cast an operand to numeric"
+        )
     return value is not None
 
 
@@ -150,17 +153,12 @@ def _cast(node: exp.Expr, kind: str) -> _Cast:
     return _Cast(first.meta["start"], last.meta["end"], kind)
 
 
-def _edited(text: str, casts: list[_Cast]) -> str:
-    """Return ``text`` with casts, of which some are within others, which come before."""
+def _edits(casts: list[_Cast]) -> list[Edit]:
+    """Return the edits for casts, of which some are within others, which come before."""
     inner_first = casts[::-1]
     inner_first.sort(key=lambda cast: cast.end - cast.start)
-    edits = [(cast.end, 0, f" AS {cast.kind})") for cast in inner_first]
-    edits += [(cast.start, 1, "CAST(") for cast in casts]
-    parts, last = [], 0
-    for place, _, word in sorted(edits, key=lambda edit: edit[:2]):
-        parts += [text[last:place], word]
-        last = place
-    return "".join([*parts, text[last:]])
+    ends = [Edit(cast.end, cast.end, f" AS {cast.kind})") for cast in inner_first]
+    return ends + [Edit(cast.start, cast.start, "CAST(") for cast in casts]
 
 
 class _PlacedParser(NyalaSql.Parser):

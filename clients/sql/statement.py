@@ -1,8 +1,8 @@
 """One SQL statement: parsed once, by sqlglot in PostgreSQL's dialect.
 
-DataFusion runs the text of a query as it was written, but for three edits: a parameter gets DataFusion's form, a table
-that is read twice gets a name for each time, so that each time has a filter of its own, and a table as of another time
-gets a name that stands for this time.
+DataFusion runs the text of a query as it was written, but for edits: a parameter gets DataFusion's form, a table that
+is read twice gets a name for each time, so that each time has a filter of its own, a table as of another time gets a
+name that stands for this time, and computations of integers get casts (`overflow`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .change.dialect import NyalaSql
+from .edits import Edit, edited
 from .one_table import OneTable, one_table
 from .overflow import computes
 from .time_travel import Moments, in_time, moves_in_time
@@ -160,16 +161,16 @@ def parsed(text: str) -> Statement:
             f"the statement has {len(parameters):,} parameters; at most {PARAMETERS_MAX:,} are allowed"
         )
     if kind is not Kind.QUERY:
-        text = _edited(text, edits)
+        text = edited(text, edits)
         return Statement(kind, _tree(text) if parameters else tree, text, parameters=parameters)
     moments: dict[str, Moments] = {}
     if moves_in_time(tree):  # a new text, which has parameters in DataFusion's form already
-        text, moments = in_time(_tree(_edited(text, edits)))
+        text, moments = in_time(_tree(edited(text, edits)))
         tree, edits = _tree(text), []
     shadows = frozenset(_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE))
     uses, information = _uses(tree, shadows, moments, edits)
     alone = one_table(tree) if len(uses) == 1 and not information and uses[0].moments is None else None
-    return Statement(kind, tree, _edited(text, edits), uses, information, shadows, parameters, alone, computes(tree))
+    return Statement(kind, tree, edited(text, edits), uses, information, shadows, parameters, alone, computes(tree))
 
 
 def _tree(text: str) -> exp.Expr:
@@ -250,16 +251,9 @@ def _tokens(text: str) -> list[Token]:
     return list(sqlglot.tokenize(text, read="postgres"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    start: int
-    end: int
-    text: str
-
-
-def _parameters(text: str, tokens: list[Token]) -> tuple[list[_Edit], tuple[str, ...]]:
+def _parameters(text: str, tokens: list[Token]) -> tuple[list[Edit], tuple[str, ...]]:
     """Return the edits that give parameters DataFusion's form, and their names."""
-    edits: list[_Edit] = []
+    edits: list[Edit] = []
     names: dict[str, None] = {}
     marks = 0
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
@@ -277,14 +271,14 @@ def _parameters(text: str, tokens: list[Token]) -> tuple[list[_Edit], tuple[str,
         else:
             continue
         names[name] = None
-        edits.append(_Edit(token.start, end + 1, f"${name}"))
+        edits.append(Edit(token.start, end + 1, f"${name}"))
     if marks and len(names) > marks:
         raise InvalidArgumentError("the statement has parameters of several forms: write ? for all, or $1, or $name")
     return edits, tuple(names)
 
 
 def _uses(
-    tree: exp.Expr, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[_Edit]
+    tree: exp.Expr, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[Edit]
 ) -> tuple[tuple[TableUse, ...], tuple[str, ...]]:
     """Return the tables that a query reads, and add edits for those whose names in the text change."""
     tables = [node for node in tree.find_all(exp.Table) if node.name or isinstance(node.this, exp.Func)]
@@ -328,21 +322,12 @@ def _name(identifier: Any) -> str:
     return text if identifier.args.get("quoted") else text.lower()
 
 
-def _renamed(node: exp.Table, own: str) -> _Edit:
+def _renamed(node: exp.Table, own: str) -> Edit:
     parts = [part for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
     alias = "" if node.alias else f" AS {quoted(_name(node.this))}"
-    return _Edit(parts[0].meta["start"], node.this.meta["end"] + 1, quoted(own) + alias)
+    return Edit(parts[0].meta["start"], node.this.meta["end"] + 1, quoted(own) + alias)
 
 
 def quoted(name: str) -> str:
     """Return a name as SQL writes it, whatever its letters."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def _edited(text: str, edits: list[_Edit]) -> str:
-    parts: list[str] = []
-    last = 0
-    for edit in sorted(edits, key=lambda edit: edit.start):
-        parts += [text[last : edit.start], edit.text]
-        last = edit.end
-    return "".join([*parts, text[last:]])
