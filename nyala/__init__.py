@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from nyala.clients.api.transaction import Transaction as Transaction
     from nyala.clients.offline_jobs.direct_scan import DirectScan as DirectScan
     from nyala.clients.offline_jobs.direct_scan import DirectSplit as DirectSplit
-    from nyala.clients.sql.dataset import NyalaDataset as NyalaDataset
-    from nyala.clients.sql.pushed import PushedFilter as PushedFilter
     from nyala.clients.sql.result import Result as Result
     from nyala.clients.sql.session import SqlSession as SqlSession
+    from nyala.clients.sql.source.dataset import NyalaDataset as NyalaDataset
+    from nyala.clients.sql.source.pushed import PushedFilter as PushedFilter
     from nyala.engine.options import StoreOptionsDict as StoreOptionsDict
     from nyala.schemas.errors import AlreadyPresentError as AlreadyPresentError
     from nyala.schemas.errors import ConflictError as ConflictError
@@ -91,8 +91,8 @@ _LAZY = {
     ".clients.api.table": "Table",
     ".clients.api.transaction": "Transaction",
     ".clients.offline_jobs.direct_scan": "DirectScan DirectSplit",
-    ".clients.sql.dataset": "NyalaDataset",
-    ".clients.sql.pushed": "PushedFilter",
+    ".clients.sql.source.dataset": "NyalaDataset",
+    ".clients.sql.source.pushed": "PushedFilter",
     ".clients.sql.result": "Result",
     ".clients.sql.session": "SqlSession",
     ".engine.options": "StoreOptionsDict",

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import faulthandler
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from tests.dose import dose
@@ -34,6 +36,14 @@ LONGEST = (
     "tests/campaigns/failover",
 )
 """Where tests take long. The soak is not among the first: its load should be steady, and Spark starts beside those."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Print the thread that crashed, and no other: pytest's own report ends after a hundred threads, and a process that
+    has run servers may have more."""
+    if fault_handler_stderr_fd_key in config.stash:
+        faulthandler.enable(config.stash[fault_handler_stderr_fd_key], all_threads=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

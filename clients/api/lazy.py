@@ -37,7 +37,7 @@ def scan_polars(
         raise InvalidArgumentError("scan_polars takes a Table, or the URI of a server and the name of a table")
     else:
         scanned = source
-    from ..sql.polars_source import lazy_frame
+    from ..sql.source.polars_source import lazy_frame
 
     return lazy_frame(scanned.dataset(as_of))
 

@@ -9,7 +9,7 @@ from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
 
 if TYPE_CHECKING:
-    from ..sql.dataset import NyalaDataset
+    from ..sql.source.dataset import NyalaDataset
 
 
 class LazyTable:
@@ -28,7 +28,7 @@ class LazyTable:
         Raises:
             InvalidArgumentError: ``as_of`` has the wrong form.
         """
-        from ..sql.dataset import NyalaDataset  # imports pyarrow.dataset, which is expensive
+        from ..sql.source.dataset import NyalaDataset  # imports pyarrow.dataset, which is expensive
 
         moment = self._store.now() if as_of is None else read_moment(as_of)
         return NyalaDataset(self._store, self._description, moment, views=views)

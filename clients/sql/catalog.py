@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datafusion.catalog import CatalogProvider, SchemaProvider, Table
 
 from ...schemas.errors import NotFoundError
-from .dataset import NyalaDataset
+from .source.dataset import NyalaDataset
 
 SCHEMA_NAME = "public"
 

@@ -23,6 +23,7 @@ from .change.changes import Changes
 from .change.conflicts import TURNS, Turns
 from .change.dialect import NyalaSql
 from .change.many import of_all_rows
+from .change.names import quoted
 from .change.parameters import with_values
 from .deadline import Deadline, within
 from .explaining import explained
@@ -31,11 +32,12 @@ from .fences import QUERIES_ONLY, Fences, SqlLimits
 from .functions import FUNCTIONS
 from .information import described, information, shown
 from .integers import columns_of
-from .leaves import Leaf, LeafReader, LeafTable, Need, needs, reads_only, register, register_rows, unread
+from .leaves.planning import Leaf, LeafTable, Need, needs, reads_only, register, register_rows, unread
+from .leaves.reader import LeafReader
 from .overflow import checked
 from .parameters import parameter_types
 from .result import Result, changed
-from .statement import Kind, Statement, TableUse, parsed, quoted, statement
+from .statement import Kind, Statement, TableUse, parsed, statement
 
 _PLANS_MAX = 128
 _AT_ONCE_BYTES = 64 << 10
@@ -246,24 +248,25 @@ class _Running:
         """Read the tables, and return the rows that DataFusion makes of them."""
         if not self._tables and self._query.kind is Kind.QUERY:
             self._session()
-            return self._streamed(self._failing(self._frame_checked))
+            return self._streamed(self._failing(self._frame_checked), {})
         engine, plan = self._engine, self._plan()
         reads = plan.wanted
-        reader = LeafReader(engine._store, engine._limits.leaf_bytes, self._deadline.check)
+        may_go_on = "recursive" not in self._query.text.lower()  # its tables are read again and again
+        reader = LeafReader(self._store, engine._limits.leaf_bytes, self._deadline.check, may_go_on)
         if self._query.kind is Kind.EXPLAIN and not self._query.analyze:
             lines = self._alone() or self._failing(lambda: str(self._planning.execution_plan().display_indent()))
             return _whole(explained(self._store, self._tables, reads, None, lines))
         leaves = reader.read(self._tables, reads)
         frame = self._failing(lambda: self._planned(plan, leaves))
         if self._query.kind is Kind.EXPLAIN:
-            rows = sum(batch.num_rows for batch in self._batches(frame))
+            rows = sum(batch.num_rows for batch in self._batches(frame, leaves))
             lines = str(frame.execution_plan().display_indent())
             return _whole(explained(self._store, self._tables, reads, leaves, lines, rows))
-        return self._streamed(frame)
+        return self._streamed(frame, leaves)
 
-    def _streamed(self, frame: DataFrame) -> Result:
+    def _streamed(self, frame: DataFrame, leaves: Mapping[str, Leaf]) -> Result:
         schema = plain_schema(self._schema or self._failing(frame.schema))
-        return Result(schema, self._in_time(_plain(self._batches(frame), schema)), self._snapshot)
+        return Result(schema, self._in_time(_plain(self._batches(frame, leaves), schema)), self._snapshot)
 
     def _alone(self) -> str:
         """Return the plan of a query that the store answers alone; empty if it does not."""
@@ -342,14 +345,19 @@ class _Running:
             plan.is_checked = True
             return frame
         for leaf in leaves.values():  # the plan differs from the first one: let the tables stream
-            leaf.batches = None
+            leaf.close()
+            leaf.batches = leaf.begun = None
         return self._planned(plan, leaves)
 
-    def _batches(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
-        stream = self._failing(lambda: iter(frame.execute_stream()))
-        while (batch := self._failing(lambda: next(stream, None))) is not None:
-            self._deadline.check()
-            yield batch.to_pyarrow()
+    def _batches(self, frame: DataFrame, leaves: Mapping[str, Leaf]) -> Iterator[pa.RecordBatch]:
+        try:
+            stream = self._failing(lambda: iter(frame.execute_stream()))
+            while (batch := self._failing(lambda: next(stream, None))) is not None:
+                self._deadline.check()
+                yield batch.to_pyarrow()
+        finally:
+            for leaf in leaves.values():
+                leaf.close()
 
     def _in_time(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._deadline.seconds is None and threading.current_thread() is not threading.main_thread():

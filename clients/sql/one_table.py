@@ -18,8 +18,8 @@ from sqlglot import exp
 from ...schemas.protocol.service import StoreService
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.store.description import TableDescription
-from .pushed import one_nan
 from .result import Result
+from .source.pushed import one_nan
 
 _COMPARISONS = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

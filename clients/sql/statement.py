@@ -25,7 +25,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from .change.dialect import NyalaSql
+from .change.names import quoted
 from .edits import Edit, edited
+from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
 from .overflow import computes
 from .time_travel import Moments, in_time, moves_in_time
@@ -155,6 +157,8 @@ def parsed(text: str) -> Statement:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
     tokens = _tokens(text)
+    if kind is Kind.QUERY and (safe := without_null_lists(text, tokens)) != text:
+        text, tree, tokens = safe, _tree(safe), _tokens(safe)
     edits, parameters = _parameters(text, tokens)
     if len(parameters) > PARAMETERS_MAX:
         raise InvalidArgumentError(
@@ -326,8 +330,3 @@ def _renamed(node: exp.Table, own: str) -> Edit:
     parts = [part for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
     alias = "" if node.alias else f" AS {quoted(_name(node.this))}"
     return Edit(parts[0].meta["start"], node.this.meta["end"] + 1, quoted(own) + alias)
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL writes it, whatever its letters."""
-    return '"' + name.replace('"', '""') + '"'

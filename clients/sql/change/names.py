@@ -111,3 +111,8 @@ def shown(node: exp.Expr | None) -> str:
     """Return an expression as SQL, for a message, in one short line."""
     text = "nothing" if node is None else " ".join(node.sql(dialect="postgres").split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it, whatever its letters."""
+    return '"' + name.replace('"', '""') + '"'

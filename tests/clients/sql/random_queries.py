@@ -58,6 +58,7 @@ class Queries:
                 self._subquery,
                 self._with,
                 self._scalar,
+                self._three,
             ]
         )
         return form()
@@ -116,6 +117,17 @@ class Queries:
         first, second = self._two()
         form = self._draw.choice(["min", "max"])
         return f"SELECT id FROM {first} WHERE x = (SELECT {form}(x) FROM {second} WHERE {self._condition('', 1)})"
+
+    def _three(self) -> str:
+        kind, other = (self._draw.choice(["JOIN", "LEFT JOIN"]) for _ in range(2))
+        first, second = self._two()
+        sums = f"(SELECT x, count(*) AS n FROM {self._table()} GROUP BY x)"
+        more = self._draw.choice([self._table(), sums])
+        again = self._draw.choice("pq")
+        return (
+            f"SELECT p.id, q.s, r.x FROM {first} AS p {kind} {second} AS q ON p.id = q.id "
+            f"{other} {more} AS r ON {again}.x = r.x WHERE {self._condition('p', 1)}"
+        )
 
     def _two(self) -> tuple[str, str]:
         return self._table(), self._table()

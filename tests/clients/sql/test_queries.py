@@ -19,7 +19,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.sql import engine as sql_engine
 from nyala.clients.sql.engine import SqlEngine
 from nyala.clients.sql.fences import SqlLimits
-from nyala.clients.sql.leaves import LeafReader
+from nyala.clients.sql.leaves.table_read import TableRead
 from nyala.schemas.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -345,8 +345,8 @@ def test_a_statement_keeps_nothing_after_its_result(
 
 def test_a_table_is_read_once_for_two_places(db: Database, homes: nyala.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Any] = []
-    read = LeafReader._read
-    monkeypatch.setattr(LeafReader, "_read", lambda self, *given: (reads.append(given), read(self, *given))[1])
+    begin = TableRead.__init__
+    monkeypatch.setattr(TableRead, "__init__", lambda self, *given: (reads.append(given), begin(self, *given))[1])
     once = "SELECT a.city, b.price FROM homes a JOIN homes b ON a.id = b.id ORDER BY a.id LIMIT 2"
     assert db.sql(once).to_pylist() == [{"city": "Oslo", "price": 0.0}, {"city": "Bergen", "price": 0.25}]
     assert len(reads) == 1

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as types
 
-from ...schemas import compute as pc
-from ...schemas.errors import InvalidArgumentError
+from ....schemas import compute as pc
+from ....schemas.errors import InvalidArgumentError
 from .parts import AND, NOT, OR, PushedCall, PushedColumn, PushedPart, plain_array
 
 _Cells: TypeAlias = pa.Array | pa.Scalar

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, NoReturn
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as fs
 
-from ...schemas.errors import InvalidArgumentError
-from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanSplit, TableDescription
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.rows.scan import ScanSpec
+from ....schemas.store.description import ScanSplit, TableDescription
+from .begun import BegunPart, BegunRead
 from .parts import PushedPart, conjuncts, part_of
 from .pushed import PushedFilter, pushed_of
 from .reading import Reads, TableScanner, TableSource, Ticket
@@ -64,12 +66,14 @@ class NyalaDataset(ds.FileSystemDataset):
         split_bytes: int = _SPLIT_BYTES,
         fragments_max: int | None = None,
         conditions: Sequence[PushedPart] = (),
+        begun: BegunRead | None = None,
     ) -> None:
         """Make the dataset of a table at the timestamp ``snapshot``.
 
         With ``views``, text and bytes are ``string_view`` and ``binary_view``, which DataFusion groups by faster.
         ``get_fragments`` returns parts of about ``split_bytes``, and not more than ``fragments_max`` (None: the number
-        of processors), since engines read all at once. ``conditions`` restrict the rows.
+        of processors), since engines read all at once. ``conditions`` restrict the rows. ``begun`` has the rows of the
+        first plan that asks for parts with its filter, once.
         """
         columns = pa.schema([column.field for column in table.columns])
         nowhere = ds.IpcFileFormat()
@@ -85,6 +89,7 @@ class NyalaDataset(ds.FileSystemDataset):
         self._split_bytes = split_bytes
         self._fragments_max = fragments_max or len(os.sched_getaffinity(0))
         self._conditions = list(conditions)
+        self._begun = begun
         self._latest: tuple[Any, PushedFilter] = (None, PushedFilter())  # engines send each filter once a part
 
     @property
@@ -140,6 +145,11 @@ class NyalaDataset(ds.FileSystemDataset):
             as_of=self.snapshot,
             split_bytes=self._split_bytes,
         )
+        if self._begun is not None and spec.where == self._begun.where:
+            plan_of_parts, whole = object(), self._source.whole()
+            for number in range(self._fragments_max):
+                yield TableFragment(self, [replace(whole, begun=BegunPart(self._begun, plan_of_parts, number))])
+            return
         plan = self.store.plan(spec)
         tickets = [
             Ticket(split.ticket(spec).model_copy(update={"where": None}), split.server, split.rows)

@@ -11,8 +11,8 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.clients.sql.parts import conjuncts, part_of
-from nyala.clients.sql.pushed import one_nan, read_pushed
+from nyala.clients.sql.source.parts import conjuncts, part_of
+from nyala.clients.sql.source.pushed import one_nan, read_pushed
 
 NAN = float("nan")
 ROWS = pa.table(
@@ -130,7 +130,7 @@ def test_a_filter_means_what_it_means_in_sql(
 
 
 def read_everything_left(expression: Any) -> pa.RecordBatch:
-    from nyala.clients.sql.evaluation import kept
+    from nyala.clients.sql.source.evaluation import kept
 
     return kept(ROWS.combine_chunks().to_batches()[0], conjuncts(part_of(expression)))
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.types as types
 
-from ..convert.expression import cell_json
+from ...convert.expression import cell_json
 from .parts import AND, NOT, OR, PushedCall, PushedColumn, PushedPart, PushedValue, plain_array
 
 Tree = dict[str, Any]

@@ -12,10 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from ...schemas.errors import InvalidArgumentError
-from ...schemas.protocol.service import ScanStream
-from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import ScanPlan
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.protocol.service import ScanStream
+from ....schemas.rows.scan import ScanSpec
+from ....schemas.store.description import ScanPlan
+from .begun import BegunPart
 from .pushed import PushedFilter, one_nan
 
 
@@ -49,6 +50,8 @@ class Ticket:
     """Of several servers, the one that planned it."""
     rows: int | None = None
     """An estimate; None: not known."""
+    begun: BegunPart | None = None
+    """Of a read that was begun: its part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class TableSource:
             stream.close()
 
     def _opened(self, ticket: Ticket, spec: ScanSpec) -> ScanStream:
+        if ticket.begun is not None:
+            return ticket.begun.stream(spec)
         if ticket.server is not None and isinstance(self.store, SplitService):
             return self.store.scan_split(ticket.server, spec)
         return self.store.scan(spec)

@@ -19,7 +19,7 @@ from datafusion import SessionConfig, SessionContext
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
-from nyala.clients.sql import polars_source
+from nyala.clients.sql.source import polars_source
 from tests.clients.cluster.pair import Pair
 from tests.clients.sql.random_filters import QUOTED, polars_filter, rows, sql_filter
 from tests.dose import dose

@@ -8,29 +8,24 @@ the query runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from datafusion import DataFrame, SessionContext
 
-from ...schemas.protocol.request import carried
-from ...schemas.rows.changes import ChangeSpec, feed_schema
-from ...schemas.rows.scan import ScanSpec
-from ...schemas.store.description import TableDescription
-from .bounds import Tree, fits, joined
-from .dataset import NyalaDataset
-from .parts import columns_of, conjuncts, part_of
-from .pushed import one_nan, read_pushed
-from .reading import Reads, view_of
-from .statement import quoted
-
-_AT_ONCE = 4
-"""Tables that are read at the same time; each scan has threads of its own."""
+from ....schemas.rows.changes import ChangeSpec, feed_schema
+from ....schemas.rows.scan import ScanSpec
+from ....schemas.store.description import TableDescription
+from ..change.names import quoted
+from ..source.begun import BegunRead
+from ..source.bounds import Tree, fits, joined
+from ..source.dataset import NyalaDataset
+from ..source.parts import columns_of, conjuncts, part_of
+from ..source.pushed import read_pushed
+from ..source.reading import Reads, view_of
+from .restrictions import ScanPlace, places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +43,47 @@ class LeafTable:
         columns = [column.field for column in self.description.columns]
         return pa.schema(columns) if self.since is None else feed_schema(columns, before=False)
 
+    def scan(self, columns: Sequence[str], where: Tree | None) -> ScanSpec:
+        """Return the scan of some columns of the rows that match a filter; of changes, of all."""
+        name = self.description.name
+        if self.since is None:
+            return ScanSpec(table=name, columns=list(columns), where=where, as_of=self.snapshot)
+        own = [each for each in columns if each not in ("_op", "_timestamp")]
+        return ScanSpec(table=name, columns=own, changes=ChangeSpec(since=self.since, until=self.snapshot))
+
 
 @dataclass(slots=True)
 class Need:
-    """What a query needs of a table: columns, and the rows that match ``where``; None: all."""
+    """What a query needs of a table: columns, and the rows that match ``where``."""
 
     columns: list[str] = field(default_factory=list)
     wheres: list[Tree | None] = field(default_factory=list)
+    scans: int = 0
+    """Places where the plan reads it."""
+    places: Sequence[ScanPlace] = ()
+    """These places. Empty: some are not known."""
+
+    @property
+    def pushed(self) -> Tree | None:
+        """The filter that DataFusion has pushed, in any of the places where the query reads the table; None: all."""
+        return _either(self.wheres)
 
     @property
     def where(self) -> Tree | None:
-        """The filter of all places where the query reads the table."""
-        trees = [tree for tree in self.wheres if tree is not None]
-        if not trees or len(trees) < len(self.wheres):
-            return None
-        either = joined("or", trees)
-        return either if fits(either) else None
+        """The filter of all that is known of these places; None: all."""
+        pushed = self.pushed
+        unpushed = _either([joined("and", place.trees) if place.trees else None for place in self.places])
+        if pushed is None or unpushed is None:
+            return unpushed if pushed is None else pushed
+        return joined("and", [pushed, unpushed]) if fits(pushed, unpushed) else pushed
+
+
+def _either(wheres: Sequence[Tree | None]) -> Tree | None:
+    trees = [tree for tree in wheres if tree is not None]
+    if not trees or len(trees) < len(wheres):
+        return None
+    either = joined("or", trees)
+    return either if fits(either) else None
 
 
 @dataclass(slots=True)
@@ -75,6 +95,15 @@ class Leaf:
     """None: it streams."""
     rows: int = 0
     nbytes: int = 0
+    begun: BegunRead | None = None
+    """Of one that streams: what was read before it was too large, and the rest."""
+    restricted: tuple[str, ...] = ()
+    """The tables whose keys restricted what was read."""
+
+    def close(self) -> None:
+        """End a read that was begun."""
+        if self.begun is not None:
+            self.begun.close()
 
 
 class _Recorder(ds.InMemoryDataset):
@@ -92,6 +121,7 @@ class _Recorder(ds.InMemoryDataset):
         names = self._columns.names if columns is None else list(columns)
         pushed = None if filter is None else read_pushed(filter, self._columns)
         where = None if pushed is None else pushed.where
+        self._need.scans += 1
         if where not in self._need.wheres:
             self._need.wheres.append(where)
         more = [] if filter is None else columns_of(conjuncts(part_of(filter)))
@@ -114,93 +144,13 @@ def needs(
     by_name = {name: Need() for name in tables}
     for name, table in tables.items():
         session.register_dataset(quoted(name), _Recorder(table.schema, by_name[name]))
-    planned().execution_plan()
-    return {name: need for name, need in by_name.items() if need.wheres}
-
-
-@dataclass(slots=True)
-class _SharedRead:
-    """A read of a table, and the names that the query has for it."""
-
-    table: LeafTable
-    need: Need
-    names: list[str]
-
-
-def _shared(tables: Mapping[str, LeafTable], wanted: Mapping[str, Need]) -> list[_SharedRead]:
-    """Return the reads of a query: one for all places that read a table as of one time by one filter."""
-    reads: list[_SharedRead] = []
-    for name, need in wanted.items():
-        table, where = tables[name], need.where
-        for each in reads:
-            if each.table == table and each.need.where == where:
-                each.need.columns += [column for column in need.columns if column not in each.need.columns]
-                each.names.append(name)
-                break
-        else:
-            reads.append(_SharedRead(table, Need(list(need.columns), [where]), [name]))
-    return reads
-
-
-class LeafReader:
-    """Reads the tables of one query."""
-
-    def __init__(self, store: Reads, leaf_bytes: int, check: Callable[[], None]) -> None:
-        """``check`` raises if the query is not wanted any more."""
-        self._store = store
-        self._left = leaf_bytes
-        self._lock = Lock()
-        self._check = check
-
-    def read(self, tables: Mapping[str, LeafTable], wanted: Mapping[str, Need]) -> dict[str, Leaf]:
-        """Read what a query needs, but for tables with too many bytes. A table that it reads twice by one filter is
-        read once."""
-        reads = _shared(tables, wanted)
-        if len(reads) < 2:
-            leaves = [self._read(each.table, each.need) for each in reads]
-        else:
-            with ThreadPoolExecutor(min(len(reads), _AT_ONCE), "nyala-sql") as pool:
-                run = carried(self._read)
-                running = [pool.submit(copy_context().run, run, each.table, each.need) for each in reads]
-                leaves = [future.result() for future in running]
-        return {name: leaf for each, leaf in zip(reads, leaves, strict=True) for name in each.names}
-
-    def _read(self, table: LeafTable, need: Need) -> Leaf:
-        leaf = Leaf(need, [])
-        assert leaf.batches is not None
-        stream = self._store.scan(spec_of(table, need))
-        try:
-            for batch in stream.batches:
-                self._check()
-                if not batch.num_rows:
-                    continue
-                leaf.nbytes += batch.nbytes
-                leaf.rows += batch.num_rows
-                if not self._take(batch.nbytes) and table.since is None:
-                    self._give_back(leaf.nbytes)
-                    return Leaf(need)
-                leaf.batches.append(one_nan(batch))
-        finally:
-            stream.close()
-        return leaf
-
-    def _take(self, size: int) -> bool:
-        with self._lock:
-            self._left -= size
-            return self._left >= 0
-
-    def _give_back(self, size: int) -> None:
-        with self._lock:
-            self._left += size
-
-
-def spec_of(table: LeafTable, need: Need) -> ScanSpec:
-    """Return the scan of what a query needs of a table."""
-    name = table.description.name
-    if table.since is None:
-        return ScanSpec(table=name, columns=need.columns, where=need.where, as_of=table.snapshot)
-    own = [each for each in need.columns if each not in ("_op", "_timestamp")]
-    return ScanSpec(table=name, columns=own, changes=ChangeSpec(since=table.since, until=table.snapshot))
+    frame = planned()
+    frame.execution_plan()
+    needed = {name: need for name, need in by_name.items() if need.wheres}
+    for name, places in places_of(frame.optimized_logical_plan()).items():
+        if name in needed and len(places) == needed[name].scans:  # else a subquery hides some of them
+            needed[name].places = places
+    return needed
 
 
 def register(
@@ -211,7 +161,8 @@ def register(
     if leaf is None:
         session.register_record_batches(quoted(name), [[_whole([], table.schema)[0]]])
     elif leaf.batches is None:
-        session.register_dataset(quoted(name), NyalaDataset(store, table.description, table.snapshot, views=True))
+        source = NyalaDataset(store, table.description, table.snapshot, views=True, begun=leaf.begun)
+        session.register_dataset(quoted(name), source)
     else:
         batches = _whole(leaf.batches, table.schema)
         session.register_record_batches(quoted(name), [part for part in _dealt(batches, partitions) if part])
@@ -256,7 +207,8 @@ def reads_only(frame: DataFrame, leaves: Mapping[str, Leaf]) -> bool:
     """Whether a planned query reads no column of a leaf that was left out."""
     for name, columns in _scans(frame.optimized_logical_plan()):
         leaf = leaves.get(name)
-        if leaf is not None and leaf.batches is not None and not set(columns) <= set(leaf.need.columns):
+        is_read = leaf is not None and (leaf.batches is not None or leaf.begun is not None)
+        if leaf is not None and is_read and not set(columns) <= set(leaf.need.columns):
             return False
     return True
 

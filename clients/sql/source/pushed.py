@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...schemas import compute as pc
-from ...schemas.errors import InvalidArgumentError
+from ....schemas import compute as pc
+from ....schemas.errors import InvalidArgumentError
 from .bounds import Tree, bound_of, fits, joined
 from .evaluation import kept
 from .parts import PushedPart, columns_of, conjuncts, part_of

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ...schemas.errors import InvalidArgumentError
-from ..convert.expression import options_of, words_of
+from ....schemas.errors import InvalidArgumentError
+from ...convert.expression import options_of, words_of
 
 AND, OR, NOT = "and_kleene", "or_kleene", "invert"
 
