@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -32,14 +31,16 @@ from .fences import QUERIES_ONLY, Fences, SqlLimits
 from .functions import FUNCTIONS
 from .information import described, information, shown
 from .integers import columns_of
-from .leaves.planning import Leaf, LeafTable, Need, needs, reads_only, register, register_rows, unread
+from .leaves.planning import Leaf, LeafTable, needs, reads_only, register, register_rows, unread
 from .leaves.reader import LeafReader
 from .overflow import checked
 from .parameters import parameter_types
+from .plans import QueryPlan, QueryPlans
 from .result import Result, changed
 from .statement import Kind, Statement, TableUse, parsed, statement
 
-_PLANS_MAX = 128
+_LIST_SHARE = 16
+"""A list that runs before its query may have this part of the memory for tables."""
 _AT_ONCE_BYTES = 64 << 10
 """An answer with more bytes is not kept when a statement is only described."""
 
@@ -58,7 +59,7 @@ class SqlEngine:
         self._limits = limits or SqlLimits()
         self._partitions = self._limits.partitions or len(os.sched_getaffinity(0))
         self._fences = Fences(self._limits, self._partitions)
-        self._plans = _Plans()
+        self._plans = QueryPlans()
 
     def query(
         self, text: str, params: Parameters = None, as_of: Moment | None = None, timeout: float | None = None
@@ -137,13 +138,8 @@ class SqlEngine:
 
     def _described_at_once(self, text: str, parameters: pa.Schema) -> Description:
         """Run a query that reads no table: that takes no longer than to plan it."""
-        rows: list[pa.RecordBatch] = []
         with self.query(text) as result:
-            for batch in result:
-                rows.append(batch)
-                if sum(each.nbytes for each in rows) > _AT_ONCE_BYTES:
-                    return Description(result.schema, parameters)
-        return Description(result.schema, parameters, rows=rows)
+            return Description(result.schema, parameters, rows=_fitting(result, _AT_ONCE_BYTES))
 
     def _described(self, name: str) -> TableDescription:
         try:
@@ -182,42 +178,6 @@ def _names(query: Statement) -> list[str]:
     return [target.name] if target is not None else []
 
 
-class _QueryPlan:
-    """What a query needs of its tables, as DataFusion planned it once."""
-
-    def __init__(self, wanted: dict[str, Need], text: str, schema: pa.Schema | None) -> None:
-        self.wanted = wanted
-        self.text = text
-        """What DataFusion runs."""
-        self.schema = schema
-        """Names and types of the answer, if they are other ones than those of ``text``."""
-        self.is_checked = False
-        """Whether the query, planned over its rows, read no column besides."""
-
-
-class _Plans:
-    """The plans of recent queries without parameters, as long as their tables are not altered. Thread safe."""
-
-    def __init__(self) -> None:
-        self._plans: OrderedDict[Any, _QueryPlan] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, key: Any) -> _QueryPlan | None:
-        """Return the plan of a query; None if there is none."""
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self._plans.move_to_end(key)
-            return plan
-
-    def keep(self, key: Any, plan: _QueryPlan) -> None:
-        """Keep a plan for the next time."""
-        with self._lock:
-            self._plans[key] = plan
-            if len(self._plans) > _PLANS_MAX:
-                self._plans.popitem(last=False)
-
-
 class _Running:
     """One statement that runs."""
 
@@ -249,10 +209,12 @@ class _Running:
         if not self._tables and self._query.kind is Kind.QUERY:
             self._session()
             return self._streamed(self._failing(self._frame_checked), {})
+        if (later := self._after_lists()) is not None:
+            return later.result()
         engine, plan = self._engine, self._plan()
         reads = plan.wanted
         may_go_on = "recursive" not in self._query.text.lower()  # its tables are read again and again
-        reader = LeafReader(self._store, engine._limits.leaf_bytes, self._deadline.check, may_go_on)
+        reader = LeafReader(self._store, engine._limits.leaf_bytes, self._deadline.check, may_go_on, self._more)
         if self._query.kind is Kind.EXPLAIN and not self._query.analyze:
             lines = self._alone() or self._failing(lambda: str(self._planning.execution_plan().display_indent()))
             return _whole(explained(self._store, self._tables, reads, None, lines))
@@ -263,6 +225,27 @@ class _Running:
             lines = str(frame.execution_plan().display_indent())
             return _whole(explained(self._store, self._tables, reads, leaves, lines, rows))
         return self._streamed(frame, leaves)
+
+    def _after_lists(self) -> _Running | None:
+        """Run the lists of the query that come first; return the query with their rows in memory. None: there are no
+        lists, or they have too many rows, or refer to rows of the query."""
+        query, first = self._query, self._query.first
+        if first is None or not (query.kind is Kind.QUERY or query.analyze):
+            return None
+        rows: dict[str, pa.Table] = {}
+        for name, text in first.lists:
+            try:
+                with _Running(
+                    self._engine, parsed(text), {}, self._snapshot, self._deadline, self._more
+                ).result() as given:
+                    batches = _fitting(given, self._engine._limits.leaf_bytes // _LIST_SHARE)
+            except (InvalidArgumentError, NotFoundError):  # it refers to rows of the query, or that has its mistake
+                return None
+            if batches is None:
+                return None
+            rows[name] = pa.Table.from_batches(batches, given.schema)
+        after = replace(parsed(first.text), kind=query.kind, analyze=query.analyze, first=None)
+        return _Running(self._engine, after, {}, self._snapshot, self._deadline, {**self._more, **rows})
 
     def _streamed(self, frame: DataFrame, leaves: Mapping[str, Leaf]) -> Result:
         schema = plain_schema(self._schema or self._failing(frame.schema))
@@ -287,7 +270,7 @@ class _Running:
 
         return plain_schema(self._failing(planned))
 
-    def _plan(self) -> _QueryPlan:
+    def _plan(self) -> QueryPlan:
         versions = [
             (name, table.description.table_id, table.description.schema_version) for name, table in self._tables.items()
         ]
@@ -297,7 +280,7 @@ class _Running:
             self._text, self._schema = plan.text, plan.schema
             return plan
         by_table = self._failing(lambda: needs(self._session(), self._tables, self._frame_checked))
-        plan = _QueryPlan(by_table, self._text, self._schema)
+        plan = QueryPlan(by_table, self._text, self._schema)
         if key is not None:
             self._engine._plans.keep(key, plan)
         return plan
@@ -335,7 +318,7 @@ class _Running:
             self._planning = session.sql_with_options(self._text, QUERIES_ONLY)
         return self._planning
 
-    def _planned(self, plan: _QueryPlan, leaves: dict[str, Leaf]) -> DataFrame:
+    def _planned(self, plan: QueryPlan, leaves: dict[str, Leaf]) -> DataFrame:
         """Plan the query over the rows that were read."""
         session = self._session()
         for name, table in self._tables.items():
@@ -467,6 +450,18 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     return kind
+
+
+def _fitting(result: Result, bytes_max: int) -> list[pa.RecordBatch] | None:
+    """Return the rows of a result; None if they have more bytes."""
+    rows: list[pa.RecordBatch] = []
+    left = bytes_max
+    for batch in result:
+        rows.append(batch)
+        left -= batch.nbytes
+        if left < 0:
+            return None
+    return rows
 
 
 def _plain(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

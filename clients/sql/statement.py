@@ -27,6 +27,7 @@ from ...schemas.phrases import counted
 from .change.dialect import NyalaSql
 from .change.names import quoted
 from .edits import Edit, edited
+from .first_lists import FirstLists, first_lists
 from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
 from .overflow import computes
@@ -82,6 +83,8 @@ class Statement:
     """The names of parameters, in the order of their first place."""
     one_table: OneTable | None = None
     """What it asks of its only table, if the store answers that alone."""
+    first: FirstLists | None = None
+    """Of a query: lists that run before it."""
     computes: bool = False
     """Whether it adds, subtracts or multiplies anything."""
     analyze: bool = False
@@ -174,7 +177,10 @@ def parsed(text: str) -> Statement:
     shadows = frozenset(_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE))
     uses, information = _uses(tree, shadows, moments, edits)
     alone = one_table(tree) if len(uses) == 1 and not information and uses[0].moments is None else None
-    return Statement(kind, tree, edited(text, edits), uses, information, shadows, parameters, alone, computes(tree))
+    plain = not (parameters or moments or tree.find(exp.With))
+    first = first_lists(text, tokens) if plain else None
+    text = edited(text, edits)
+    return Statement(kind, tree, text, uses, information, shadows, parameters, alone, first, computes(tree))
 
 
 def _tree(text: str) -> exp.Expr:

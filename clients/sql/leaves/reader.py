@@ -13,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Lock
 
+import pyarrow as pa
+
 from ....schemas.errors import UnavailableError
 from ....schemas.protocol.request import carried
 from ..source.reading import Reads
 from .planning import Leaf, LeafTable, Need
 from .reductions import Reductions
-from .table_read import TableRead
+from .table_read import RowsInMemory, TableRead
 
 _AT_ONCE = 4
 """Tables that are read at the same time; each scan has threads of its own."""
@@ -34,14 +36,22 @@ Relational Database Management System", 1979)."""
 class LeafReader:
     """Reads the tables of one query."""
 
-    def __init__(self, store: Reads, leaf_bytes: int, check: Callable[[], None], may_go_on: bool) -> None:
+    def __init__(
+        self,
+        store: Reads,
+        leaf_bytes: int,
+        check: Callable[[], None],
+        may_go_on: bool,
+        rows: Mapping[str, pa.Table],
+    ) -> None:
         """``check`` raises if the query is not wanted any more. With ``may_go_on`` the query reads each of its places
-        once, so that a table may stream from where its read has come to."""
+        once, so that a table may stream from where its read has come to. ``rows`` are further tables of the query."""
         self._store = store
         self._leaf_bytes = self._left = leaf_bytes
         self._lock = Lock()
         self._check = check
         self._may_go_on = may_go_on
+        self._rows = [RowsInMemory(name, table) for name, table in rows.items()]
 
     def read(self, tables: Mapping[str, LeafTable], wanted: Mapping[str, Need]) -> dict[str, Leaf]:
         """Read what a query needs, but for tables with too many bytes. A table that it reads twice by one filter is
@@ -56,11 +66,11 @@ class LeafReader:
         return dict(each for read in reads for each in read.leaves(wanted))
 
     def _read_all(self, reads: Sequence[TableRead]) -> None:
-        if len(reads) < 2:
+        if len(reads) + len(self._rows) < 2:
             for read in reads:
                 self._go_on(read, None)
             return
-        reductions = Reductions(reads, self._is_large)
+        reductions = Reductions(reads, self._rows, self._is_large)
         limit: int | None = self._leaf_bytes // _FIRST_SHARE
         waiting: Sequence[TableRead] = reads
         with ThreadPoolExecutor(min(len(reads), _AT_ONCE), "nyala-sql") as pool:

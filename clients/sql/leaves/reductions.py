@@ -10,7 +10,7 @@ import pyarrow.types as types
 from ....schemas import compute as pc
 from ..source.bounds import Tree, joined
 from .restrictions import Edge
-from .table_read import TableRead
+from .table_read import RowsInMemory, TableRead
 
 _KEYS_MAX = 100_000
 """More keys than this are no filter."""
@@ -22,17 +22,23 @@ first rows may have such keys, so that it begins again."""
 _SAMPLE_ROWS = 100_000
 
 
+_Source = TableRead | RowsInMemory
+
+
 class Reductions:
     """The reductions of the tables of a query, each of which is made once."""
 
-    def __init__(self, reads: Sequence[TableRead], is_large: Callable[[TableRead], bool]) -> None:
+    def __init__(
+        self, reads: Sequence[TableRead], rows: Sequence[RowsInMemory], is_large: Callable[[TableRead], bool]
+    ) -> None:
+        """``rows`` restrict, too; ``is_large`` tells of a table that waits whether it takes much memory."""
         self._reads = reads
         self._is_large = is_large
-        self._by_name = {name: read for read in reads for name in read.names}
-        self._left: dict[TableRead, pa.ChunkedArray] = {}
+        self._by_name: dict[str, _Source] = {name: source for source in (*reads, *rows) for name in source.names}
+        self._left: dict[_Source, pa.ChunkedArray] = {}
         """For tables that were reduced: which of their rows are left."""
         self._made: set[tuple[TableRead, int, Edge]] = set()
-        self._kept: dict[tuple[TableRead, str], pa.Array] = {}
+        self._kept: dict[tuple[_Source, str], pa.Array] = {}
 
     def restrict(self, waiting: Sequence[TableRead]) -> list[TableRead]:
         """Let large tables that wait begin again where others leave few keys of them; return these."""
@@ -45,7 +51,7 @@ class Reductions:
         self._reduce_all(self._leading_to(waiting))
         return [read for read in waiting if self._begins_again(read, *_IN_THE_END)]
 
-    def _reduce_all(self, reads: set[TableRead]) -> None:
+    def _reduce_all(self, reads: set[_Source]) -> None:
         """Reduce tables in memory by each other, the smallest first."""
         while True:
             ready = [
@@ -57,18 +63,20 @@ class Reductions:
                 return
             self._reduce(self._reads[min(ready)[1]])
 
-    def _leading_to(self, waiting: Sequence[TableRead]) -> set[TableRead]:
+    def _leading_to(self, waiting: Sequence[TableRead]) -> set[_Source]:
         """Return the tables whose keys may restrict one that waits, or a table of these."""
-        goals, count = set(waiting), 0
+        goals: set[_Source] = set(waiting)
+        count = 0
         while len(goals) > count:
             count = len(goals)
-            goals |= {self._source(edge) for read in list(goals) for place in read.places for edge in place.edges}
+            edges = [edge for read in goals for place in read.places for edge in place.edges]
+            goals |= {self._source(edge) for edge in edges if edge.source in self._by_name}
         return goals
 
-    def _source(self, edge: Edge) -> TableRead:
+    def _source(self, edge: Edge) -> _Source:
         return self._by_name[edge.source]
 
-    def _rows_left(self, read: TableRead) -> int:
+    def _rows_left(self, read: _Source) -> int:
         left = self._left.get(read)
         return read.rows if left is None else pc.sum(left).as_py() or 0
 
@@ -81,9 +89,10 @@ class Reductions:
         return places if all(places) else []
 
     def _is_ready(self, read: TableRead, edge: Edge) -> bool:
-        source = self._source(edge)
-        has_shrunk = source.where is not None or bool(source.restricted) or source in self._left
-        return source is not read and source.is_whole and has_shrunk and read.table.since is None
+        source = self._by_name.get(edge.source)  # none: a table of information_schema
+        if source is None or source is read or not source.is_whole or read.table.since is not None:
+            return False
+        return source.has_shrunk or source in self._left
 
     def _note(self, read: TableRead, places: Sequence[Sequence[Edge]]) -> None:
         self._made |= {(read, place, edge) for place, edges in enumerate(places) for edge in edges}
@@ -113,7 +122,7 @@ class Reductions:
         self._note(read, places)
         each = [joined("and", [self._tree(edge) for edge in edges]) for edges in places]
         trees = [tree for number, tree in enumerate(each) if tree not in each[:number]]
-        tables = [self._source(edge).table.description.name for edges in places for edge in edges]
+        tables = [self._source(edge).name for edges in places for edge in edges]
         read.begin_again(joined("or", trees), tables)
         return True
 
@@ -147,9 +156,9 @@ class Reductions:
             keys = self._kept[place] = self._keys_of(*place)
         return keys
 
-    def _keys_of(self, source: TableRead, column: str) -> pa.Array:
+    def _keys_of(self, source: _Source, column: str) -> pa.Array:
         if not source.batches:
-            return pa.array([], source.table.schema.field(column).type)
+            return pa.array([], source.schema.field(column).type)
         cells, left = _cells(source, column), self._left.get(source)
         return pc.drop_null(pc.unique(cells if left is None else cells.filter(left)))
 
@@ -161,5 +170,5 @@ def _folded(masks: Sequence[pa.ChunkedArray], both: object) -> pa.ChunkedArray:
     return mask
 
 
-def _cells(read: TableRead, column: str) -> pa.ChunkedArray:
+def _cells(read: _Source, column: str) -> pa.ChunkedArray:
     return pa.chunked_array([batch.column(column) for batch in read.batches])

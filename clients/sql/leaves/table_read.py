@@ -16,6 +16,20 @@ from .planning import Leaf, LeafTable, Need
 from .restrictions import ScanPlace
 
 
+class RowsInMemory:
+    """Rows that a query has in memory, whose keys restrict tables as those of a table that was read."""
+
+    is_whole = has_shrunk = True
+
+    def __init__(self, name: str, rows: pa.Table) -> None:
+        self.name = name
+        self.names = [name]
+        self.schema = rows.schema
+        self.batches = rows.to_batches()
+        self.rows = rows.num_rows
+        self.places: list[ScanPlace] = []
+
+
 class TableRead:
     """Batches that come, until it is whole, or until it is known to stream while the query runs."""
 
@@ -37,6 +51,21 @@ class TableRead:
         self._filter = where
         self._stream: ScanStream | None = None
         self._rest: Iterator[pa.RecordBatch] = iter(())
+
+    @property
+    def name(self) -> str:
+        """The table."""
+        return self.table.description.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return self.table.schema
+
+    @property
+    def has_shrunk(self) -> bool:
+        """Whether rows of the table are left out."""
+        return self.where is not None or bool(self.restricted)
 
     def also_for(self, name: str, need: Need) -> None:
         """Read for a name of the query."""

@@ -59,6 +59,7 @@ class Queries:
                 self._with,
                 self._scalar,
                 self._three,
+                self._list,
             ]
         )
         return form()
@@ -128,6 +129,15 @@ class Queries:
             f"SELECT p.id, q.s, r.x FROM {first} AS p {kind} {second} AS q ON p.id = q.id "
             f"{other} {more} AS r ON {again}.x = r.x WHERE {self._condition('p', 1)}"
         )
+
+    def _list(self) -> str:
+        first, second = self._two()
+        cell, by = self._draw.choice([("x", "x"), ("max(x)", "s"), ("min(x)", "ok"), ("s", "s")])
+        column, no = "s" if cell == "s" else "x", self._draw.choice(["", "NOT "])
+        having = f"HAVING count(*) > {self._draw.randrange(3)}"
+        inner = f"SELECT {cell} FROM {second} AS q WHERE {self._condition('q', 1)} GROUP BY {by} {having}"
+        more = self._draw.choice(["", f" JOIN {second} AS r ON p.id = r.id"])
+        return f"SELECT p.id FROM {first} AS p{more} WHERE p.{column} {no}IN ({inner}) AND ({self._condition('p', 1)})"
 
     def _two(self) -> tuple[str, str]:
         return self._table(), self._table()

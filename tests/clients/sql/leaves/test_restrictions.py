@@ -19,7 +19,7 @@ from nyala.clients.sql.leaves import reader, reductions
 from nyala.clients.sql.leaves.restrictions import Edge, places_of
 from nyala.clients.sql.leaves.table_read import TableRead
 from nyala.clients.sql.source.begun import BegunRead
-from nyala.schemas.errors import UnavailableError
+from nyala.schemas.errors import InvalidArgumentError, UnavailableError
 from tests.clients.sql.random_queries import SCHEMA, Queries, rows
 from tests.dose import dose
 from tests.doubles.waiting import until
@@ -93,6 +93,7 @@ RESTRICTED = [
     f"SELECT f.k, t.n FROM {FEW} f LEFT JOIN (SELECT k, count(*) AS n FROM large GROUP BY k) t ON t.k = f.k",
     f"SELECT a.id, b.id FROM large a JOIN large b ON a.id = b.id + 1 JOIN {FEW} f ON a.k = f.k AND b.k = f.k",
     f"SELECT l.id FROM large l JOIN {FEW} f ON l.k = f.k AND l.v > 100 WHERE l.v < 3000 ORDER BY l.id LIMIT 7",
+    "SELECT l.id FROM large l WHERE l.k IN (SELECT k FROM few GROUP BY k HAVING count(*) = 1)",
 ]
 """Queries that read ``large`` only where it has keys."""
 WHOLE = [
@@ -249,6 +250,42 @@ def test_changes_beyond_the_memory_are_refused(db: Database, tables: SqlEngine) 
     engine = SqlEngine(db._store, SqlLimits(leaf_bytes=1 << 10, partitions=2))
     with pytest.raises(UnavailableError, match=r"the changes of table 'large' have more than the 1,024 bytes of sql_l"):
         engine.query("SELECT count(*), max(v) FROM changes('large', ?)", [before]).to_arrow()
+
+
+# Lists that run first
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("SELECT k FROM few WHERE k IN (SELECT other FROM few GROUP BY other HAVING count(*) < 9)", []),
+        ("SELECT k FROM few WHERE other NOT IN (SELECT k FROM other GROUP BY k) ORDER BY k", []),
+        ("SELECT k FROM few f WHERE other IN (SELECT max(o.k) FROM other o WHERE o.other = f.k GROUP BY o.s)", [1]),
+        ("SELECT k FROM few WHERE k IN (SELECT nothing FROM other GROUP BY k)", None),
+        ("SELECT f.k FROM few f WHERE k IN (SELECT k FROM few GROUP BY k HAVING f.k > 2)", [3, 250]),
+        ("WITH few AS (SELECT 1 AS k) SELECT k FROM other WHERE other IN (SELECT k FROM few GROUP BY k)", [10]),
+    ],
+)
+def test_lists_with_groups(tables: SqlEngine, text: str, ids: list[int] | None) -> None:
+    if ids is None:
+        with pytest.raises(InvalidArgumentError, match="nothing"):
+            tables.query(text).to_arrow()
+        return
+    assert tables.query(text).to_arrow()[0].to_pylist() == ids
+
+
+def test_a_list_that_runs_first_is_a_table_of_the_plan(tables: SqlEngine) -> None:
+    text = "SELECT count(*) AS n FROM large WHERE k IN (SELECT k FROM large GROUP BY k HAVING count(*) > 30)"
+    lines = tables.query(f"EXPLAIN ANALYZE {text}").to_arrow()["plan"].to_pylist()
+    assert sum(line == "table large" for line in lines) == 1
+    lines = tables.query(f"EXPLAIN {text}").to_arrow()["plan"].to_pylist()
+    assert sum(line == "table large" for line in lines) == 2
+
+
+def test_a_long_list_runs_with_its_query(db: Database, tables: SqlEngine) -> None:
+    engine = SqlEngine(db._store, SqlLimits(leaf_bytes=1 << 10, partitions=2))
+    text = "SELECT count(*) AS n FROM large WHERE v IN (SELECT v FROM large GROUP BY v)"
+    assert engine.query(text).to_pylist() == [{"n": 4_000}]
 
 
 # The plan
