@@ -27,6 +27,7 @@ from ...schemas.phrases import counted
 from .change.dialect import NyalaSql
 from .change.names import quoted
 from .edits import Edit, edited
+from .exact_lists import has_lists
 from .first_lists import FirstLists, first_lists
 from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
@@ -85,6 +86,8 @@ class Statement:
     """What it asks of its only table, if the store answers that alone."""
     first: FirstLists | None = None
     """Of a query: lists that run before it."""
+    has_lists: bool = False
+    """Whether a list of IN is a query."""
     computes: bool = False
     """Whether it adds, subtracts or multiplies anything."""
     analyze: bool = False
@@ -180,7 +183,9 @@ def parsed(text: str) -> Statement:
     plain = not (parameters or moments or tree.find(exp.With))
     first = first_lists(text, tokens) if plain else None
     text = edited(text, edits)
-    return Statement(kind, tree, text, uses, information, shadows, parameters, alone, first, computes(tree))
+    return Statement(
+        kind, tree, text, uses, information, shadows, parameters, alone, first, has_lists(tree), computes(tree)
+    )
 
 
 def _tree(text: str) -> exp.Expr:

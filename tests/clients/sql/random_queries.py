@@ -101,6 +101,8 @@ class Queries:
             [
                 f"p.{column} IN ({inner})",
                 f"p.{column} NOT IN ({inner})",
+                f"(p.{column} NOT IN ({inner}) OR p.ok)",
+                f"NOT (p.{column} IN ({inner} AND q.ok = p.ok) AND p.id > 9)",
                 f"EXISTS ({inner} AND q.id = p.id)",
                 f"NOT EXISTS ({inner} AND q.x = p.x)",
             ]
@@ -132,12 +134,13 @@ class Queries:
 
     def _list(self) -> str:
         first, second = self._two()
-        cell, by = self._draw.choice([("x", "x"), ("max(x)", "s"), ("min(x)", "ok"), ("s", "s")])
+        cell, by = self._draw.choice([("x", "x"), ("max(x) AS m", "s"), ("min(x) AS m", "ok"), ("s", "s")])
         column, no = "s" if cell == "s" else "x", self._draw.choice(["", "NOT "])
+        both = self._draw.choice(["AND", "OR"])
         having = f"HAVING count(*) > {self._draw.randrange(3)}"
         inner = f"SELECT {cell} FROM {second} AS q WHERE {self._condition('q', 1)} GROUP BY {by} {having}"
         more = self._draw.choice(["", f" JOIN {second} AS r ON p.id = r.id"])
-        return f"SELECT p.id FROM {first} AS p{more} WHERE p.{column} {no}IN ({inner}) AND ({self._condition('p', 1)})"
+        return f"SELECT p.id FROM {first} AS p{more} WHERE p.{column} {no}IN ({inner}) {both} {self._condition('p', 1)}"
 
     def _two(self) -> tuple[str, str]:
         return self._table(), self._table()

@@ -1,11 +1,16 @@
-"""IN with NULL in its list."""
+"""IN with NULL, in its list or its operand."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
 import pytest
 import sqlglot
 
 from nyala.clients.api.database import Database
+from nyala.clients.sql.exact_lists import exact_lists
 from nyala.clients.sql.null_lists import without_null_lists
 
 
@@ -27,6 +32,10 @@ def rewritten(text: str) -> str:
         ("SELECT f(x) IN (1, NULL)", "SELECT f(x) IN (1, NULL)"),
         ("SELECT x IN (coalesce(NULL, 1), -NULL)", "SELECT x IN (coalesce(NULL, 1), -NULL)"),
         ("SELECT position('a' IN x), NULL", "SELECT position('a' IN x), NULL"),
+        ("SELECT x IN (1), x IN (2), y IN (3)", "SELECT x IN (1), nullif(x, NULL) IN (2), y IN (3)"),
+        ("SELECT x IN (1), t.X IN (NULL, 2)", "SELECT x IN (1), (nullif(t.X, NULL) IN (2) OR NULL)"),
+        ("SELECT x IN (1) UNION SELECT x IN (2)", "SELECT x IN (1) UNION SELECT x IN (2)"),
+        ("SELECT x IN (1, (SELECT x IN (2)))", "SELECT x IN (1, (SELECT x IN (2)))"),
     ],
 )
 def test_the_text(text: str, expected: str) -> None:
@@ -42,9 +51,75 @@ def test_the_text(text: str, expected: str) -> None:
         ("NOT (n IN (1, 2, 6, 7, NULL) AND n NOT IN (2, 4, 8, 9, NULL))", [2, 4]),
         ("n NOT IN (NULL)", []),
         ("n IN (2, NULL) OR n IN (1, 3, 4, 5, NULL)", [1, 2, 3, 4]),
+        ("n NOT IN (1, 2, 3, 4) OR n NOT IN (5, 6, 7, 8)", [1, 2, 3, 4]),
+        ("NOT (n IN (1, 2, 3, 4) AND n IN (5, 6, 7, 8))", [1, 2, 3, 4]),
+        ("(n IN (1, 2, 9, 8) AND n NOT IN (1, 2, 9, 8, 7)) IS NULL", [0]),
     ],
 )
 def test_null_is_not_forgotten(db: Database, condition: str, ids: list[int]) -> None:
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, n INT)")
     db.sql("INSERT INTO t VALUES (0, NULL), (1, 1), (2, 2), (3, 3), (4, 4)")
     assert [row["id"] for row in db.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id").to_pylist()] == ids
+
+
+LISTS = {
+    "with NULL": "SELECT v FROM u",
+    "empty": "SELECT v FROM u WHERE v > 9",
+    "without NULL": "SELECT v FROM u WHERE v < 9",
+    "of the row": "SELECT v FROM u WHERE v = t.n",
+    "of the row, in order": "SELECT v FROM u WHERE v >= n",
+    "of groups": "SELECT max(v) FROM u GROUP BY w",
+    "never NULL": "SELECT w FROM u",
+}
+CONDITIONS = [
+    "n IN ({})",
+    "n NOT IN ({})",
+    "n NOT IN ({}) OR no",
+    "NOT n IN ({}) AND NOT no",
+    "NOT (n IN ({}) AND NOT no)",
+    "NOT (n NOT IN ({}) OR no)",
+    "(n IN ({})) IS NULL",
+    "CASE WHEN n NOT IN ({}) THEN TRUE ELSE n = 1 END",
+    "id NOT IN ({}) OR no",
+    "coalesce(n IN ({}), no, TRUE)",
+]
+
+
+@pytest.fixture
+def lists(db: Database) -> Iterator[tuple[Database, duckdb.DuckDBPyConnection]]:
+    with duckdb.connect() as oracle:
+        for text in (
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT, no BOOLEAN)",
+            "INSERT INTO t VALUES (0, NULL, FALSE), (1, 1, FALSE), (2, 2, FALSE), (3, 3, NULL), (4, 4, TRUE)",
+            "CREATE TABLE u (w BIGINT PRIMARY KEY, v BIGINT)",
+            "INSERT INTO u VALUES (1, NULL), (2, 1), (3, 2)",
+        ):
+            db.sql(text)
+            oracle.execute(text)
+        yield db, oracle
+
+
+@pytest.mark.parametrize("query", LISTS.values(), ids=LISTS.keys())
+def test_a_query_as_a_list_has_three_outcomes(lists: tuple[Database, duckdb.DuckDBPyConnection], query: str) -> None:
+    db, oracle = lists
+    for condition in CONDITIONS:
+        text = f"SELECT id FROM t WHERE {condition.format(query)} ORDER BY id"
+        assert [row["id"] for row in db.sql(text).to_pylist()] == [row[0] for row in oracle.execute(text).fetchall()], (
+            text
+        )
+
+
+def test_joins_stay_where_they_are_exact() -> None:
+    tables = {
+        "t": pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())]),
+        "u": pa.schema([pa.field("w", pa.int64(), nullable=False), ("v", pa.int64())]),
+    }
+    for text in (
+        "SELECT id FROM t WHERE n IN (SELECT v FROM u) OR n = 1",
+        "SELECT id FROM t WHERE n NOT IN (SELECT v FROM u) AND n > 1",
+        "SELECT id FROM t WHERE id NOT IN (SELECT w FROM u) OR n = 1",
+        "SELECT id FROM t WHERE id NOT IN (SELECT w FROM u WHERE v = n)",
+    ):
+        assert exact_lists(text, tables) == text
+    changed = exact_lists("SELECT id FROM t WHERE n  not\n IN (SELECT w FROM u) OR NOT n IN (SELECT w FROM u)", tables)
+    assert changed == "SELECT id FROM t WHERE n  <> ALL (SELECT w FROM u) OR NOT n = ANY (SELECT w FROM u)"
