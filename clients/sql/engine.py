@@ -32,7 +32,7 @@ from .fences import QUERIES_ONLY, Fences, SqlLimits
 from .functions import FUNCTIONS
 from .information import described, information, shown
 from .integers import columns_of
-from .leaves.planning import Leaf, LeafTable, needs, reads_only, register, register_rows, unread
+from .leaves.planning import Leaf, LeafTable, needs, plan_lines, reads_only, register, register_rows, unread
 from .leaves.reader import LeafReader
 from .overflow import checked
 from .parameters import parameter_types
@@ -217,7 +217,7 @@ class _Running:
         may_go_on = "recursive" not in self._query.text.lower()  # its tables are read again and again
         reader = LeafReader(self._store, engine._limits.leaf_bytes, self._deadline.check, may_go_on, self._more)
         if self._query.kind is Kind.EXPLAIN and not self._query.analyze:
-            lines = self._alone() or self._failing(lambda: str(self._planning.execution_plan().display_indent()))
+            lines = self._alone() or self._failing(lambda: plan_lines(self._planning))
             return _whole(explained(self._store, self._tables, reads, None, lines))
         leaves = reader.read(self._tables, reads)
         frame = self._failing(lambda: self._planned(plan, leaves))

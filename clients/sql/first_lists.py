@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -28,8 +29,10 @@ def first_lists(text: str, tokens: Sequence[Token]) -> FirstLists | None:
     """Return the query ``text``, whose ``tokens`` these are, with names of tables for its lists; None: it has none."""
     lists: list[tuple[str, str]] = []
     edits: list[Edit] = []
+    names = {token.text for token in tokens}
     for start, end in _places(tokens):
-        name = f"#list{len(lists) + 1}"
+        name = next(name for number in count(len(lists) + 1) if (name := f"#list{number}") not in names)
+        names.add(name)
         lists.append((name, text[start:end]))
         edits.append(Edit(start, end, f"SELECT * FROM {quoted(name)}"))
     return FirstLists(edited(text, edits), tuple(lists)) if lists else None

@@ -15,6 +15,23 @@ from .edits import Edit, edited
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_BEFORE = {
+    TokenType.SELECT,
+    TokenType.DISTINCT,
+    TokenType.WHERE,
+    TokenType.HAVING,
+    TokenType.ON,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.NOT,
+    TokenType.CASE,
+    TokenType.WHEN,
+    TokenType.THEN,
+    TokenType.ELSE,
+    TokenType.COMMA,
+    TokenType.L_PAREN,
+}
+"""What may stand before a column that is the whole operand."""
 
 
 def without_null_lists(text: str, tokens: Sequence[Token]) -> str:
@@ -48,13 +65,15 @@ def _edits(
     column, behind = tokens[first].text.lower(), tokens[first].end + 1
     while first >= 2 and tokens[first - 1].token_type is TokenType.DOT:
         first -= 2
+    if not _is_name(tokens[first]) or (first > 0 and tokens[first - 1].token_type not in _BEFORE):
+        return [], ""
     start = tokens[first].start
     is_null = [[token.token_type for token in element] == [TokenType.NULL] for element in elements]
     end = elements[-1][-1].end + 1
     last = next(token for token in tokens if token.start >= end)  # the closing parenthesis
     if all(is_null):
         at = tokens[place - 1].start if is_not else tokens[place].start
-        return [Edit(at, last.end + 1, "<> NULL" if is_not else "= NULL")], column
+        return [Edit(start, start, "("), Edit(at, last.end + 1, "<> NULL)" if is_not else "= NULL)")], column
     edits: list[Edit] = []
     if any(is_null):
         edits.append(Edit(start, start, "("))

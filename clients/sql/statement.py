@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -309,8 +310,7 @@ def _uses(
             information[name] = None
             continue
         if times[name] > 1 and may_rename and name not in shadows and "start" in node.this.meta:
-            number = sum(each.startswith(f"{name}#") for each in uses) + 1
-            own = f"{name}#{number}"
+            own = next(own for number in count(1) if (own := f"{name}#{number}") not in uses and own not in times)
             edits.append(_renamed(node, own))
         else:
             own = name

@@ -20,7 +20,7 @@ from ....schemas.rows.scan import ScanSpec
 from ....schemas.store.description import TableDescription
 from ..change.names import quoted
 from ..source.begun import BegunRead
-from ..source.bounds import Tree, fits, joined
+from ..source.bounds import NOTHING, Tree, fits, joined
 from ..source.dataset import NyalaDataset
 from ..source.parts import columns_of, conjuncts, part_of
 from ..source.pushed import read_pushed
@@ -145,12 +145,31 @@ def needs(
     for name, table in tables.items():
         session.register_dataset(quoted(name), _Recorder(table.schema, by_name[name]))
     frame = planned()
+    by_place = places_of(frame.optimized_logical_plan())
+    if not _may_plan(by_place):
+        return {name: _whole_need(table, by_place.get(name, [])) for name, table in tables.items()}
     frame.execution_plan()
     needed = {name: need for name, need in by_name.items() if need.wheres}
-    for name, places in places_of(frame.optimized_logical_plan()).items():
+    for name, places in by_place.items():
         if name in needed and len(places) == needed[name].scans:  # else a subquery hides some of them
             needed[name].places = places
     return needed
+
+
+def plan_lines(frame: DataFrame) -> str:
+    """Return the plan of a query over the sources that ``needs`` has registered."""
+    plan = frame.optimized_logical_plan()
+    return str((frame.execution_plan() if _may_plan(places_of(plan)) else plan).display_indent())
+
+
+def _may_plan(by_place: Mapping[str, Sequence[ScanPlace]]) -> bool:
+    """Whether DataFusion hands its filters to sources: it joins them by ``&``, which a literal NULL does not have."""
+    return all(place.has_rows for places in by_place.values() for place in places)
+
+
+def _whole_need(table: LeafTable, places: Sequence[ScanPlace]) -> Need:
+    is_empty = bool(places) and not any(place.has_rows for place in places)
+    return Need(list(table.schema.names), [NOTHING if is_empty else None])
 
 
 def register(

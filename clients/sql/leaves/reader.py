@@ -66,7 +66,7 @@ class LeafReader:
         return dict(each for read in reads for each in read.leaves(wanted))
 
     def _read_all(self, reads: Sequence[TableRead]) -> None:
-        if len(reads) + len(self._rows) < 2:
+        if len(reads) < 2 and not (reads and self._rows):
             for read in reads:
                 self._go_on(read, None)
             return

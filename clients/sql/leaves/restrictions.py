@@ -44,6 +44,8 @@ class ScanPlace:
     """What restricts the rows by keys."""
     trees: list[Tree] = field(default_factory=list)
     """Filters that DataFusion does not push: LIKE."""
+    has_rows: bool = True
+    """Whether rows may pass the filters that DataFusion pushes: none passes a literal NULL."""
 
 
 def places_of(plan: Any) -> dict[str, list[ScanPlace]]:
@@ -69,7 +71,7 @@ class _Walk:
         kind = type(node).__name__
         if kind == "TableScan":
             name = node.table_name()
-            self.scans.append((name, ScanPlace()))
+            self.scans.append((name, ScanPlace(has_rows=not any(map(_is_null, node.filters())))))
             if node.fetch() is not None:  # it ends after so many rows, whichever they are
                 return {}
             return {(name, column): (len(self.scans) - 1, column) for _, column in node.projection()}
@@ -128,6 +130,10 @@ def _origin(expression: Any, known: _Origins) -> _Origin | None:
         return None
     column = expression.to_variant()
     return known.get((column.relation() or "", column.name()))
+
+
+def _is_null(filter: Any) -> bool:
+    return filter.variant_name() == "Literal" and filter.python_value().as_py() is None
 
 
 def _columns(expressions: Sequence[Any], known: _Origins) -> _Origins:

@@ -36,7 +36,8 @@ _COMPARISONS = {
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _LIKE = {"starts_with": ("", "%"), "ends_with": ("%", ""), "match_substring": ("%", "%"), "match_like": ("", "")}
-_NOTHING: Tree = {"op": "or", "args": []}
+NOTHING: Tree = {"op": "or", "args": []}
+"""Selects no row."""
 _INFINITY = {"float": "inf"}
 _NAN = {"float": "nan"}
 
@@ -50,7 +51,7 @@ class Bound(NamedTuple):
 
 
 _NO_BOUND = Bound(None, False)
-_NO_ROWS = Bound(_NOTHING, True)
+_NO_ROWS = Bound(NOTHING, True)
 
 
 def bound_of(part: PushedPart, schema: pa.Schema, wanted: bool = True, depth: int = 0) -> Bound:
@@ -141,7 +142,7 @@ def _beside_nan(op: str, column: str) -> Tree:
         return _nan(column)
     if op in ("<>", "<"):
         return _number(column)
-    return _NOTHING if op == ">" else _valid(column)
+    return NOTHING if op == ">" else _valid(column)
 
 
 def _number(column: str) -> Tree:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 
+import duckdb
 import pyarrow as pa
+
+import nyala
+from nyala.clients.api.database import Database
 
 FIELDS = [
     pa.field("id", pa.int64(), nullable=False),
@@ -38,6 +42,22 @@ def rows(seed: int, count: int) -> pa.Table:
         ],
         SCHEMA,
     )
+
+
+def fill(database: Database, oracle: duckdb.DuckDBPyConnection, seed: int, counts: dict[str, int]) -> None:
+    """Make tables of so many random rows in a database and in DuckDB; those of ``a`` are in several tablets."""
+    for number, (name, count) in enumerate(counts.items()):
+        given = rows(seed + number, count)
+        parts = [nyala.hash("id", buckets=3)] if name == "a" else ()
+        database.create_table(name, SCHEMA, ["id"], parts).insert(given)
+        oracle.register("given", given)
+        oracle.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
+
+
+def ordered(table: pa.Table) -> list[tuple[str, ...]]:
+    """Return rows in an order of their own, whatever their types."""
+    columns = [column.to_pylist() for column in table.columns]
+    return sorted(tuple(str(cell) for cell in row) for row in zip(*columns, strict=True))
 
 
 class Queries:

@@ -27,7 +27,7 @@ from nyala.schemas.errors import (
     StoreError,
     UnavailableError,
 )
-from tests.clients.sql.random_queries import SCHEMA, Queries, rows
+from tests.clients.sql.random_queries import Queries, fill, ordered
 from tests.dose import dose
 
 HOMES = pa.schema(
@@ -301,11 +301,7 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("seed", range(dose(6, 25)))
 def test_random_queries(embedded: Database, oracle: duckdb.DuckDBPyConnection, seed: int) -> None:
     """Twenty queries of a seed, the tables read first and streamed, beside DuckDB."""
-    for number, (name, count) in enumerate({"a": 200, "b": 60, "c": 0}.items()):
-        given = rows(100 * seed + number, count)
-        embedded.create_table(name, SCHEMA, ["id"], [nyala.hash("id", buckets=2)] if name == "a" else ()).insert(given)
-        oracle.register("given", given)
-        oracle.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
+    fill(embedded, oracle, 100 * seed, {"a": 200, "b": 60, "c": 0})
     embedded.table("a").maintain("flush")
     engines = [SqlEngine(embedded._store, SqlLimits(leaf_bytes=size, partitions=2)) for size in (0, 1 << 28)]
     queries = Queries(seed)
@@ -314,10 +310,6 @@ def test_random_queries(embedded: Database, oracle: duckdb.DuckDBPyConnection, s
         expected = ordered(oracle.sql(text).to_arrow_table())
         for engine in engines:
             assert ordered(engine.query(text).to_arrow()) == expected, text
-
-
-def ordered(table: pa.Table) -> list[tuple[str, ...]]:
-    return sorted(tuple(str(cell) for cell in row) for row in cells(table))
 
 
 def test_a_statement_keeps_nothing_after_its_result(

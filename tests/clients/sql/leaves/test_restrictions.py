@@ -20,7 +20,7 @@ from nyala.clients.sql.leaves.restrictions import Edge, places_of
 from nyala.clients.sql.leaves.table_read import TableRead
 from nyala.clients.sql.source.begun import BegunRead
 from nyala.schemas.errors import InvalidArgumentError, UnavailableError
-from tests.clients.sql.random_queries import SCHEMA, Queries, rows
+from tests.clients.sql.random_queries import Queries, fill, ordered
 from tests.dose import dose
 from tests.doubles.waiting import until
 
@@ -125,7 +125,7 @@ WHOLE = [
 def test_a_large_table_is_read_where_it_has_keys(
     eager: None, tables: SqlEngine, restricted: list[str], oracle: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    assert answer(tables.query(text).to_arrow()) == answer(oracle.sql(text).to_arrow_table())
+    assert ordered(tables.query(text).to_arrow()) == ordered(oracle.sql(text).to_arrow_table())
     assert "large" in restricted
     lines = tables.query(f"EXPLAIN ANALYZE {text}").to_arrow()["plan"].to_pylist()
     assert any(line.startswith("  restricted by the keys of: ") for line in lines)
@@ -135,7 +135,7 @@ def test_a_large_table_is_read_where_it_has_keys(
 def test_no_row_is_missing_where_keys_do_not_decide(
     eager: None, tables: SqlEngine, oracle: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    assert answer(tables.query(text).to_arrow()) == answer(oracle.sql(text).to_arrow_table())
+    assert ordered(tables.query(text).to_arrow()) == ordered(oracle.sql(text).to_arrow_table())
 
 
 def test_a_small_table_is_read_whole(tables: SqlEngine, restricted: list[str]) -> None:
@@ -151,25 +151,17 @@ def test_random_queries_that_restrict(
     seed: int,
 ) -> None:
     """Twenty queries of a seed over memory of several sizes, beside DuckDB."""
-    for number, (name, count) in enumerate({"a": 500, "b": 60, "c": 300}.items()):
-        given = rows(1_000 * seed + number, count)
-        embedded.create_table(name, SCHEMA, ["id"], [nyala.hash("id", buckets=3)] if name != "b" else ()).insert(given)
-        oracle.register("given", given)
-        oracle.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
+    fill(embedded, oracle, 1_000 * seed, {"a": 500, "b": 60, "c": 300})
+    for name in "abc":
         embedded.table(name).maintain("flush")
     sizes = (1 << 11, 1 << 12, 1 << 14, 1 << 17)
     engines = [SqlEngine(embedded._store, SqlLimits(leaf_bytes=size, partitions=2)) for size in sizes]
     queries = Queries(7_000 + seed)
     for _ in range(20):
         text = queries.query()
-        expected = answer(oracle.sql(text).to_arrow_table())
+        expected = ordered(oracle.sql(text).to_arrow_table())
         for engine in engines:
-            assert answer(engine.query(text).to_arrow()) == expected, text
-
-
-def answer(table: pa.Table) -> list[tuple[str, ...]]:
-    columns = [column.to_pylist() for column in table.columns]
-    return sorted(tuple(str(cell) for cell in row) for row in zip(*columns, strict=True))
+            assert ordered(engine.query(text).to_arrow()) == expected, text
 
 
 # A table that streams
@@ -192,10 +184,10 @@ def test_what_was_read_of_a_table_that_streams_is_not_read_again(
 
     monkeypatch.setattr(BegunRead, "take", counted)
     engine = SqlEngine(db._store, SqlLimits(leaf_bytes=leaf_bytes, partitions=2))
-    expected = answer(oracle.sql(STREAMED).to_arrow_table())
+    expected = ordered(oracle.sql(STREAMED).to_arrow_table())
     for _ in range(3):
         taken.clear()
-        assert answer(engine.query(STREAMED).to_arrow()) == expected
+        assert ordered(engine.query(STREAMED).to_arrow()) == expected
         assert sum(taken) == 4_000
     assert "streamed" in "".join(engine.query(f"EXPLAIN ANALYZE {STREAMED}").to_arrow()["plan"].to_pylist())
 
@@ -209,7 +201,7 @@ def test_a_table_that_is_read_again_and_again_streams_anew(
         SELECT CAST(0 AS bigint), CAST(1 AS bigint)
         UNION ALL SELECT l.id, t.n + 1 FROM t JOIN large l ON l.id = t.id + 1000
     ) SELECT id, n FROM t"""
-    assert answer(engine.query(text).to_arrow()) == [("0", "1"), ("1000", "2"), ("2000", "3"), ("3000", "4")]
+    assert ordered(engine.query(text).to_arrow()) == [("0", "1"), ("1000", "2"), ("2000", "3"), ("3000", "4")]
 
 
 def test_a_result_that_is_left_ends_the_read(db: Database, tables: SqlEngine, monkeypatch: pytest.MonkeyPatch) -> None:
