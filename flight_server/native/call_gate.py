@@ -4,7 +4,8 @@ gRPC asks it on the threads of its transport, when the headers of a call have ar
 are rejected here cost neither a thread, nor the interpreter, nor the memory of a message.
 
 * A call whose header ``authorization`` is known to be good passes, as long as few that have passed wait for a thread
-  and the interpreter; else Python is asked, which may hold it for a while.
+  and the interpreter; else Python is asked, which may hold it for a while. Streams from clients are counted apart: gRPC
+  gives them a thread at once, but other calls only with their message.
 * Python checks headers that are not known, some in each tenth of a second.
 * Of all other calls, strangers, some pass in each tenth of a second, first one of each connection: Python tells them
   what is wrong, or answers what anyone may ask. Further ones are rejected with a text that lies ready.
@@ -33,13 +34,19 @@ KNOWN_MAX = _SLOTS // 2
 """The most headers that are known."""
 _SLICE_BYTES, _METADATA_BYTES = 32, 96
 """Of a ``grpc_slice``, and a ``grpc_metadata``: two slices, and four words of gRPC's own."""
-_ACTIONS = "/arrow.flight.protocol.FlightService/DoAction"
-"""The path of calls that may need no token."""
+_SERVICE = "/arrow.flight.protocol.FlightService/"
+_PATHS = {"actions": "DoAction", "puts": "DoPut", "exchanges": "DoExchange", "handshakes": "Handshake"}
+"""Methods by their names in the native code. Actions may need no token, the others are streams from clients."""
 _CONNECTIONS = 1 << 10
-_TABLE, _SEED, _STARTING, _STARTING_MAX, _CERTIFICATES, _REJECTED, _WINDOW, _SEEN = range(8)
-_CHECKS, _FIRST, _FURTHER = 8, 10, 12
+_TABLE, _SEED, _CERTIFICATES, _REJECTED, _WINDOW, _SEEN = range(6)
+_REQUESTS, _STREAMS = 6, 8
+"""Calls that are starting. Each is followed by its limit."""
+_CHECKS, _FIRST, _FURTHER = 10, 12, 14
 """Each is followed by its limit for a tenth of a second."""
-_HOLD, _CHECK, _MISSING, _BUSY, _FIELDS = 14, 15, 16, 17, 18
+_HOLD, _CHECK, _MISSING, _BUSY, _REFUSED = range(16, 21)
+_REFUSED_MAX = 16
+"""Callers whose streams Python decides about, each in the word that its number names."""
+_FIELDS = _REFUSED + _REFUSED_MAX
 """The words of a gate."""
 
 
@@ -54,10 +61,10 @@ _Done = ctypes.CFUNCTYPE(
     *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t),
     *(ctypes.c_int, ctypes.c_char_p),
 )
-_Hold = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
+_Hold = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
 _Check = ctypes.CFUNCTYPE(
     None,
-    *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+    *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p),
     *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64),
 )
 
@@ -65,11 +72,13 @@ _Check = ctypes.CFUNCTYPE(
 class HeldCall:
     """A call that waits at the gate in gRPC's C library. End it once, by one of the methods."""
 
-    __slots__ = ("_call", "_done")
+    __slots__ = ("_call", "_done", "is_stream")
 
-    def __init__(self, done: int, call: int) -> None:
+    def __init__(self, done: int, call: int, is_stream: bool) -> None:
         self._done = done
         self._call = call
+        self.is_stream = is_stream
+        """Whether it is a stream from its client, which gets a thread at once."""
 
     def let_in(self) -> None:
         """Let it go on."""
@@ -87,14 +96,22 @@ class _Native:
         """Raises LookupError if this pyarrow lacks what they take."""
         self.hooks = hook(INSECURE), hook(SSL)
         library = Library(arrow_library("libarrow_flight"), ANCHOR)
-        numbers = {"seed": _SEED, "starting": _STARTING, "certificates": _CERTIFICATES, "rejected": _REJECTED}
+        numbers = {
+            "seed": _SEED,
+            "requests": _REQUESTS,
+            "streams": _STREAMS,
+            "certificates": _CERTIFICATES,
+            "rejected": _REJECTED,
+        }
         numbers |= {"window": _WINDOW, "seen": _SEEN, "checks": _CHECKS, "first": _FIRST, "further": _FURTHER}
+        numbers |= {"refused": _REFUSED, "refused_mask": _REFUSED_MAX - 1}
         numbers |= {"hold": _HOLD, "check": _CHECK, "missing": _MISSING, "busy": _BUSY}
+        paths = {name: _SERVICE + method for name, method in _PATHS.items()}
         code = compiled(
             CODE.format(
                 **numbers,
-                actions=_ACTIONS,
-                actions_size=len(_ACTIONS),
+                **paths,
+                **{f"{name}_size": len(path) for name, path in paths.items()},
                 slots=_SLOTS,
                 mask=_SLOTS - 1,
                 connection_shift=65 - _CONNECTIONS.bit_length(),
@@ -129,8 +146,10 @@ _kept: list[Any] = []
 class GateLimits:
     """The limits of the gate in gRPC's C library: how many calls pass it."""
 
-    starting: int
-    """Of known callers, that have passed and have no thread or interpreter yet."""
+    requests: int
+    """Of known callers, that have passed and have no thread or interpreter yet: calls of one message."""
+    streams: int
+    """The same of streams from clients."""
     checks: int
     """Headers that Python checks in a tenth of a second."""
     first: int
@@ -164,14 +183,14 @@ class CallGate:
         self._busy = busy
         self._fields = (ctypes.c_uint64 * _FIELDS)()
         self._address = ctypes.addressof(self._fields)
-        self._starting = self._address + 8 * _STARTING
+        self._starting = self._address + 8 * _REQUESTS, self._address + 8 * _STREAMS
         callbacks = _Hold(self._held), _Check(self._checked)
         texts = [ctypes.create_string_buffer(text.encode()) for text in (missing, busy)]
         seen = (ctypes.c_uint64 * _CONNECTIONS)()
         self._fields[_SEED] = secrets.randbits(64)
         self._fields[_SEEN] = ctypes.addressof(seen)
         self._fields[_CERTIFICATES] = trusts_certificates
-        for place, most in zip((_STARTING, _CHECKS, _FIRST, _FURTHER), astuple(limits), strict=True):
+        for place, most in zip((_REQUESTS, _STREAMS, _CHECKS, _FIRST, _FURTHER), astuple(limits), strict=True):
             self._fields[place + 1] = most
         self._fields[_HOLD], self._fields[_CHECK] = (
             ctypes.cast(each, ctypes.c_void_p).value or 0 for each in callbacks
@@ -182,12 +201,12 @@ class CallGate:
         self._tables: list[Any] = []
         self.forget_all()
 
-    def _held(self, done: int, call: int, caller: int) -> None:
-        self._hold_call(HeldCall(done, call), caller)
+    def _held(self, done: int, call: int, is_stream: int, caller: int) -> None:
+        self._hold_call(HeldCall(done, call, bool(is_stream)), caller)
 
-    def _checked(self, done: int, call: int, context: int, caller: int, header: int, size: int) -> None:
+    def _checked(self, done: int, call: int, is_stream: int, context: int, caller: int, header: int, size: int) -> None:
         """Let a call in, or hold it, or reject it, by a header that is not known."""
-        waiting = HeldCall(done, call)
+        waiting = HeldCall(done, call, bool(is_stream))
         try:
             is_good = self._check_header(ctypes.string_at(header, size))
         except Exception:  # the handler of the call says what is wrong
@@ -206,7 +225,7 @@ class CallGate:
 
     def learn(self, header: bytes) -> bool:
         """Know a header from now on; return False if there is no room."""
-        value = self._native.hash(header, len(header), self._fields[_SEED])
+        value = self.number_of(header)
         table, slot = self._tables[-1], value % _SLOTS
         while table[slot] not in (0, value):
             slot = (slot + 1) % _SLOTS
@@ -217,6 +236,19 @@ class CallGate:
             self._count += 1
         return True
 
+    def number_of(self, header: bytes) -> int:
+        """Return the number of callers with a header."""
+        return self._native.hash(header, len(header), self._fields[_SEED])
+
+    def hold_streams(self, caller: int) -> None:
+        """Hold each stream of a caller from now on, until ``pass_streams``, or until many others are held."""
+        self._fields[_REFUSED + caller % _REFUSED_MAX] = caller
+
+    def pass_streams(self, caller: int) -> None:
+        """Let streams of a caller pass again, as long as few start."""
+        if self._fields[_REFUSED + caller % _REFUSED_MAX] == caller:
+            self._fields[_REFUSED + caller % _REFUSED_MAX] = 0
+
     def forget_all(self) -> None:
         """Know no header any more."""
         table = (ctypes.c_uint64 * _SLOTS)()
@@ -224,17 +256,17 @@ class CallGate:
         self._fields[_TABLE] = ctypes.addressof(table)
         self._count = 0
 
-    def start_another(self) -> bool:
-        """Count another call that passes as starting, if there may be one; return whether there may."""
-        return self._native.entered(self._starting)
+    def start_another(self, is_stream: bool) -> bool:
+        """Count another call that passes as starting, if there may be one of its form; return whether there may."""
+        return self._native.entered(self._starting[is_stream])
 
-    def has_started(self) -> None:
+    def has_started(self, is_stream: bool) -> None:
         """Count a known caller's call that passed as starting no more."""
-        self._native.left(self._starting)
+        self._native.left(self._starting[is_stream])
 
-    def count_anew(self) -> None:
+    def count_anew(self, is_stream: bool) -> None:
         """Count from 0 again: some calls never start, since their clients are gone before."""
-        self._fields[_STARTING] = 0
+        self._fields[_STREAMS if is_stream else _REQUESTS] = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:

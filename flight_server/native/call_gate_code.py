@@ -4,6 +4,9 @@ CODE = """
 @name = constant [13 x i8] c"authorization"
 @path = constant [5 x i8] c":path"
 @actions = constant [{actions_size} x i8] c"{actions}"
+@puts = constant [{puts_size} x i8] c"{puts}"
+@exchanges = constant [{exchanges_size} x i8] c"{exchanges}"
+@handshakes = constant [{handshakes_size} x i8] c"{handshakes}"
 
 define i64 @hash(ptr %text, i64 %size, i64 %seed) uwtable {{
 entry:
@@ -100,6 +103,24 @@ other:
   br label %head
 yes:
   ret i1 true
+no:
+  ret i1 false
+}}
+
+; return whether a call of this path, or null, is a stream from its client: gRPC gives it a thread without a message
+define i1 @is_stream(ptr %path) uwtable {{
+entry:
+  %is_there = icmp ne ptr %path, null
+  br i1 %is_there, label %compare, label %no
+compare:
+  %size = call i64 @size_of(ptr %path)
+  %bytes = call ptr @bytes_of(ptr %path)
+  %is_put = call i1 @same(ptr %bytes, i64 %size, ptr @puts, i64 {puts_size})
+  %is_exchange = call i1 @same(ptr %bytes, i64 %size, ptr @exchanges, i64 {exchanges_size})
+  %is_handshake = call i1 @same(ptr %bytes, i64 %size, ptr @handshakes, i64 {handshakes_size})
+  %is_either = or i1 %is_put, %is_exchange
+  %is_any = or i1 %is_either, %is_handshake
+  ret i1 %is_any
 no:
   ret i1 false
 }}
@@ -211,6 +232,8 @@ tail:
   %next = add i64 %i, 1
   br label %head
 decide:
+  %is_stream = call i1 @is_stream(ptr %target)
+  %stream = zext i1 %is_stream to i32
   switch i64 %given, label %stranger [ i64 0, label %certified
                                        i64 1, label %look_up ]
 look_up:
@@ -234,13 +257,22 @@ ask_context:
   br i1 %is_certified, label %known, label %stranger
 known:
   %caller = phi i64 [ %hash, %look_up ], [ %whose, %ask_context ]
-  %starting = getelementptr i64, ptr %gate, i64 {starting}
+  %place = and i64 %caller, {refused_mask}
+  %word = add i64 %place, {refused}
+  %refused_at = getelementptr i64, ptr %gate, i64 %word
+  %last_refused = load atomic i64, ptr %refused_at monotonic, align 8
+  %is_it = icmp eq i64 %last_refused, %caller
+  %is_refused = and i1 %is_it, %is_stream
+  br i1 %is_refused, label %later, label %enter
+enter:
+  %counter = select i1 %is_stream, i64 {streams}, i64 {requests}
+  %starting = getelementptr i64, ptr %gate, i64 %counter
   %may_start = call i1 @entered(ptr %starting)
   br i1 %may_start, label %pass, label %later
 later:
   %hold_at = getelementptr i64, ptr %gate, i64 {hold}
   %hold = load ptr, ptr %hold_at
-  call void %hold(ptr %done, ptr %call, i64 %caller)
+  call void %hold(ptr %done, ptr %call, i32 %stream, i64 %caller)
   ret void
 unknown:
   call void @look_at_clock(ptr %gate)
@@ -250,7 +282,7 @@ unknown:
 check:
   %check_at = getelementptr i64, ptr %gate, i64 {check}
   %python = load ptr, ptr %check_at
-  call void %python(ptr %done, ptr %call, ptr %context, i64 %hash, ptr %bytes, i64 %size)
+  call void %python(ptr %done, ptr %call, i32 %stream, ptr %context, i64 %hash, ptr %bytes, i64 %size)
   ret void
 unchecked:
   %rejected = getelementptr i64, ptr %gate, i64 {rejected}

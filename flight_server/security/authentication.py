@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.flight as fl
 
-from ...schemas.errors import StoreError, UnauthenticatedError
+from ...schemas.errors import StoreError, UnauthenticatedError, UnavailableError
 from ..errors.errors import Translator
 from .audit import AuditLog
 from .entrance import Entrance
@@ -133,18 +133,23 @@ class _Headers(fl.ServerMiddlewareFactory):
     def start_call(self, info: fl.CallInfo, headers: Mapping[str, Sequence[str | bytes]]) -> fl.ServerMiddleware | None:
         """Called by pyarrow for each call, before anything else."""
         given, method = headers.get(HEADER, ()), info.method.name
-        was_known = self._entrance.knows(_text(given[0]) if given else None)
+        header = _text(given[0]) if given else None
+        was_known = self._entrance.knows(header)
         try:
             if method == _HANDSHAKE:
                 return GivenToken(self._begin(given))
             opening = None
             if method in _STREAMS:
                 caller = self._check(given)
-                opening = self._openings.begin(caller.user if caller else "")
+                try:
+                    opening = self._openings.begin(caller.user if caller else "")
+                except UnavailableError:
+                    self._entrance.refuse_streams(header)
+                    raise
         except Exception as error:
             raise Translator().flight(error, method.lower()) from None
         finally:
-            self._entrance.has_started(was_known)
+            self._entrance.has_started(was_known, method in _STREAMS or method == _HANDSHAKE)
         self._of_threads[threading.get_ident()] = given, opening
         return opening
 
@@ -263,6 +268,12 @@ class Authentication:
         identity = given_here or self._of_token(token)
         return identity is not None and identity.is_valid and user in (None, identity.user)
 
+    def _is_still_good(self, header: str) -> bool:
+        try:
+            return self._is_good(header)
+        except UnauthenticatedError:
+            return False
+
     def _begin(self, given: Sequence[str | bytes]) -> str:
         """Return a token for the header of a handshake."""
         if self._handshakes is None:
@@ -273,7 +284,8 @@ class Authentication:
         try:
             token = self._handshakes.begin(text)
         except StoreError:
-            self.entrance.forget(text)
+            if not self._is_still_good(text):
+                self.entrance.forget(text)
             raise
         self.entrance.learn(text)
         return token

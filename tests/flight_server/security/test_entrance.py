@@ -29,8 +29,8 @@ from tests.doubles.waiting import until
 from tests.flight_server.fake_store import FakeStore
 from tests.flight_server.served import SCHEMA, Served
 
-FEW = 24
-"""Threads that a flood may take: gRPC keeps some for the next calls."""
+FEW = 64
+"""Threads that a flood may take: strangers who are let in in two tenths of a second, and some that gRPC keeps."""
 MANY = 300
 """Of 400 strangers at once, those that are rejected at least, however slow the machine is."""
 
@@ -201,6 +201,49 @@ def test_a_user_has_few_streams_without_a_message(
     assert not bobs.ended
 
 
+@pytest.mark.parametrize("method", ["DoPut", "DoExchange"])
+def test_silent_streams_of_a_user_take_no_more_threads_than_it_may_have(
+    door: Door, opened: Callable[..., RawStreams], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(openings, "_OF_USER_MAX", 40)
+    for user in ("alice", "bob"):
+        door.ask(user)
+    before = threads()
+    crowds = [opened(door.port, method, 300, door.of("alice")) for _ in range(4)]
+    most = threads()
+    deadline = time.monotonic() + 20
+    while sum(len(each.ended) for each in crowds) < 4 * 300 - 40:
+        assert time.monotonic() < deadline, [len(each.ended) for each in crowds]
+        most = max(most, threads())
+        assert _puts(door, "bob")
+    assert most <= before + 40 + FEW
+    assert entrance._SILENT.encode() in b"".join(each.received for each in crowds)
+    for each in crowds:
+        each.close()
+    until(lambda: _puts(door, "alice"))
+
+
+def test_streams_of_clients_that_are_gone_hold_up_nobody(door: Door, opened: Callable[..., RawStreams]) -> None:
+    for user in ("alice", "bob"):
+        door.ask(user)
+    for _ in range(4):
+        opened(door.port, "DoPut", 100, door.of("alice")).close()
+    began = time.monotonic()
+    for _ in range(10):
+        assert _puts(door, "bob")
+    assert time.monotonic() - began < 5
+    until(lambda: not door.entrance._waiting)
+
+
+def test_a_handshake_that_is_not_valid_makes_no_caller_a_stranger(
+    door: Door, opened: Callable[..., RawStreams]
+) -> None:
+    for user in ("alice", "bob"):
+        door.ask(user)
+    opened(door.port, "Handshake", 3, door.of("alice")).wait_for(lambda each: len(each.ended) == 3)
+    assert all(door.entrance.knows(door.of(user)["authorization"]) for user in ("alice", "bob"))
+
+
 def _puts(door: Door, user: str) -> bool:
     options = fl.FlightCallOptions(headers=[(b"authorization", door.of(user)["authorization"].encode())])
     try:
@@ -248,21 +291,23 @@ class FakeGate:
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def start_another(self) -> bool:
+    def start_another(self, is_stream: bool) -> bool:
         self.room -= 1
         if self.room < 0:
             self.room = 0
             return False
         return True
 
-    def has_started(self) -> None:
+    def has_started(self, is_stream: bool) -> None:
         self.room += 1
 
-    def count_anew(self) -> None:
+    def count_anew(self, is_stream: bool) -> None:
         """All have started."""
 
 
 class FakeCall:
+    is_stream = False
+
     def __init__(self, ended: list[str], name: str) -> None:
         self._ended, self._name = ended, name
 
@@ -287,11 +332,11 @@ def test_callers_take_turns() -> None:
     for number in range(3):
         crowd._hold(FakeCall(ended, f"b{number}"), 2)
     for _ in range(6):
-        crowd.has_started(True)
+        crowd.has_started(True, False)
     assert ended == ["a0", "b0", "a1", "b1", "a2", "b2"]
     for _ in range(97):
-        crowd.has_started(True)
-    assert len(ended) == 103 and crowd._waiting == 0 and not crowd._queues
+        crowd.has_started(True, False)
+    assert len(ended) == 103 and crowd._waiting == 0
 
 
 def test_a_call_is_let_in_if_there_is_room_by_now() -> None:
@@ -301,7 +346,7 @@ def test_a_call_is_let_in_if_there_is_room_by_now() -> None:
 
 
 def test_one_caller_has_few_calls_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrance, "_WAITING_OF_ONE_MAX", 2)
+    monkeypatch.setitem(entrance._WAITING_OF_ONE_MAX, False, 2)
     crowd, ended = crowded(room=0)
     for number in range(3):
         crowd._hold(FakeCall(ended, f"a{number}"), 1)
