@@ -13,7 +13,7 @@ import pyarrow.flight as fl
 
 from ...schemas.errors import UnavailableError
 
-_OF_USER_MAX = 256
+_OF_USER_MAX = 64
 _RETRY_SECONDS = 1.0
 
 
