@@ -26,6 +26,7 @@ from .change.names import quoted
 from .change.parameters import with_values
 from .deadline import Deadline, within
 from .exact_lists import exact_lists
+from .exact_numbers import exact_numbers
 from .explaining import explained
 from .failures import failure
 from .fences import QUERIES_ONLY, Fences, SqlLimits
@@ -296,15 +297,16 @@ class _Running:
         return session
 
     def _frame_checked(self) -> DataFrame:
-        """Plan the query, so that it keeps to NULL in lists, and its computations of integers do not wrap around."""
+        """Plan the query, so that it keeps to NULL in lists and to numbers beside decimals, and its computations of
+        integers do not wrap around."""
         tables = {**{name: table.schema for name, table in self._tables.items()}, **self._memory()}
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
         frame = self._frame_in()
-        if not self._query.computes:
-            return frame
-        integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
-        text = checked(self._text, tuple((name, columns_of(schema)) for name, schema in tables.items()), integers)
+        text = exact_numbers(self._text, tables)
+        if self._query.computes:
+            integers = frozenset(name for name, value in self._values.items() if pa.types.is_integer(value.type))
+            text = checked(text, tuple((name, columns_of(schema)) for name, schema in tables.items()), integers)
         if text == self._text:
             return frame
         self._text, self._schema = text, frame.schema()

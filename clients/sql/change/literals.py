@@ -31,7 +31,9 @@ def literal(node: exp.Expr) -> Any:
         return node.this if node.is_string else _number(node.this)
     if isinstance(node, exp.Neg):
         value = literal(node.this)
-        return -value if isinstance(value, int | decimal.Decimal) and not isinstance(value, bool) else NO_LITERAL
+        if isinstance(value, decimal.Decimal):
+            return value.copy_negate()  # a minus would round it to the 28 digits of Python's context
+        return -value if isinstance(value, int) and not isinstance(value, bool) else NO_LITERAL
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
         return _moment(node)
     return NO_LITERAL

@@ -1,0 +1,63 @@
+"""Numbers with a point that a query compares with decimals, which DataFusion takes for doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nyala
+from nyala.clients.sql.exact_numbers import exact_numbers
+
+LARGE = "-1234567890123456789012345678.9012345678"
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nyala.Database]:
+    folder: Path = tmp_path_factory.mktemp("numbers")
+    with nyala.open(folder / "store") as db:
+        db.sql("CREATE TABLE t (id bigint PRIMARY KEY, d numeric(9,2), large numeric(38,10), x double precision)")
+        first, second = f"(1, 9999999.99, {LARGE}, 9999999.99)", "(2, -9999999.99, 0.1, 1e30)"
+        db.sql(f"INSERT INTO t VALUES {first}, {second}, (3, 7, -({LARGE}), 'nan')")
+        yield db
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("d = 9999999.99", [1]),
+        ("9999999.99 <> d", [2, 3]),
+        ("d = -9999999.99", [2]),
+        ("t.d IN (7, (9999999.99))", [1, 3]),
+        ("d BETWEEN 9999999.985 AND 9999999.99", [1]),
+        ("d * 2 + 1 >= 20000000.98", [1]),
+        ("d > 9999999.98 AND x > 0.5", [1]),
+        ("x = 9999999.99", [1]),
+        ("x > 0.5", [1, 2, 3]),
+        (f"large = {LARGE}", [1]),
+        (f"large = {LARGE} OR large = {LARGE[1:]}", [1, 3]),
+        ("large > 1234567890123456789012345678", [3]),
+    ],
+)
+def test_decimals_are_compared_as_they_are_written(db: nyala.Database, condition: str, ids: list[int]) -> None:
+    assert [row["id"] for row in db.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id").to_pylist()] == ids
+    case = db.sql(f"SELECT id, CASE WHEN {condition} THEN 1 ELSE 0 END AS n FROM t ORDER BY id")
+    assert [row["id"] for row in case.to_pylist() if row["n"]] == ids
+
+
+def test_names_and_sums(db: nyala.Database) -> None:
+    assert db.sql("SELECT d = 9999999.99 FROM t WHERE id = 1").to_arrow().column(0).to_pylist() == [True]
+    assert db.sql("SELECT count(*) AS n FROM t HAVING sum(d) = 7.00").to_pylist() == [{"n": 3}]
+    assert db.sql("SELECT id FROM (SELECT id, sqrt(abs(d)) AS d FROM t) AS s WHERE d > 3000.5").to_arrow().num_rows == 2
+
+
+def test_a_minus_keeps_all_digits(db: nyala.Database) -> None:
+    assert str(db.sql("SELECT large FROM t WHERE id = 1").to_pylist()[0]["large"]) == LARGE
+    assert str(db.sql("SELECT large FROM t WHERE id = 3").to_pylist()[0]["large"]) == LARGE[1:]
+
+
+def test_other_texts_stay(db: nyala.Database) -> None:
+    schema = db.table("t").schema
+    for text in ("SELECT id FROM t WHERE x > 0.5", "SELECT d * 1.5 FROM t WHERE d > 5", "SELECT 1.5"):
+        assert exact_numbers(text, {"t": schema}) == text
