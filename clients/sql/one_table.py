@@ -148,7 +148,10 @@ def _test(
     if condition.parameter:
         if values is None:
             return {"op": "is_null", "column": condition.column} if kind is not None else None
-        value = values[condition.parameter].as_py()
+        scalar = values[condition.parameter]
+        if pa.types.is_temporal(scalar.type):  # Python does not have all moments
+            return None
+        value = scalar.as_py()
     is_number = isinstance(value, int) and not isinstance(value, bool)
     fits = (kind is not None and pa.types.is_integer(kind) and is_number and -_FAR <= value < _FAR) or (
         kind == pa.string() and isinstance(value, str)

@@ -98,4 +98,8 @@ def _moment(node: exp.Expr, values: Mapping[str, pa.Scalar]) -> int:
         return read_moment(node.name if node.is_string else int(node.name))
     if node.name not in values:
         raise InvalidArgumentError(_MOMENT)
-    return read_moment(values[node.name].as_py())
+    try:
+        moment = values[node.name].as_py()
+    except (OverflowError, ValueError):
+        raise InvalidArgumentError("a moment must lie in the years 1970 to 9999") from None
+    return read_moment(moment)

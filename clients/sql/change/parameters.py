@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
 
 
@@ -26,7 +27,23 @@ def with_values(tree: exp.Expr, values: Mapping[str, pa.Scalar]) -> exp.Expr:
 
 def _value(node: exp.Parameter, values: Mapping[str, pa.Scalar]) -> exp.Expr:
     name = node.name
-    return _literal(values[f"p{name}" if name.isdecimal() else name].as_py(), name)
+    scalar = values[f"p{name}" if name.isdecimal() else name]
+    try:
+        return _literal(scalar.as_py(), name)
+    except (OverflowError, ValueError):  # it is beyond Python's calendar, or finer than Python's times
+        return _moment(scalar, name)
+
+
+def _moment(scalar: pa.Scalar, name: str) -> exp.Expr:
+    """Return a timestamp that Python has not as its microseconds, without what is finer."""
+    try:
+        array = pa.array([scalar], scalar.type)
+        if scalar.type == pa.timestamp("ns", scalar.type.tz):
+            array = pc.floor_temporal(array, unit="microsecond")
+        microseconds = array.cast(pa.timestamp("us")).cast(pa.int64())[0].as_py()
+    except (pa.ArrowException, AttributeError):
+        raise InvalidArgumentError(f"parameter {name} is no time that a column can hold") from None
+    return exp.cast(_signed(str(microseconds)), "timestamp(6)", dialect="postgres")
 
 
 def _literal(value: Any, name: str) -> exp.Expr:
