@@ -108,7 +108,7 @@ class FlightServer(fl.FlightServerBase):
         self.process = process or OwnStore()
         self._security = security
         self._authentication = security.authentication if security else None
-        self._served = self._guarded(store)
+        self._served, self._shared = self._guarded(store), self._guarded(_of_all_servers(store))
         self.calls = Calls(self.config, self._authentication, traces)
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths, self.calls.failed)
@@ -137,7 +137,7 @@ class FlightServer(fl.FlightServerBase):
     def serve_store(self, store: StoreService) -> None:
         """Serve another store from now on. Calls that run go on with the former one. What was asked of a store is
         forgotten when it is elsewhere."""
-        self._served = self._guarded(store)
+        self._served, self._shared = self._guarded(store), self._guarded(_of_all_servers(store))
         if isinstance(store, AbsentStore):
             self.calls.recent = RecentRequests()
 
@@ -246,7 +246,13 @@ class FlightServer(fl.FlightServerBase):
 
     def store_of(self, caller: Identity | None) -> StoreService:
         """Return the store as far as a caller may use it; ``caller`` is not asked for without authentication."""
-        store, guard = self._served
+        return self._as_allowed(caller, *self._served)
+
+    def shared_store_of(self, caller: Identity | None) -> StoreService:
+        """Return all servers that share tables with this one, as one store, as far as a caller may use it."""
+        return self._as_allowed(caller, *self._shared)
+
+    def _as_allowed(self, caller: Identity | None, store: StoreService, guard: Guard | None) -> StoreService:
         if isinstance(store, AbsentStore) and self._security and self._authentication:
             if caller and self._security.is_admin(caller):
                 return store
@@ -324,6 +330,11 @@ class FlightServer(fl.FlightServerBase):
         super().shutdown()
         if self.calls.traces:
             self.calls.traces.close()
+
+
+def _of_all_servers(store: StoreService) -> StoreService:
+    """Return all servers that share the tables of a store; the store itself, if it is alone."""
+    return getattr(store, "all_servers", store)
 
 
 def _size(descriptor: fl.FlightDescriptor) -> int:

@@ -123,7 +123,7 @@ class Supervisor:
         """Return the options of a process: those of the server, with its share of memory and threads."""
         given = {option: each.value for option, each in self._settings.given.items()}
         # Their sockets are for this user alone: the front has the TLS, and asks who calls.
-        for option in ("processes", "memory_mb", "budget_bytes", "http_port", "http_host", *SECURITY_OPTIONS):
+        for option in ("processes", "memory_mb", "budget_bytes", "http_port", "http_host", "sql", *SECURITY_OPTIONS):
             given.pop(option, None)
         own = {
             "data": self.layout.directory(name),

@@ -118,7 +118,7 @@ class SqlFront:
 
     def _store(self, call: Call) -> StoreService:
         """Return the store as the caller may use it."""
-        return self._server.store_of(call.identity)
+        return self._server.shared_store_of(call.identity)
 
     # DoGet
 

@@ -129,7 +129,7 @@ class PrivatePort(FlightServer):
 
     def store_of(self, caller: Identity | None) -> StoreService:
         """See FlightServer."""
-        return self._public.store_of(caller)
+        return self._public.shared_store_of(caller)
 
 
 def _shared(config: ServerConfig) -> ServerConfig:

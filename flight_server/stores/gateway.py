@@ -65,6 +65,14 @@ class _LocalStore(StoreService, GrantKeeper, Protocol):
         ...
 
 
+class _AllServers(PlacedStore):
+    """All servers of a placement as one store, at one of them, whose grants count here."""
+
+    def __init__(self, servers: Servers, local: _LocalStore) -> None:
+        super().__init__(servers)
+        self.grants, self.grants_version = local.grants, local.grants_version
+
+
 class Gateway(Verbs, KeyReader, RowWriter):
     """The store that a server of a placement serves, which answers for all of its servers: a ``StoreService`` that
     passes verbs that it does not define to the local store."""
@@ -76,7 +84,8 @@ class Gateway(Verbs, KeyReader, RowWriter):
         self._here = here
         # A thread of this server must not wait for another server: the client waits and retries.
         self._servers = Servers(here.placement, retries=False, known={here.server: local}, credentials=credentials)
-        self._all = PlacedStore(self._servers)
+        self.all_servers = self._all = _AllServers(self._servers, local)
+        """All servers as one store, which also writes to all of them."""
         # Writes are for the tablets here: a refusal names the server that has the tablet.
         self.write_row, self.begin_row = local.write_row, local.begin_row
         self.write, self.begin_write = local.write, local.begin_write

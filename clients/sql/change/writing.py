@@ -124,7 +124,8 @@ def write(store: StoreService, work: Work) -> Changed:
 def refuse_rows(result: WriteResult) -> None:
     """Raise the error of the first row that the store refused, if it refused any.
 
-    A conflict comes first: what else is refused may be another once the rows are read again.
+    A conflict comes first: what else is refused may be another once the rows are read again. Of several servers, those
+    that refuse no row have applied theirs.
 
     Raises:
         ConflictError, AlreadyPresentError, NotFoundError, InvalidArgumentError: the message names the key or column.
@@ -133,7 +134,8 @@ def refuse_rows(result: WriteResult) -> None:
         return
     first = next((each for each in result.errors if each.code == "CONFLICT"), result.errors[0])
     more = f" (and {result.error_count - 1:,} more rows)" if result.error_count > 1 else ""
-    raise error_of(first.code, f"{first.message}{more}; nothing was changed")
+    rest = f"{result.applied:,} rows of other servers were changed" if result.applied else "nothing was changed"
+    raise error_of(first.code, f"{first.message}{more}; {rest}")
 
 
 def batches_of(rows: pa.Table) -> Sequence[pa.RecordBatch]:
