@@ -14,6 +14,7 @@ import pytest
 from adbc_driver_flightsql.dbapi import Cursor
 
 import nyala
+from nyala.schemas import compute as pc
 from nyala.schemas.cells.types import LogicalType, type_words
 from tests.flight_server.sql.served_sql import SqlServer
 
@@ -151,7 +152,7 @@ def test_cells_are_grouped(cursor: Cursor, name: str) -> None:
     assert sum(groups["there"].to_pylist()) == 3
     least = f"SELECT min({name}) AS least, max({name}) AS most FROM kinds"
     cells = PLAIN[name].combine_chunks()
-    order = cells.take(pa.compute.sort_indices(cells)).drop_null()
+    order = cells.take(pc.sort_indices(cells)).drop_null()
     for text in (least, f"{least} WHERE id + 0 < 9"):
         ends = _read(cursor, text)
         assert ends["least"][0] == order[0] and ends["most"][0] == order[-1], text
