@@ -1,15 +1,16 @@
-"""Numbers with a point that a query compares with decimals.
+"""Numbers with a point, and doubles, that a query compares with decimals.
 
-DataFusion takes such a number for a double, and compares it with 15 digits after the point: 9999999.99 is then another
-number. Here it becomes a decimal where what it is compared with is one, by the types of columns. A number beside a
-double stays one, as does a number that is computed with.
+DataFusion takes a number with a point for a double, and compares doubles and decimals as decimals with 15 digits after
+the point: 9999999.99 is then another number, and NaN is an error. Here such a number becomes a decimal beside decimals
+and integers, and a decimal column becomes a double beside a double, as in PostgreSQL. The types are those of columns,
+by their names. A number that is computed with stays a double.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 
 import pyarrow as pa
 import sqlglot
@@ -20,53 +21,110 @@ from .edits import Edit, edited
 
 _NUMBER = re.compile(r"\d\.|\.\d|\d{19}")
 _DIGITS = re.compile(r"0*(\d*)(?:\.(\d*))?")
-_DIGITS_MAX = 38
+_WHOLE_MAX, _DIGITS_MAX = 18, 38
+"""Digits of a number that DataFusion takes for an integer, and of a decimal."""
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
+_CHOSEN = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
+"""Functions whose result is one of their operands, which have one type."""
 _COMPUTED = (exp.Add, exp.Sub, exp.Mul)
-_SAME = (exp.Paren, exp.Neg, exp.Min, exp.Max, exp.Sum, exp.Avg, exp.Abs)
+_SAME = (exp.Paren, exp.Neg, exp.Min, exp.Max, exp.Sum, exp.Abs)
+_OPERANDS = ("this", "expression", "low", "high")
+
+
+class _Kind(Enum):
+    """What an expression is. Of several that have to be of one type, the highest is that type."""
+
+    NULL = 0
+    WHOLE = 1
+    NUMBER = 2
+    """A number with a point, a double or a decimal."""
+    DECIMAL = 3
+    DOUBLE = 4
+    OTHER = 5
 
 
 def exact_numbers(text: str, tables: Mapping[str, pa.Schema]) -> str:
-    """Return a query that compares decimals with numbers as they are written. ``tables`` are those that it names."""
-    kinds = [(field.name.lower(), pa.types.is_decimal(field.type)) for schema in tables.values() for field in schema]
-    if not any(is_decimal for _, is_decimal in kinds) or not _NUMBER.search(text):
+    """Return a query that compares decimals with numbers as they are written, and with doubles as doubles. ``tables``
+    are those that it names."""
+    columns = [(field.name.lower(), _kind_of_type(field.type)) for schema in tables.values() for field in schema]
+    present = {kind for _, kind in columns}
+    if _Kind.DECIMAL not in present or not (_Kind.DOUBLE in present or _NUMBER.search(text)):
         return text
     tree = sqlglot.parse_one(text, dialect=NyalaSql)
     given = {node.alias.lower() for node in tree.find_all(exp.Alias)}
     given |= {column.name.lower() for node in tree.find_all(exp.TableAlias) for column in node.columns}
-    decimals = {name for name, _ in kinds} - {name for name, is_decimal in kinds if not is_decimal} - given
-    edits = [edit for node in tree.find_all(*_COMPARED) for edit in _edits(node, decimals)]
-    return edited(text, edits) if edits else text
+    kinds: dict[str, _Kind] = {}
+    for name, kind in columns:
+        kinds[name] = kind if kinds.get(name, kind) is kind and name not in given else _Kind.OTHER
+    groups = (group for node in tree.find_all(*_COMPARED, *_CHOSEN, exp.Case) for group in _groups(node))
+    edits = {edit.start: edit for group in groups for edit in _edits(group, kinds)}
+    return edited(text, edits.values()) if edits else text
 
 
-def _edits(node: exp.Expr, decimals: set[str]) -> Iterator[Edit]:
-    """Yield the edits of one comparison."""
-    named = (node.args.get(part) for part in ("this", "expression", "low", "high"))
-    sides = [side for side in (*named, *node.expressions) if side is not None]
-    if not any(_is_decimal(side, decimals) for side in sides):
-        return
-    for side in sides:
-        number = side
+def _kind_of_type(kind: pa.DataType) -> _Kind:
+    if pa.types.is_decimal(kind):
+        return _Kind.DECIMAL
+    if pa.types.is_floating(kind):
+        return _Kind.DOUBLE
+    return _Kind.WHOLE if pa.types.is_integer(kind) else _Kind.OTHER
+
+
+def _groups(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
+    """Yield the operands of an expression that have to be of one type."""
+    if isinstance(node, exp.Case):
+        branches: list[exp.Expr] = node.args["ifs"]
+        if node.this is not None:
+            yield [node.this, *(branch.this for branch in branches)]
+        yield _results(node)
+    else:
+        yield [operand for name in _OPERANDS if (operand := node.args.get(name)) is not None] + node.expressions
+
+
+def _results(node: exp.Case) -> list[exp.Expr]:
+    default = node.args.get("default")
+    return [*(branch.args["true"] for branch in node.args["ifs"]), *([] if default is None else [default])]
+
+
+def _edits(operands: Sequence[exp.Expr], kinds: Mapping[str, _Kind]) -> Iterator[Edit]:
+    """Yield the edits that make operands of one type."""
+    common = _common(operands, kinds)
+    for operand in operands:
+        number = operand
         while isinstance(number, exp.Paren | exp.Neg):
             number = number.this
-        if isinstance(number, exp.Literal) and not number.is_string and "start" in number.meta:
+        if common is _Kind.DECIMAL and isinstance(number, exp.Literal) and "start" in number.meta:
             digits = _DIGITS.fullmatch(number.this)
             whole, rest = (digits[1], digits[2] or "") if digits else ("", "")
-            if (rest or len(whole) > 18) and len(whole) + len(rest) <= _DIGITS_MAX:
+            if (rest or len(whole) > _WHOLE_MAX) and len(whole) + len(rest) <= _DIGITS_MAX:
                 kind = f"NUMERIC({len(whole) + len(rest)}, {len(rest)})"
                 yield Edit(number.meta["start"], number.meta["end"] + 1, f"CAST('{number.this}' AS {kind})")
+        elif common is _Kind.DOUBLE and isinstance(number, exp.Column) and _kind(number, kinds) is _Kind.DECIMAL:
+            places = [part.meta for part in number.parts]
+            if all("start" in place for place in places):
+                start, end = places[0]["start"], places[-1]["end"] + 1
+                yield Edit(start, end, f"CAST({number.sql(NyalaSql)} AS DOUBLE PRECISION)")
 
 
-def _is_decimal(node: Any, decimals: set[str]) -> bool:
-    """Whether an expression is a decimal, as far as its columns show."""
+def _common(operands: Sequence[exp.Expr], kinds: Mapping[str, _Kind]) -> _Kind:
+    return max((_kind(operand, kinds) for operand in operands), key=lambda kind: kind.value, default=_Kind.OTHER)
+
+
+def _kind(node: exp.Expr, kinds: Mapping[str, _Kind]) -> _Kind:
+    """Return what an expression is, as far as its columns show."""
+    if isinstance(node, exp.Null):
+        return _Kind.NULL
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return _Kind.WHOLE if node.is_int else _Kind.NUMBER
     if isinstance(node, exp.Column):
-        return node.name.lower() in decimals
+        return kinds.get(node.name.lower(), _Kind.OTHER)
     if isinstance(node, _SAME):
-        return _is_decimal(node.this, decimals)
+        return _kind(node.this, kinds)
+    if isinstance(node, exp.Case):
+        return _common(_results(node), kinds)
+    if isinstance(node, _CHOSEN):
+        return next(_common(group, kinds) for group in _groups(node))
     if isinstance(node, _COMPUTED):
-        sides = (node.this, node.expression)
-        whole = [isinstance(side, exp.Literal) and side.is_int for side in sides]
-        return any(_is_decimal(side, decimals) for side in sides) and all(
-            is_whole or _is_decimal(side, decimals) for side, is_whole in zip(sides, whole, strict=True)
-        )
-    return False
+        common = _common([node.this, node.expression], kinds)
+        with_number = any(_kind(side, kinds) is _Kind.NUMBER for side in (node.this, node.expression))
+        return _Kind.DOUBLE if with_number and common is not _Kind.OTHER else common
+    return _Kind.OTHER

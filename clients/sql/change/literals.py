@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 from typing import Any
 
 from sqlglot import exp
@@ -13,12 +14,16 @@ from .names import shown
 
 NO_LITERAL = object()
 """What ``literal`` returns for an expression that must be run."""
+_DIGITS_MAX = 38
+"""Of a decimal column."""
 _DATES = (exp.DType.DATE,)
 _TIMESTAMPS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
 
 
 def literal(node: exp.Expr) -> Any:
-    """Return the value of a literal: None, a bool, int, Decimal, str, bytes, date or datetime; else ``NO_LITERAL``."""
+    """Return the value of a literal: None, a bool, int, Decimal, float, str, bytes, date or datetime.
+
+    Anything else is ``NO_LITERAL``."""
     if isinstance(node, exp.Paren):
         return literal(node.this)
     if isinstance(node, exp.Null):
@@ -33,7 +38,7 @@ def literal(node: exp.Expr) -> Any:
         value = literal(node.this)
         if isinstance(value, decimal.Decimal):
             return value.copy_negate()  # a minus would round it to the 28 digits of Python's context
-        return -value if isinstance(value, int) and not isinstance(value, bool) else NO_LITERAL
+        return -value if isinstance(value, int | float) and not isinstance(value, bool) else NO_LITERAL
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
         return _moment(node)
     return NO_LITERAL
@@ -57,9 +62,16 @@ def is_default(node: exp.Expr) -> bool:
 
 def _number(text: str) -> Any:
     try:
-        return int(text) if text.isdigit() else decimal.Decimal(text)
+        return int(text) if text.isdigit() else _decimal_or_double(text)
     except (ValueError, decimal.InvalidOperation):
         return NO_LITERAL
+
+
+def _decimal_or_double(text: str) -> decimal.Decimal | float:
+    """Return a number with a point or an exponent; a double, if its power of ten is beyond those of decimals."""
+    number = decimal.Decimal(text)
+    is_near = not number or -_DIGITS_MAX <= number.adjusted() < _DIGITS_MAX
+    return number if is_near or "e" not in text.lower() or math.isinf(float(text)) else float(text)
 
 
 def _moment(node: exp.Cast) -> Any:

@@ -38,6 +38,15 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nyala.Database]:
         (f"large = {LARGE}", [1]),
         (f"large = {LARGE} OR large = {LARGE[1:]}", [1, 3]),
         ("large > 1234567890123456789012345678", [3]),
+        ("CASE d WHEN 9999999.99 THEN 1 ELSE 0 END = 1", [1]),
+        ("CASE WHEN id < 3 THEN d ELSE 9999999.99 END = 9999999.99", [1, 3]),
+        ("coalesce(NULLIF(d, 7.0), 0.25) IN (0.25, -9999999.99)", [2, 3]),
+        ("nullif(d, 9999999.99) IS NULL", [1]),
+        ("greatest(d, 9999999.985) = 9999999.99", [1]),
+        ("x >= d", [1, 2, 3]),
+        ("t.d = x", [1]),
+        ("coalesce(x, d) > -0.5", [1, 2, 3]),
+        ("x IN (d, 1e30)", [1, 2]),
     ],
 )
 def test_decimals_are_compared_as_they_are_written(db: nyala.Database, condition: str, ids: list[int]) -> None:
@@ -55,6 +64,15 @@ def test_names_and_sums(db: nyala.Database) -> None:
 def test_a_minus_keeps_all_digits(db: nyala.Database) -> None:
     assert str(db.sql("SELECT large FROM t WHERE id = 1").to_pylist()[0]["large"]) == LARGE
     assert str(db.sql("SELECT large FROM t WHERE id = 3").to_pylist()[0]["large"]) == LARGE[1:]
+
+
+def test_a_double_is_written_with_any_power_of_ten(db: nyala.Database) -> None:
+    db.sql("CREATE TABLE far (id bigint PRIMARY KEY, x double precision)")
+    db.sql("INSERT INTO far VALUES (1, 1e300), (2, -1e-300), (3, 0)")
+    db.sql("UPDATE far SET x = -1.5e200 WHERE id = 3")
+    assert [row["x"] for row in db.sql("SELECT x FROM far ORDER BY id").to_pylist()] == [1e300, -1e-300, -1.5e200]
+    with pytest.raises(nyala.InvalidArgumentError, match="'d' is decimal"):
+        db.sql("UPDATE t SET d = 1e300 WHERE id = 3")
 
 
 def test_other_texts_stay(db: nyala.Database) -> None:
