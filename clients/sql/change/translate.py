@@ -266,6 +266,8 @@ def _literal_term(value: Any) -> Term:
         return Term(f"TIMESTAMP '{value.isoformat(sep=' ')}'", "timestamp", value)
     if isinstance(value, dt.date):
         return Term(f"DATE '{value.isoformat()}'", "date", value)
+    if isinstance(value, float):
+        raise Foreign
     text = str(value) if isinstance(value, int) else f"{value:f}"
     if len(text) > _DIGITS_MAX:
         raise Foreign

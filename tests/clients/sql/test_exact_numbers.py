@@ -71,6 +71,9 @@ def test_a_double_is_written_with_any_power_of_ten(db: nyala.Database) -> None:
     db.sql("INSERT INTO far VALUES (1, 1e300), (2, -1e-300), (3, 0)")
     db.sql("UPDATE far SET x = -1.5e200 WHERE id = 3")
     assert [row["x"] for row in db.sql("SELECT x FROM far ORDER BY id").to_pylist()] == [1e300, -1e-300, -1.5e200]
+    for least in ("5e-324", "-1e-310"):
+        db.sql(f"UPDATE far SET x = {least} WHERE x = 1e300 OR id = 1")
+        assert db.sql("SELECT x FROM far WHERE id = 1").to_pylist() == [{"x": float(least)}]
     with pytest.raises(nyala.InvalidArgumentError, match="'d' is decimal"):
         db.sql("UPDATE t SET d = 1e300 WHERE id = 3")
 
