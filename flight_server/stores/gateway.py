@@ -84,13 +84,17 @@ class Gateway(Verbs, KeyReader, RowWriter):
         self._here = here
         # A thread of this server must not wait for another server: the client waits and retries.
         self._servers = Servers(here.placement, retries=False, known={here.server: local}, credentials=credentials)
-        self.all_servers = self._all = _AllServers(self._servers, local)
-        """All servers as one store, which also writes to all of them."""
+        self._all: PlacedStore = _AllServers(self._servers, local)
         # Writes are for the tablets here: a refusal names the server that has the tablet.
         self.write_row, self.begin_row = local.write_row, local.begin_row
         self.write, self.begin_write = local.write, local.begin_write
         self.write_all, self.stage = local.write_all, local.stage
         self.grants_version = local.grants_version
+
+    @property
+    def all_servers(self) -> PlacedStore:
+        """All servers as one store, which also writes to all of them."""
+        return self._all
 
     def perform(self, verb: Verb, *args: Any, **named: Any) -> Any:
         """Pass the verb to the local store."""
