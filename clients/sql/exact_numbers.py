@@ -31,7 +31,7 @@ _SAME = (exp.Paren, exp.Neg, exp.Min, exp.Max, exp.Sum, exp.Abs)
 _OPERANDS = ("this", "expression", "low", "high")
 
 
-class _Kind(Enum):
+class _NumberKind(Enum):
     """What an expression is. Of several that have to be of one type, the highest is that type."""
 
     NULL = 0
@@ -48,25 +48,25 @@ def exact_numbers(text: str, tables: Mapping[str, pa.Schema]) -> str:
     are those that it names."""
     columns = [(field.name.lower(), _kind_of_type(field.type)) for schema in tables.values() for field in schema]
     present = {kind for _, kind in columns}
-    if _Kind.DECIMAL not in present or not (_Kind.DOUBLE in present or _NUMBER.search(text)):
+    if _NumberKind.DECIMAL not in present or not (_NumberKind.DOUBLE in present or _NUMBER.search(text)):
         return text
     tree = sqlglot.parse_one(text, dialect=NyalaSql)
     given = {node.alias.lower() for node in tree.find_all(exp.Alias)}
     given |= {column.name.lower() for node in tree.find_all(exp.TableAlias) for column in node.columns}
-    kinds: dict[str, _Kind] = {}
+    kinds: dict[str, _NumberKind] = {}
     for name, kind in columns:
-        kinds[name] = kind if kinds.get(name, kind) is kind and name not in given else _Kind.OTHER
+        kinds[name] = kind if kinds.get(name, kind) is kind and name not in given else _NumberKind.OTHER
     groups = (group for node in tree.find_all(*_COMPARED, *_CHOSEN, exp.Case) for group in _groups(node))
     edits = {edit.start: edit for group in groups for edit in _edits(group, kinds)}
     return edited(text, edits.values()) if edits else text
 
 
-def _kind_of_type(kind: pa.DataType) -> _Kind:
+def _kind_of_type(kind: pa.DataType) -> _NumberKind:
     if pa.types.is_decimal(kind):
-        return _Kind.DECIMAL
+        return _NumberKind.DECIMAL
     if pa.types.is_floating(kind):
-        return _Kind.DOUBLE
-    return _Kind.WHOLE if pa.types.is_integer(kind) else _Kind.OTHER
+        return _NumberKind.DOUBLE
+    return _NumberKind.WHOLE if pa.types.is_integer(kind) else _NumberKind.OTHER
 
 
 def _groups(node: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
@@ -85,38 +85,42 @@ def _results(node: exp.Case) -> list[exp.Expr]:
     return [*(branch.args["true"] for branch in node.args["ifs"]), *([] if default is None else [default])]
 
 
-def _edits(operands: Sequence[exp.Expr], kinds: Mapping[str, _Kind]) -> Iterator[Edit]:
+def _edits(operands: Sequence[exp.Expr], kinds: Mapping[str, _NumberKind]) -> Iterator[Edit]:
     """Yield the edits that make operands of one type."""
     common = _common(operands, kinds)
     for operand in operands:
         number = operand
         while isinstance(number, exp.Paren | exp.Neg):
             number = number.this
-        if common is _Kind.DECIMAL and isinstance(number, exp.Literal) and "start" in number.meta:
+        if common is _NumberKind.DECIMAL and isinstance(number, exp.Literal) and "start" in number.meta:
             digits = _DIGITS.fullmatch(number.this)
             whole, rest = (digits[1], digits[2] or "") if digits else ("", "")
             if (rest or len(whole) > _WHOLE_MAX) and len(whole) + len(rest) <= _DIGITS_MAX:
                 kind = f"NUMERIC({len(whole) + len(rest)}, {len(rest)})"
                 yield Edit(number.meta["start"], number.meta["end"] + 1, f"CAST('{number.this}' AS {kind})")
-        elif common is _Kind.DOUBLE and isinstance(number, exp.Column) and _kind(number, kinds) is _Kind.DECIMAL:
+        elif (
+            common is _NumberKind.DOUBLE
+            and isinstance(number, exp.Column)
+            and _kind(number, kinds) is _NumberKind.DECIMAL
+        ):
             places = [part.meta for part in number.parts]
             if all("start" in place for place in places):
                 start, end = places[0]["start"], places[-1]["end"] + 1
                 yield Edit(start, end, f"CAST({number.sql(NyalaSql)} AS DOUBLE PRECISION)")
 
 
-def _common(operands: Sequence[exp.Expr], kinds: Mapping[str, _Kind]) -> _Kind:
-    return max((_kind(operand, kinds) for operand in operands), key=lambda kind: kind.value, default=_Kind.OTHER)
+def _common(operands: Sequence[exp.Expr], kinds: Mapping[str, _NumberKind]) -> _NumberKind:
+    return max((_kind(operand, kinds) for operand in operands), key=lambda kind: kind.value, default=_NumberKind.OTHER)
 
 
-def _kind(node: exp.Expr, kinds: Mapping[str, _Kind]) -> _Kind:
+def _kind(node: exp.Expr, kinds: Mapping[str, _NumberKind]) -> _NumberKind:
     """Return what an expression is, as far as its columns show."""
     if isinstance(node, exp.Null):
-        return _Kind.NULL
+        return _NumberKind.NULL
     if isinstance(node, exp.Literal) and not node.is_string:
-        return _Kind.WHOLE if node.is_int else _Kind.NUMBER
+        return _NumberKind.WHOLE if node.is_int else _NumberKind.NUMBER
     if isinstance(node, exp.Column):
-        return kinds.get(node.name.lower(), _Kind.OTHER)
+        return kinds.get(node.name.lower(), _NumberKind.OTHER)
     if isinstance(node, _SAME):
         return _kind(node.this, kinds)
     if isinstance(node, exp.Case):
@@ -125,6 +129,6 @@ def _kind(node: exp.Expr, kinds: Mapping[str, _Kind]) -> _Kind:
         return next(_common(group, kinds) for group in _groups(node))
     if isinstance(node, _COMPUTED):
         common = _common([node.this, node.expression], kinds)
-        with_number = any(_kind(side, kinds) is _Kind.NUMBER for side in (node.this, node.expression))
-        return _Kind.DOUBLE if with_number and common is not _Kind.OTHER else common
-    return _Kind.OTHER
+        with_number = any(_kind(side, kinds) is _NumberKind.NUMBER for side in (node.this, node.expression))
+        return _NumberKind.DOUBLE if with_number and common is not _NumberKind.OTHER else common
+    return _NumberKind.OTHER
