@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
@@ -16,10 +17,13 @@ FIELDS = [
     pa.field("s", pa.string()),
     pa.field("f", pa.float64()),
     pa.field("ok", pa.bool_()),
+    pa.field("d", pa.decimal128(9, 2)),
 ]
 SCHEMA = pa.schema(FIELDS)
 _WORDS = ["", "a", "b", "ab", "B", "z'z", "zebra", "\u00e4"]
 _FLOATS = [float("nan"), -1.5, 0.0, 2.5, 7.25, 100.0]
+_EXACT = ["0.1", "-2.5", "9999999.99", "7.0", "3.33", "9999999.985"]
+"""The last one is no decimal of the column."""
 
 
 def rows(seed: int, count: int) -> pa.Table:
@@ -37,6 +41,7 @@ def rows(seed: int, count: int) -> pa.Table:
                 "s": maybe(draw.choice(_WORDS)),
                 "f": maybe(draw.choice(_FLOATS)),
                 "ok": maybe(draw.random() < 0.5),
+                "d": maybe(Decimal(draw.choice(_EXACT[:-1])).quantize(Decimal("0.01"))),
             }
             for number in draw.sample(range(3 * count), count)
         ],
@@ -89,15 +94,17 @@ class Queries:
 
     def _joined(self) -> str:
         kind = self._draw.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-        on = self._draw.choice(["p.id = q.id", "p.x = q.x", "p.s = q.s", "p.x = q.x AND p.s = q.s"])
+        same = ["p.id = q.id", "p.x = q.x", "p.s = q.s", "p.x = q.x AND p.s = q.s"]
+        on = self._draw.choice([*same, "p.d = q.d", "p.x = q.d", "p.f = q.d"])
         more = f" WHERE {self._condition('p', 1)}" if self._draw.random() < 0.6 else ""
         first, second = self._two()
         return f"SELECT p.id, q.id, p.s, q.x FROM {first} AS p {kind} {second} AS q ON {on}{more}"
 
     def _grouped(self) -> str:
-        keys = self._draw.choice(["x", "s", "ok", "x, ok", "s, x", "f"])
-        measures = "count(*), count(x), sum(x), min(s), max(id), min(x)"
-        having = f" HAVING count(*) > {self._draw.randrange(4)}" if self._draw.random() < 0.4 else ""
+        keys = self._draw.choice(["x", "s", "ok", "x, ok", "s, x", "f", "d"])
+        measures = "count(*), count(x), sum(x), min(s), max(id), min(x), sum(d), max(d)"
+        few = self._draw.choice([f"count(*) > {self._draw.randrange(4)}", f"sum(d) > {self._exact()}"])
+        having = f" HAVING {few}" if self._draw.random() < 0.4 else ""
         return f"SELECT {keys}, {measures} FROM {self._table()} WHERE {self._condition('', 1)} GROUP BY {keys}{having}"
 
     def _window(self) -> str:
@@ -108,14 +115,14 @@ class Queries:
 
     def _set(self) -> str:
         kind = self._draw.choice(["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
-        column = self._draw.choice(["x", "s", "ok"])
+        column = self._draw.choice(["x", "s", "ok", "d"])
         first, second = self._two()
         one, other = self._condition("", 1), self._condition("", 1)
         return f"SELECT {column} FROM {first} WHERE {one} {kind} SELECT {column} FROM {second} WHERE {other}"
 
     def _subquery(self) -> str:
         first, second = self._two()
-        column = self._draw.choice(["x", "s"])
+        column = self._draw.choice(["x", "s", "d"])
         inner = f"SELECT q.{column} FROM {second} AS q WHERE {self._condition('q', 1)}"
         form = self._draw.choice(
             [
@@ -170,7 +177,13 @@ class Queries:
 
     def _cells(self, table: str) -> str:
         return self._draw.choice(
-            ["*", f"{table}.id, {table}.s", f"{table}.x + 1, {table}.id", f"coalesce({table}.s, '-'), {table}.f"]
+            [
+                "*",
+                f"{table}.id, {table}.s",
+                f"{table}.x + 1, {table}.id",
+                f"coalesce({table}.s, '-'), {table}.f",
+                f"{table}.d, coalesce({table}.d, {self._exact()}) = {self._exact()}",
+            ]
         )
 
     def _condition(self, table: str, depth: int) -> str:
@@ -205,8 +218,27 @@ class Queries:
                 f"length({s}) > 1",
                 f"{x} + 1 > {other}",
                 f"CASE WHEN {x} > 3 THEN {s} ELSE 'a' END = 'a'",
+                *self._exact_conditions(f"{at}d", x, f),
             ]
         )
+
+    def _exact_conditions(self, d: str, x: str, f: str) -> list[str]:
+        """Return conditions on a decimal."""
+        exact, low, other = (self._exact() for _ in range(3))
+        return [
+            f"{d} {self._operator()} {exact}",
+            f"{d} {self._draw.choice(['', 'NOT '])}IN ({exact}, {other}, 7)",
+            f"{d} BETWEEN {low} AND {exact}",
+            f"{self._draw.choice([x, f])} {self._operator()} {d}",
+            f"coalesce({d}, {low}) {self._operator()} {exact}",
+            f"CASE {d} WHEN {exact} THEN 1 WHEN 7 THEN 2 ELSE 0 END > 0",
+            f"nullif({d}, {exact}) IS NULL",
+            f"{d} + 1 > {low}",
+            f"greatest({d}, {low}) = {exact}",
+        ]
+
+    def _exact(self) -> str:
+        return self._draw.choice(_EXACT)
 
     def _operator(self) -> str:
         return self._draw.choice(["=", "<>", "<", "<=", ">", ">="])

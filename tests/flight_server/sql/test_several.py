@@ -172,6 +172,7 @@ def test_grants_hold_for_the_rows_of_all_servers(pair: Pair) -> None:
             root.execute("DROP TABLE homes")
 
 
+@pytest.mark.night
 def test_several_processes() -> None:
     with tempfile.TemporaryDirectory() as folder:  # short: the path of a socket has few characters
         server = ProcessesServer(Path(folder) / "data")
