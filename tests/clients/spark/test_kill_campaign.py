@@ -126,9 +126,10 @@ def test_what_stays_staged_is_noticed(campaign: Planted, monkeypatch: pytest.Mon
     assert campaign.steps.table_rows() == campaign.steps.rows
 
 
-KILLS = {"merge": "server at staging", "write": "executor at staging"} | dose(
+KILLS = {"merge": "server at staging"} | dose(
     {},
     {
+        "write": "executor at staging",
         "bulk_import": "executor",
         "direct_read": "worker",
         "plain_stream_copy": "server",

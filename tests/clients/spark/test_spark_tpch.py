@@ -20,7 +20,7 @@ from tests.dose import by_night, dose
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
-SCALE = 0.1
+SCALE = dose(0.02, 0.1)
 BY_DAY = 1, 3, 13, 15, 18, 21, 22
 """Queries with groups, joins, an outer one too, a view, and subqueries of each kind."""
 QUERIES = {number: text for number, text in queries(SCALE).items() if number in dose(BY_DAY, range(1, 23))}
