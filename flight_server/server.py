@@ -108,7 +108,7 @@ class FlightServer(fl.FlightServerBase):
         self.process = process or OwnStore()
         self._security = security
         self._authentication = security.authentication if security else None
-        self._served, self._shared = self._guarded(store), self._guarded(_of_all_servers(store))
+        self._served, self._shared = self._guarded_both(store)
         self.calls = Calls(self.config, self._authentication, traces)
         self.admission = self.calls.admission
         self.translator = Translator(self.config.private_paths, self.calls.failed)
@@ -137,7 +137,7 @@ class FlightServer(fl.FlightServerBase):
     def serve_store(self, store: StoreService) -> None:
         """Serve another store from now on. Calls that run go on with the former one. What was asked of a store is
         forgotten when it is elsewhere."""
-        self._served, self._shared = self._guarded(store), self._guarded(_of_all_servers(store))
+        self._served, self._shared = self._guarded_both(store)
         if isinstance(store, AbsentStore):
             self.calls.recent = RecentRequests()
 
@@ -145,6 +145,13 @@ class FlightServer(fl.FlightServerBase):
         """Return a store with what guards it. The grants of one that is elsewhere are known to a replica only."""
         has_grants = not isinstance(store, AbsentStore) or isinstance(store, GrantKeeper)
         return store, self._security.guard(cast(StoreService, store)) if self._security and has_grants else None
+
+    def _guarded_both(
+        self, store: StoreService
+    ) -> tuple[tuple[StoreService, Guard | None], tuple[StoreService, Guard | None]]:
+        """Return a store, and all servers that share its tables as one store: the same where it is alone."""
+        served, together = self._guarded(store), getattr(store, "all_servers", None)
+        return served, served if together is None else self._guarded(together)
 
     @verb
     def list_flights(self, context: fl.ServerCallContext, criteria: bytes) -> list[fl.FlightInfo]:
@@ -330,11 +337,6 @@ class FlightServer(fl.FlightServerBase):
         super().shutdown()
         if self.calls.traces:
             self.calls.traces.close()
-
-
-def _of_all_servers(store: StoreService) -> StoreService:
-    """Return all servers that share the tables of a store; the store itself, if it is alone."""
-    return getattr(store, "all_servers", store)
 
 
 def _size(descriptor: fl.FlightDescriptor) -> int:

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from enum import IntEnum
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
 from .change.dialect import NyalaSql
+from .change.literals import DIGITS_MAX
 from .edits import Edit, edited
 
 _NUMBER = re.compile(r"\d\.|\.\d|\d{19}")
 _DIGITS = re.compile(r"0*(\d*)(?:\.(\d*))?")
-_WHOLE_MAX, _DIGITS_MAX = 18, 38
-"""Digits of a number that DataFusion takes for an integer, and of a decimal."""
+_WHOLE_MAX = 18
+"""Digits of a number that DataFusion takes for an integer."""
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
 _CHOSEN = (exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
 """Functions whose result is one of their operands, which have one type."""
@@ -31,7 +32,7 @@ _SAME = (exp.Paren, exp.Neg, exp.Min, exp.Max, exp.Sum, exp.Abs)
 _OPERANDS = ("this", "expression", "low", "high")
 
 
-class _NumberKind(Enum):
+class _NumberKind(IntEnum):
     """What an expression is. Of several that have to be of one type, the highest is that type."""
 
     NULL = 0
@@ -95,7 +96,7 @@ def _edits(operands: Sequence[exp.Expr], kinds: Mapping[str, _NumberKind]) -> It
         if common is _NumberKind.DECIMAL and isinstance(number, exp.Literal) and "start" in number.meta:
             digits = _DIGITS.fullmatch(number.this)
             whole, rest = (digits[1], digits[2] or "") if digits else ("", "")
-            if (rest or len(whole) > _WHOLE_MAX) and len(whole) + len(rest) <= _DIGITS_MAX:
+            if (rest or len(whole) > _WHOLE_MAX) and len(whole) + len(rest) <= DIGITS_MAX:
                 kind = f"NUMERIC({len(whole) + len(rest)}, {len(rest)})"
                 yield Edit(number.meta["start"], number.meta["end"] + 1, f"CAST('{number.this}' AS {kind})")
         elif (
@@ -110,7 +111,7 @@ def _edits(operands: Sequence[exp.Expr], kinds: Mapping[str, _NumberKind]) -> It
 
 
 def _common(operands: Sequence[exp.Expr], kinds: Mapping[str, _NumberKind]) -> _NumberKind:
-    return max((_kind(operand, kinds) for operand in operands), key=lambda kind: kind.value, default=_NumberKind.OTHER)
+    return max((_kind(operand, kinds) for operand in operands), default=_NumberKind.OTHER)
 
 
 def _kind(node: exp.Expr, kinds: Mapping[str, _NumberKind]) -> _NumberKind:

@@ -211,13 +211,10 @@ class Entrance:
             threading.Thread(target=self._count_anew, name="nyala-entrance", daemon=True).start()
 
     def _is_refused(self, caller: int) -> bool:
-        until = self._refused.get(caller)
-        if until is None:
-            return False
-        if time.monotonic() < until:
-            return True
-        del self._refused[caller]
         assert self._gate is not None, "only a gate holds calls"
+        if time.monotonic() < self._refused.get(caller, 0.0):
+            return True
+        self._refused.pop(caller, None)
         self._gate.pass_streams(caller)
         return False
 

@@ -14,7 +14,7 @@ from .names import shown
 
 NO_LITERAL = object()
 """What ``literal`` returns for an expression that must be run."""
-_DIGITS_MAX = 38
+DIGITS_MAX = 38
 """Of a decimal column."""
 _DATES = (exp.DType.DATE,)
 _TIMESTAMPS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
@@ -70,7 +70,7 @@ def _number(text: str) -> Any:
 def _decimal_or_double(text: str) -> decimal.Decimal | float:
     """Return a number with a point or an exponent; a double, if its power of ten is beyond those of decimals."""
     number = decimal.Decimal(text)
-    is_near = not number or -_DIGITS_MAX <= number.adjusted() < _DIGITS_MAX
+    is_near = not number or -DIGITS_MAX <= number.adjusted() < DIGITS_MAX
     return number if is_near or "e" not in text.lower() or math.isinf(float(text)) else float(text)
 
 

@@ -42,7 +42,9 @@ def _moment(scalar: pa.Scalar, name: str) -> exp.Expr:
             array = pc.floor_temporal(array, unit="microsecond")
         microseconds = array.cast(pa.timestamp("us")).cast(pa.int64())[0].as_py()
     except (pa.ArrowException, AttributeError):
-        raise InvalidArgumentError(f"parameter {name} is no time that a column can hold") from None
+        raise InvalidArgumentError(
+            f"parameter {name} is a time that no column can hold: give one within 292,000 years of 1970"
+        ) from None
     return exp.cast(_signed(str(microseconds)), "timestamp(6)", dialect="postgres")
 
 
