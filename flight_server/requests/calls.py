@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 _TAKE_TURNS = frozenset({Kind.SCAN, Kind.PLAN, Kind.EXCHANGE, Kind.STATEMENT})
 """Calls that take turns. Writes do not: they are short, or wait for the disk."""
 _STEP_SECONDS = 0.001
+_ASK_SECONDS = 0.02
+"""Between two questions to the transport whether the client is there. To answer, the transport does whatever work the
+network has for any call, and pyarrow holds the interpreter's lock meanwhile: asked every millisecond, it held the lock
+for a third of the time beside hostile clients."""
 _STUCK = ("stalled", "displaced")
 """Why calls were ended that speak against their connection."""
 _LOOK_SECONDS = 0.05
@@ -99,6 +103,7 @@ class Call:
         self._lock = threading.RLock()  # the garbage collector may close the call on the thread that ends it
         self._work = Work(calls.turns)
         self._step_from = 0.0
+        self._ask_from = self._began + _ASK_SECONDS
         self._large: Slot | None = None
         # Take this slot first: a call that waits for it must not hold the other one.
         if size > calls.config.large_request_bytes:
@@ -156,15 +161,18 @@ class Call:
 
     def check(self) -> None:
         """Raise UnavailableError if the client is gone, its deadline has passed, or the server stops; and as
-        ``check_time``."""
+        ``check_time``. The transport is asked every 20 ms."""
         self.check_time()
-        context = self._context
-        if context is not None and context.is_cancelled():
+        context, now = self._context, time.monotonic()
+        if context is None or now < self._ask_from:
+            return
+        if context.is_cancelled():  # and the next check asks again
             raise UnavailableError("the client is gone, or its deadline is over")
+        self._ask_from = now + _ASK_SECONDS
 
     def step(self) -> None:
         """Do as ``check``; let other requests have their turns during long reads. Call it between steps of work; it
-        acts once a millisecond, since asking the transport releases and takes the interpreter lock."""
+        acts once a millisecond."""
         if self._looked() and self.kind in _TAKE_TURNS:
             gives_way = self._large is not None or (self.kind is Kind.STATEMENT and self._work.is_long)
             self._work.step(gives_way, self._others_run)
