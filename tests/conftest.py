@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import faulthandler
+import gc
 import os
 import subprocess
 import sys
@@ -57,6 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     ranks = {path: rank(item) for path, item in {item.path: item for item in items}.items()}
     items.sort(key=lambda item: ranks[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector skip the tests and modules, which stay. Walks through them in full collections took a
+    fifth of the processor time."""
+    gc.collect()
+    gc.freeze()
 
 
 CREDENTIALS = [
