@@ -14,7 +14,7 @@ from tests.dose import dose
 from .small_reader import SmallSql
 
 WRITERS = 8
-EACH = dose(50, 1_000)
+EACH = dose(20, 1_000)
 RAISES = {
     "at once": "UPDATE c SET n = n + 1 WHERE id = 1",
     "read first": "UPDATE c SET n = (SELECT n FROM c WHERE id = 1) + 1 WHERE id = 1",
