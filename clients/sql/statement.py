@@ -40,6 +40,7 @@ PARAMETERS_MAX = 1000
 _REMEMBERED_TEXT_MAX = 1 << 16
 _DEPTH_MAX = 400
 """Deeper statements would take Python, or DataFusion, to the end of their stacks."""
+_CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren)
 INFORMATION = "information_schema"
 CATALOG, SCHEMA = "nyala", "public"
 _NAMED = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -93,6 +94,11 @@ class Statement:
     """Whether it adds, subtracts or multiplies anything."""
     analyze: bool = False
     """Of EXPLAIN: run it."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it selects constants alone, so that its answer never changes."""
+        return self.kind is Kind.QUERY and all(isinstance(node, _CONSTANT) for node in self.tree.walk())
 
     def bound(self, given: Sequence[Any] | Mapping[str, Any] | None) -> dict[str, pa.Scalar]:
         """Return parameters by name, as Arrow scalars.

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ...clients.sql.statement import statement
+
 _ANSWERS_MAX = 256
+_CONSTANT_MAX = 256
+"""The longest text of a query of constants whose answer is kept."""
 
 
 class StatementDescription(NamedTuple):
@@ -24,11 +28,26 @@ class StatementDescription(NamedTuple):
 
 
 class SmallAnswers:
-    """Small answers that a ticket was given for, until it is used. Thread safe."""
+    """Small answers that a ticket was given for, until it is used; and those of queries of constants, such as
+    ``SELECT 1``, by which pools of connections ask whether the server lives. Thread safe."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[int, tuple[str, pa.Table]] = OrderedDict()
+        self._constants: OrderedDict[str, StatementDescription] = OrderedDict()
         self._lock = threading.Lock()
+
+    def constant(self, text: str) -> StatementDescription | None:
+        """Return what is known of a query of constants, whoever asked for it; None: nothing."""
+        return self._constants.get(text)
+
+    def learn(self, text: str, described: StatementDescription) -> None:
+        """Keep the answer of a statement if it is a query of constants."""
+        if described.rows is None or len(text) > _CONSTANT_MAX or not statement(text).is_constant:
+            return
+        with self._lock:
+            self._constants[text] = described
+            if len(self._constants) > _ANSWERS_MAX:
+                self._constants.popitem(last=False)
 
     def add(self, number: int, user: str, rows: pa.Table) -> None:
         """Keep the answer to the ticket of this number, for the user who asked."""

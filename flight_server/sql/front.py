@@ -98,7 +98,7 @@ class SqlFront:
             transaction = transaction or self._sessions.transaction(cookie_of(context), call)
             if not transaction and (query := alone(self._store(call), message.query)) is not None:
                 return query.planned.schema, ticket
-            described = self._statements.described(message.query, transaction, call)
+            described = self._described(message.query, transaction, call)
             if described.rows is not None:
                 self._answers.add(number, user_of(call), described.rows)
             return described.schema or _COUNT, ticket
@@ -115,6 +115,13 @@ class SqlFront:
         if schema is None:
             raise InvalidArgumentError(f"GetFlightInfo does not take Flight SQL's {name}")
         return schema, body
+
+    def _described(self, text: str, transaction: bytes | None, call: Call) -> StatementDescription:
+        if not transaction and (described := self._answers.constant(text)) is not None:
+            return described
+        described = self._statements.described(text, transaction, call)
+        self._answers.learn(text, described)
+        return described
 
     def _store(self, call: Call) -> StoreService:
         """Return the store as the caller may use it."""
@@ -169,8 +176,11 @@ class SqlFront:
         if (rows := self._answers.pop(fields.get("n"), user_of(call))) is not None:
             return ShortStream(rows, call)
         transaction = transaction or self._sessions.transaction(cookie, call)
-        if not transaction and (stream := self._alone(text, parameters, call)) is not None:
-            return stream
+        if not transaction:
+            if (described := self._answers.constant(text)) is not None and described.rows is not None:
+                return ShortStream(described.rows, call)
+            if (stream := self._alone(text, parameters, call)) is not None:
+                return stream
         return self._of_child(text, transaction, parameters, handle, call)
 
     def _of_child(
@@ -322,7 +332,7 @@ class SqlFront:
         elif control_in(message.query) is not None:
             described = StatementDescription(None, pa.schema([]))
         else:
-            described = self._statements.described(message.query, within, call)
+            described = self._described(message.query, within, call)
         prepared = Prepared(user_of(call), message.query, described.schema, None, transaction, described.varies)
         return messages.wrapped(
             "ActionCreatePreparedStatementResult",

@@ -79,8 +79,44 @@ def test_errors_say_what_is_wrong(served: SqlServer, homes: nyala.Table, text: s
             cursor.fetchall()
         assert message in str(caught.value)
         assert "datafusion" not in str(caught.value).lower() and "/" not in str(caught.value)
-        cursor.execute("SELECT 1 AS one")
+        cursor.execute("SELECT 1 + 0 AS one")
         assert cursor.fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("SELECT 1", True),
+        ("SELECT -1 AS a, ('x') AS b, true AS c, NULL AS d", True),
+        ("SELECT 1 + 0 AS a", False),
+        ("SELECT 1 AS a WHERE false", False),
+        ("SELECT 1 AS a LIMIT 0", False),
+        ("SELECT random() < 2 AS a", False),
+        ("SELECT count(*) AS n FROM homes WHERE length(city) > 0", False),
+        (f"SELECT '{'x' * 300}' AS a", False),
+    ],
+)
+def test_constants_need_no_child_again(
+    served: SqlServer, homes: nyala.Table, text: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pools of connections ask for them to learn whether the server lives."""
+    with served.connected() as connection:
+
+        def answer() -> pa.Table:
+            with connection.cursor() as cursor:  # a new one prepares the statement anew
+                cursor.execute(text)
+                return cursor.fetch_arrow_table()
+
+        first, began = answer(), []
+        statements = served.server.sql._statements  # pyright: ignore
+        frames = statements.frames
+        monkeypatch.setattr(statements, "frames", lambda *given: began.append(given) or frames(*given))
+        assert answer().equals(first)
+        assert (began == []) is is_kept
+        with served.connected(autocommit=False) as within, within.cursor() as cursor:
+            cursor.execute(text)
+            assert cursor.fetch_arrow_table().equals(first)
+            assert began, "a transaction has a child of its own"
 
 
 def test_pandas_and_polars(served: SqlServer, homes: nyala.Table) -> None:
