@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -58,6 +59,9 @@ _RECONNECT = [
 ]
 """While a server is down, try to reconnect every second. By default gRPC's pauses grow to two minutes, in which all
 calls fail at once: a write that is retried for some seconds would miss a server that is long back."""
+# Calls that fail at once do no network work, so a try to reconnect goes on only when gRPC looks after it by itself:
+# every 5 s by default, when each try has long timed out. gRPC reads this once, before the first connection.
+os.environ.setdefault("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "200")
 
 
 @dataclass(frozen=True, slots=True)

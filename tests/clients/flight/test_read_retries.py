@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -57,6 +60,28 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Restarti
     server = Restarting(tmp_path)
     yield server
     server.kill()
+
+
+def test_a_client_tries_to_reconnect_while_nobody_calls(server: Restarting) -> None:
+    """Else a try times out before the next call, which fails at once, and so on for ever on a busy machine."""
+    with nyala.connect(server.url, retries=False) as database:
+        assert database.tables() == []
+        server.kill()
+        for _ in range(2):  # the first finds the connection closed, the second nobody there
+            with pytest.raises(UnavailableError):
+                database.tables()
+        greetings = 0
+        with socket.create_server(("127.0.0.1", server.port)) as listening:
+            listening.settimeout(0.1)
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                with suppress(TimeoutError):
+                    connection, _ = listening.accept()
+                    connection.settimeout(1)
+                    with connection, suppress(TimeoutError):  # the client waits for an answer, and gives up
+                        greetings += connection.recv(3) == b"PRI"
+    server.start()
+    assert greetings >= 3
 
 
 def test_every_read_waits_for_a_server_that_is_restarted(server: Restarting) -> None:
