@@ -177,7 +177,8 @@ class SqlFront:
             return ShortStream(rows, call)
         transaction = transaction or self._sessions.transaction(cookie, call)
         if not transaction:
-            if (described := self._answers.constant(text)) is not None and described.rows is not None:
+            described = None if parameters is not None else self._answers.constant(text)
+            if described is not None and described.rows is not None:
                 return ShortStream(described.rows, call)
             if (stream := self._alone(text, parameters, call)) is not None:
                 return stream

@@ -119,6 +119,18 @@ def test_constants_need_no_child_again(
             assert began, "a transaction has a child of its own"
 
 
+def test_constants_take_no_parameters(served: SqlServer) -> None:
+    one = pa.table({"0": [5]})
+    with served.connected() as connection:
+        for _ in range(2):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 AS a")
+                assert cursor.fetchall() == [(1,)]
+        with connection.cursor() as cursor, pytest.raises(manager.Error, match="0 parameters"):
+            cursor.execute("SELECT 1 AS a", one)
+            cursor.fetchall()
+
+
 def test_pandas_and_polars(served: SqlServer, homes: nyala.Table) -> None:
     with served.connected() as connection:
         frame = pd.read_sql("SELECT id, city FROM homes ORDER BY id", connection)
