@@ -21,11 +21,6 @@ from .edits import Edit, edited
 _JUNCTIONS = (exp.And, exp.Or, exp.Not, exp.Paren)
 
 
-def has_lists(tree: exp.Expr) -> bool:
-    """Whether a query has a list that is a query."""
-    return any(node.args.get("query") for node in tree.find_all(exp.In))
-
-
 def exact_lists(text: str, tables: Mapping[str, pa.Schema]) -> str:
     """Return a query that keeps to NULL in its lists. ``tables`` are those that it names, with what may be NULL."""
     tree = sqlglot.parse_one(text, dialect=_ListSql)

@@ -25,11 +25,6 @@ from .integers import CHAIN, COMPUTED, FAR, HALF, ROWS, WHOLE, Columns, Integers
 _REMEMBERED_TEXT_MAX = 1 << 16
 
 
-def computes(tree: exp.Expr) -> bool:
-    """Whether a query has sums, differences or products, be it of integers or not."""
-    return tree.find(*COMPUTED, exp.Sum) is not None
-
-
 def checked(text: str, tables: tuple[tuple[str, Columns], ...], parameters: frozenset[str]) -> str:
     """Return the text of a query that fails where ``text`` wraps around; ``text`` itself where it has no integers to
     add or to multiply. ``tables`` are those that it names, and ``parameters`` those that are integers.

@@ -18,28 +18,23 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
-from .change.dialect import NyalaSql
 from .change.names import quoted
 from .edits import Edit, edited
-from .exact_lists import has_lists
 from .first_lists import FirstLists, first_lists
 from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
-from .overflow import computes
+from .overflow import COMPUTED
+from .parsed_text import ParsedText, read_text
 from .time_travel import Moments, in_time, moves_in_time
 
 TEXT_MAX = 1 << 20
 PARAMETERS_MAX = 1000
 _REMEMBERED_TEXT_MAX = 1 << 16
-_DEPTH_MAX = 400
-"""Deeper statements would take Python, or DataFusion, to the end of their stacks."""
 _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren)
 INFORMATION = "information_schema"
 CATALOG, SCHEMA = "nyala", "public"
@@ -160,95 +155,57 @@ def _remembered(text: str) -> Statement:
 
 def parsed(text: str) -> Statement:
     """Parse one statement, which is not remembered. Raises as ``statement``."""
-    tree = _tree(text)
-    kind = _kind(tree, text)
+    parts = read_text(text)
+    kind = _kind(parts)
     if kind is Kind.EXPLAIN:
-        inner = tree.expression.name.strip()
+        inner = parts.tree.expression.name.strip()
         analyze = inner[:8].lower() == "analyze "
         query = parsed(inner[8:] if analyze else inner)
         if query.kind is not Kind.QUERY:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
-    tokens = _tokens(text)
-    if kind is Kind.QUERY and (safe := without_null_lists(text, tokens)) != text:
-        text, tree, tokens = safe, _tree(safe), _tokens(safe)
-    edits, parameters = _parameters(text, tokens)
+    if kind is Kind.QUERY and (safe := without_null_lists(text, parts.tokens)) != text:
+        text, parts = safe, read_text(safe)
+    edits, parameters = _parameters(parts.tokens)
     if len(parameters) > PARAMETERS_MAX:
         raise InvalidArgumentError(
             f"the statement has {len(parameters):,} parameters; at most {PARAMETERS_MAX:,} are allowed"
         )
-    if kind is not Kind.QUERY:
-        text = edited(text, edits)
-        return Statement(kind, _tree(text) if parameters else tree, text, parameters=parameters)
-    moments: dict[str, Moments] = {}
-    if moves_in_time(tree):  # a new text, which has parameters in DataFusion's form already
-        text, moments = in_time(_tree(edited(text, edits)))
-        tree, edits = _tree(text), []
-    shadows = frozenset(_name(cte.args["alias"].this) for cte in tree.find_all(exp.CTE))
-    uses, information = _uses(tree, shadows, moments, edits)
-    alone = one_table(tree) if len(uses) == 1 and not information and uses[0].moments is None else None
-    plain = not (parameters or moments or tree.find(exp.With))
-    first = first_lists(text, tokens) if plain else None
+    if kind is Kind.QUERY:
+        return _query(text, parts, edits, parameters)
     text = edited(text, edits)
+    return Statement(kind, read_text(text).tree if parameters else parts.tree, text, parameters=parameters)
+
+
+def _query(text: str, parts: ParsedText, edits: list[Edit], parameters: tuple[str, ...]) -> Statement:
+    plain = not parameters and not parts.of(exp.With)
+    moments: dict[str, Moments] = {}
+    if moves_in_time(parts.of(exp.Table)):  # a new text, which has parameters in DataFusion's form already
+        text, moments = in_time(read_text(edited(text, edits)).tree)
+        parts, edits, plain = read_text(text), [], False
+    uses, information = _uses(parts, shadows := _shadows(parts), moments, edits)
+    alone = len(uses) == 1 and not information and uses[0].moments is None
     return Statement(
-        kind, tree, text, uses, information, shadows, parameters, alone, first, has_lists(tree), computes(tree)
+        Kind.QUERY,
+        parts.tree,
+        edited(text, edits),
+        uses,
+        information,
+        shadows,
+        parameters,
+        one_table=one_table(parts.tree) if alone else None,
+        first=first_lists(text, parts.tokens) if plain else None,
+        has_lists=any(node.args.get("query") for node in parts.of(exp.In)),
+        computes=bool(parts.of(*COMPUTED, exp.Sum)),
     )
 
 
-def _tree(text: str) -> exp.Expr:
-    try:
-        trees = [tree for tree in sqlglot.parse(text, dialect=NyalaSql) if tree is not None]
-    except ParseError as error:
-        raise _mistake(error) from None
-    except TokenError as error:
-        raise InvalidArgumentError(
-            f"the SQL cannot be read: a quote or a comment is not closed{_near(error)}"
-        ) from None
-    except RecursionError:
-        raise _too_deep() from None
-    if not trees:
-        raise InvalidArgumentError("the statement is empty")
-    if len(trees) > 1:
-        raise InvalidArgumentError("send one statement at a time")
-    (tree,) = trees
-    _check_depth(tree)
-    return tree
-
-
-def _check_depth(tree: exp.Expr) -> None:
-    level, depth = [tree], 0
-    while level:
-        depth += 1
-        if depth > _DEPTH_MAX:
-            raise _too_deep()
-        level = [child for node in level for child in node.iter_expressions()]
-
-
-def _too_deep() -> InvalidArgumentError:
-    return InvalidArgumentError(f"the statement is nested too deeply: at most {_DEPTH_MAX} levels are allowed")
-
-
-def _mistake(error: ParseError) -> InvalidArgumentError:
-    first = error.errors[0] if error.errors else {}
-    line, column, near = first.get("line"), first.get("col"), str(first.get("highlight") or "").strip()
-    why = str(first.get("description") or "").strip().rstrip(".")
-    why = why if why.startswith("Expect") else "this is not expected here"
-    place = f" at line {line}, column {column}" if line else ""
-    return InvalidArgumentError(
-        f"the SQL cannot be read{place}{f', near {near[:40]!r}' if near else ''}: {why[0].lower()}{why[1:]}"
-    )
-
-
-def _near(error: TokenError) -> str:
-    cut = str(error).partition("tokenizing ")[2].strip("'\n ")
-    return f", near {cut[-40:]!r}" if cut else ""
-
-
-def _kind(tree: exp.Expr, text: str) -> Kind:
+def _kind(parts: ParsedText) -> Kind:
+    tree = parts.tree
     if isinstance(tree, exp.Select) and tree.args.get("into"):
         raise InvalidArgumentError("SELECT INTO is not supported: write CREATE TABLE name AS SELECT ...")
     if isinstance(tree, exp.Query | exp.Values):
-        if any(isinstance(node, exp.Insert | exp.Update | exp.Delete | exp.Merge) for node in tree.walk()):
+        if parts.of(exp.Insert, exp.Update, exp.Delete, exp.Merge):
             raise InvalidArgumentError("a change inside WITH is not supported: send it as a statement of its own")
         return Kind.QUERY
     if isinstance(tree, exp.Describe):
@@ -266,14 +223,10 @@ def _kind(tree: exp.Expr, text: str) -> Kind:
         return Kind.CHANGE
     if isinstance(tree, exp.Drop | exp.Comment):
         return Kind.CHANGE
-    raise InvalidArgumentError(f"{_tokens(text)[0].text.upper()[:40]} is not supported")
+    raise InvalidArgumentError(f"{parts.tokens[0].text.upper()[:40]} is not supported")
 
 
-def _tokens(text: str) -> list[Token]:
-    return list(sqlglot.tokenize(text, read="postgres"))
-
-
-def _parameters(text: str, tokens: list[Token]) -> tuple[list[Edit], tuple[str, ...]]:
+def _parameters(tokens: list[Token]) -> tuple[list[Edit], tuple[str, ...]]:
     """Return the edits that give parameters DataFusion's form, and their names."""
     edits: list[Edit] = []
     names: dict[str, None] = {}
@@ -299,13 +252,17 @@ def _parameters(text: str, tokens: list[Token]) -> tuple[list[Edit], tuple[str, 
     return edits, tuple(names)
 
 
+def _shadows(parts: ParsedText) -> frozenset[str]:
+    return frozenset(_name(node.args["alias"].this) for node in parts.of(exp.CTE))
+
+
 def _uses(
-    tree: exp.Expr, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[Edit]
+    parts: ParsedText, shadows: frozenset[str], moments: Mapping[str, Moments], edits: list[Edit]
 ) -> tuple[tuple[TableUse, ...], tuple[str, ...]]:
     """Return the tables that a query reads, and add edits for those whose names in the text change."""
-    tables = [node for node in tree.find_all(exp.Table) if node.name or isinstance(node.this, exp.Func)]
+    tables = [node for node in parts.of(exp.Table) if node.name or isinstance(node.this, exp.Func)]
     times = Counter(_name(node.this) for node in tables if isinstance(node.this, exp.Identifier))
-    may_rename = not any(column.args.get("db") for column in tree.find_all(exp.Column))
+    may_rename = not any(column.args.get("db") for column in parts.of(exp.Column))
     uses: dict[str, TableUse] = {}
     information: dict[str, None] = {}
     for node in tables:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +33,9 @@ class Moments:
         return None if self.last is None else _moment(self.last, values)
 
 
-def moves_in_time(tree: exp.Expr) -> bool:
-    """Whether a query reads a table of another time."""
-    return any(_is_moved(node) for node in tree.find_all(exp.Table))
+def moves_in_time(tables: Iterable[exp.Table]) -> bool:
+    """Whether a query reads one of its tables as of another time."""
+    return any(_is_moved(node) for node in tables)
 
 
 def in_time(tree: exp.Expr) -> tuple[str, dict[str, Moments]]:

@@ -18,8 +18,16 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.expressions.core import Expression
+from sqlglot.parsers import postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
+
+from ....schemas.errors import InvalidArgumentError
+
+if not (postgres.__file__ or "").endswith(".py"):  # classes in Python cannot be below compiled ones
+    raise InvalidArgumentError(
+        "SQL needs sqlglot without its compiled part, since Nyala adds clauses to the grammar: pip uninstall sqlglotc"
+    )
 
 
 class PartitionLevels(exp.Property):

@@ -86,7 +86,7 @@ def one_nan(batch: pa.RecordBatch) -> pa.RecordBatch:
         if not pa.types.is_floating(column.type):
             continue
         is_nan = pc.is_nan(column)
-        if pc.any(is_nan).as_py():
+        if is_nan.true_count:
             columns[place] = pc.if_else(is_nan, pa.scalar(float("nan"), column.type), column)
             changed = True
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema) if changed else batch

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -344,3 +347,14 @@ def test_a_table_is_read_once_for_two_places(db: Database, homes: nyala.Table, m
     assert len(reads) == 1
     assert db.sql('SELECT a.id FROM homes a JOIN homes b ON a.id = b.id WHERE a.ok AND b."Odd name" = 3').rows == 30
     assert len(reads) == 3
+
+
+def test_a_compiled_sqlglot_is_refused(tmp_path: Path) -> None:
+    """`sqlglot[c]` comes with other tools. Its classes take no further grammar."""
+    program = (
+        "import sqlglot.parsers.postgres as it; it.__file__ = 'postgres.cpython-311-x86_64-linux-gnu.so'\n"
+        f"import nyala; nyala.open({str(tmp_path / 'store')!r}).sql('SELECT 1')"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and "pip uninstall sqlglotc" in ran.stderr.splitlines()[-1]
+    assert "InvalidArgumentError" in ran.stderr
