@@ -3,6 +3,8 @@
 # Those without Spark run on all processors (WORKERS auto: in one process more than there are). Those with Spark run
 # beside them in two processes, each with a Java machine of its own; their output comes last.
 # Tests marked `night` run only with NIGHT=1, and then doses are the long ones (tests/dose.py).
+# By day costly tests take turns (tests/turns.py): the commit chooses, or TURN=2. All have their turn where tests are named,
+# with TURN= and by night.
 # In continuous integration a test that failed runs once more, alone, and both results are printed. A test that then
 # passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail
@@ -16,6 +18,13 @@ shift
 none=5 # pytest's exit code when no test was selected
 by_day=""
 [ -n "${NIGHT:-}" ] || by_day=" and not night"
+if [ $# -eq 0 ] && [ -z "${NIGHT:-}" ]; then
+    : "${TURN=$((16#$(git rev-parse --short=6 HEAD 2>/dev/null || date +%y%m%d) % 6))}"
+    [ -z "$TURN" ] || echo "turn $TURN of the costly tests"
+    export TURN
+else
+    unset TURN
+fi
 few=10 # more failures than this are no accident
 # Tests with Spark wait for Java and for servers, and would outlast the others by far in one process. A file goes to one
 # of two: tests of some files share rows that take long to make.

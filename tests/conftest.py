@@ -13,6 +13,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from tests.dose import dose
+from tests.turns import left_out, noted
 
 # No deadline, nor a limit to how long data may take: the first call of a kernel compiles it, and the machine is shared.
 settings.register_profile(
@@ -47,8 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
         faulthandler.enable(config.stash[fault_handler_stderr_fd_key], all_threads=False)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest tests: one that begins last keeps a single process busy while the others have no work."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the longest tests: one that begins last keeps a single process busy while the others have no work.
+    Leave out tests that have their turn in another run."""
+    if turn := os.environ.get("TURN"):
+        out = set(left_out(items, int(turn)))
+        items[:] = [item for item in items if item not in out]
+        config.hook.pytest_deselected(items=list(out))
     root = Path(__file__).parent.parent
     places = [root / name for name in LONGEST]
     assert all(place.exists() for place in places), "LONGEST names what is not there"
@@ -58,6 +64,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     ranks = {path: rank(item) for path, item in {item.path: item for item in items}.items()}
     items.sort(key=lambda item: ranks[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Note the cost of each test, if that is asked for."""
+    with noted(item):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -104,8 +104,14 @@ class Decay:
         self.version = 0
         self.database: Any = None
 
-    def run(self, flips: int) -> None:
-        """Flip so many bits, one after the other; then look at all that is left."""
+    @property
+    def met(self) -> int:
+        """How often a flip was met."""
+        return sum(count for what, count in self.counts.items() if "CORRUPTION" in what)
+
+    def run(self, flips: int, met_min: int = 0) -> None:
+        """Flip so many bits, one after the other, and further ones until ``met_min`` were met; then look at all that is
+        left."""
         self._open()
         self.table = self.database.create_table("t", SCHEMA, primary_key=["k"], column_options=COLUMNS)
         self._fill()
@@ -113,8 +119,8 @@ class Decay:
         for thread in threads:
             thread.start()
         try:
-            for number in range(flips):
-                if self.wrong:
+            for number in range(20 * flips):
+                if self.wrong or (number >= flips and self.met >= met_min):
                     break
                 self._flip(number)
         finally:

@@ -1,0 +1,103 @@
+"""Costly tests take turns by day: a run takes one in six of them, and the commit chooses which. By night all run.
+
+``turns.txt`` names the functions of tests that cost more than one second of processor time, all values of their
+parameters together; with Spark, more than five seconds by the clock. A file that a promise of ``docs/guarantees*.md``
+names runs one of its tests in every turn.
+
+    COSTS=/tmp/costs.jsonl TURN= make test     # all tests, and what each costs
+    python -m tests.turns /tmp/costs.jsonl     # writes turns.txt anew
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+PERIOD = 6
+LIST = Path(__file__).with_name("turns.txt")
+_PAGES = sorted((LIST.parents[1] / "docs").glob("guarantees*.md"))
+_SECONDS, _SPARK_SECONDS = 1.0, 5.0
+
+
+def costly_tests() -> dict[str, float]:
+    """Return the seconds of each test function in the list, by ``path::name``."""
+    lines = [line.split() for line in LIST.read_text().splitlines()]
+    return {name: float(seconds) for seconds, name in lines}
+
+
+def promised_files() -> frozenset[str]:
+    """Return the files of tests that the promises name."""
+    return frozenset(name for page in _PAGES for name in re.findall(r"tests/[\w/.-]+\.py", page.read_text()))
+
+
+def left_out(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
+    """Return the tests whose turn it is not."""
+    costly, promised = costly_tests(), promised_files()
+    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if not _has(item, "night"):
+            files[item.nodeid.partition("::")[0]].append(item)
+    out: list[pytest.Item] = []
+    for path, tests in files.items():
+        rare = [item for item in tests if _function(item.nodeid) in costly]
+        first = crc32(path.encode()) + turn
+        rest = [item for place, item in enumerate(rare) if (place + first) % PERIOD]
+        if len(rest) == len(tests) and path in promised:
+            del rest[turn % len(rest)]
+        out += rest
+    return out
+
+
+@contextmanager
+def noted(item: pytest.Item) -> Iterator[None]:
+    """Append the cost of a test to the file that the environment names in COSTS, if it does."""
+    file = os.environ.get("COSTS")
+    clock, spent = time.perf_counter(), _processor_seconds()
+    yield
+    if file:
+        cost = time.perf_counter() - clock if _has(item, "spark") else _processor_seconds() - spent
+        with Path(file).open("a") as out:
+            out.write(json.dumps([item.nodeid, round(cost, 3), _has(item, "spark")]) + "\n")
+
+
+def _processor_seconds() -> float:
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _has(item: pytest.Item, marker: str) -> bool:
+    return item.get_closest_marker(marker) is not None
+
+
+def _function(nodeid: str) -> str:
+    return nodeid.partition("[")[0]
+
+
+def _main(costs: Path) -> None:
+    seconds: Counter[str] = Counter()
+    with_spark: set[str] = set()
+    for line in costs.read_text().splitlines():
+        nodeid, cost, is_spark = json.loads(line)
+        seconds[_function(nodeid)] += cost
+        if is_spark:
+            with_spark.add(_function(nodeid))
+    costly = [
+        (cost, name)
+        for name, cost in seconds.most_common()
+        if cost > (_SPARK_SECONDS if name in with_spark else _SECONDS)
+    ]
+    LIST.write_text("".join(f"{cost:5.1f} {name}\n" for cost, name in costly))
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))
