@@ -16,32 +16,34 @@ from pydantic import (
 )
 
 from ..schemas.limits.limits import Limits
+from ..schemas.limits.usable import usable_memory
 from ..schemas.message import Message
 from ..schemas.rows.write import Durability
 from ..schemas.store.placement import Placement, ServerIdentity
 from ..schemas.store.store_key import StoreKey
 
 MIB = 1 << 20
+BUDGET_MIN = 16 * MIB
 BUDGET_SHARES = {
     "memory_bytes": 2,
     "key_index_bytes": 4,
     "flush_bytes": 8,
     "flush_deltas_bytes": 16,
-    "page_cache_bytes": 16,
     "wal_queue_bytes": 16,
     "transaction_bytes": 8,
     "scan_lease_memory_bytes": 16,
     "scan_buffer_bytes": 16,
-    "reads_bytes": 2,
+    "reads_bytes": 4,
 }
-"""Each option's fraction of a budget, as a divisor. An eighth stays free for running flushes and compactions;
-``flush_bytes``, ``flush_deltas_bytes`` and ``transaction_bytes`` are parts of ``memory_bytes``; ``reads_bytes`` comes
-on top."""
+"""Each option's fraction of a budget, as a divisor. These are limits: the page cache has the memory that they do not
+use, but for a sixteenth, which stays free for running flushes and compactions. ``flush_bytes``, ``flush_deltas_bytes``
+and ``transaction_bytes`` are parts of ``memory_bytes``."""
+_EMBEDDED_SHARE = 4
+"""The part of a machine's memory that is the budget of a store, as a divisor; a server takes a half."""
 _NEVER_ABOVE_DEFAULT = frozenset(
     {
         "flush_bytes",
         "flush_deltas_bytes",
-        "page_cache_bytes",
         "wal_queue_bytes",
         "transaction_bytes",
         "scan_lease_memory_bytes",
@@ -75,10 +77,11 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """Files that only snapshots before a table's history can see are dropped at this size."""
     compaction_bytes: PositiveInt = 256 * MIB
     """The most bytes of rowsets that one background merge takes."""
-    budget_bytes: int | None = Field(default=None, ge=16 * MIB)
-    """The memory budget of the store, beside the 300 MB of a process with an empty one. Sets the options below, and
-    ``flush_bytes`` and ``flush_deltas_bytes``, unless they are given."""
-    memory_bytes: PositiveInt = 1024 * MIB
+    budget_bytes: int = Field(default=0, ge=BUDGET_MIN)
+    """The memory budget of the store, beside the 300 MB of a process with an empty one; by default a quarter of the
+    memory that the process may use. Sets the options below, and ``flush_bytes`` and ``flush_deltas_bytes``, unless
+    they are given."""
+    memory_bytes: PositiveInt = 512 * MIB
     """The hard limit for unflushed rows and changes of all tablets and for batches in flight. At the limit a write is
     rejected at once, with a time to retry after."""
     memory_soft_share: float = Field(default=0.5, gt=0, lt=1)
@@ -117,8 +120,9 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """Size of a log file; each is reserved on the disk at once."""
     wal_queue_bytes: PositiveInt = 64 * MIB
     """Commits queued for the log before writers wait for the disk."""
-    page_cache_bytes: PositiveInt = 512 * MIB
-    """Cache of verified pages: encoded, but without block compression; deltas are decoded."""
+    page_cache_bytes: PositiveInt | None = None
+    """Cache of verified pages: encoded, but without block compression; deltas are decoded. None: the part of
+    ``budget_bytes`` that nothing else uses, and a sixteenth of it at least."""
     scan_threads: NonNegativeInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))
     """The most threads that read for a scan at once: its own, and helpers that all scans share in turns; 0 or 1: only
     its own."""
@@ -194,6 +198,11 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
         return self
 
     @property
+    def pages_min(self) -> int:
+        """The least bytes of the page cache."""
+        return self.budget_bytes // 16 if self.page_cache_bytes is None else self.page_cache_bytes
+
+    @property
     def here(self) -> ServerIdentity | None:
         """The placement as this server sees it."""
         return ServerIdentity(self.placement, self.server) if self.placement and self.server else None
@@ -201,13 +210,17 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     @model_validator(mode="before")
     @classmethod
     def _share_out(cls, given: Any) -> Any:
-        budget = given.get("budget_bytes") if isinstance(given, dict) else None
+        if not isinstance(given, dict):
+            return given
+        budget = given.get("budget_bytes")
+        if budget is None:
+            budget = max(usable_memory() // _EMBEDDED_SHARE, BUDGET_MIN)
         if not isinstance(budget, int):
             return given
         shares = {name: max(budget // parts, 1) for name, parts in BUDGET_SHARES.items()}
         for name in _NEVER_ABOVE_DEFAULT:
             shares[name] = min(shares[name], cls.model_fields[name].default)
-        return {**shares, **given}
+        return {**shares, **given, "budget_bytes": budget}
 
 
 class StoreOptionsDict(TypedDict, total=False):
@@ -241,7 +254,7 @@ class StoreOptionsDict(TypedDict, total=False):
     key_index_bytes: int
     wal_segment_bytes: int
     wal_queue_bytes: int
-    page_cache_bytes: int
+    page_cache_bytes: int | None
     scan_threads: int
     load_threads: int
     scan_batch_bytes: int

@@ -24,6 +24,7 @@ from .checkpoint.checkpoints import Checkpoints
 from .commit.authors_file import AuthorsFile
 from .commit.commit_log import CommitLog
 from .commit.memory_gate import MemoryGate
+from .commit.memory_shares import share_memory
 from .commit.room import Room
 from .fs import FileSystem, LocalFileSystem
 from .fs.failures import named
@@ -62,7 +63,7 @@ from .table.stats import damaged_files, described, health_of, table_stats, table
 from .transaction.commit import Transactions
 from .transaction.stage import ExpiryOp
 from .transaction.staging.area import StagingArea
-from .vectors.memory.reused import keep, release_all, release_unused
+from .vectors.memory.reused import release_all, release_unused
 
 
 def _of(part: Callable[[Store], Callable[Asked, Answer]]) -> Callable[Concatenate[Store, Asked], Answer]:
@@ -148,13 +149,12 @@ class Store:
         self._room = Room(self._fs, options)
         self._grants = Grants(self._catalog, self._environment.manifest, self._mvcc.check_now)
         self._staging = StagingArea(self._fs, now, options.staging_ttl_seconds, self._room, self._home.first_number)
-        parts = self._environment, self._log, self._log_freeing
-        self._checkpoints = Checkpoints(*parts, options, uuid.uuid4, self._authors)
+        parts = self._log_freeing, options, uuid.uuid4, self._authors
+        self._checkpoints = Checkpoints(self._environment, self._log, *parts)
 
     def _make_row_parts(self) -> None:
         """Make the parts that read and write rows."""
         options, notify = self.options, self._maintenance.notify
-        keep(results=options.scan_buffer_bytes, columns=options.flush_bytes, tables=options.key_index_bytes // 8)
         self._planned = PlannedScans(self._clock.physical_microseconds, uuid.uuid4, options, self._gate.disk)
         self._pool = ScanPool(options.scan_threads)
         self._reads = Reads(
@@ -167,6 +167,7 @@ class Store:
             options=options,
             is_far=isinstance(self._environment.fs, FarFileSystem),
         )
+        share_memory(options, self._environment, self._gate, self._reads.memory)
         self._statements = Statements(
             table=self._catalog.table,
             log=self._log,
@@ -243,7 +244,7 @@ class Store:
         )
         unfinished = self._staging, self._imports, self._pins, self._compactions
         parts = self._environment, self._catalog, self._gate, self._reads, self._planned
-        self._metrics = StoreMetrics(*parts, unfinished, self.health, self._log_freeing.replay_seconds)
+        self._metrics = StoreMetrics(self.options, *parts, unfinished, self.health, self._log_freeing.replay_seconds)
 
     # Tables
 
@@ -478,19 +479,18 @@ class Store:
         if self._home.has_garbage():
             operations.append(TabletOp("delete replaced files", lambda: 1.0, self._home.remove_garbage))
         self._planned.tidy()
-        parts = self._environment, self.options, self._gate.is_pressed
+        self._gate.measure()
+        environment, is_pressed = self._environment, self._gate.is_pressed
         for table in self._catalog.tables():
             mark = partial(self._snapshots.ancient_history_mark, table)
             tablets = [each for each in table.tablets if not each.is_empty]
             for tablet in tablets:
-                work = upkeep.TabletUpkeep(tablet, *parts, mark, table.name)
+                work = upkeep.TabletUpkeep(tablet, environment, self.options, is_pressed, mark, table.name)
                 operations.append(work.index())
                 if table.is_maintained:
                     operations += work.operations(self._after_flush)
             if table.is_maintained and len(tablets) > 1:
-                of_all = FlushTogether(
-                    partial(getattr, table, "tablets"), self._environment, self._gate.is_pressed, mark, table.name
-                )
+                of_all = FlushTogether(partial(getattr, table, "tablets"), environment, is_pressed, mark, table.name)
                 operations += of_all.operations(self._after_flush)
         return operations
 

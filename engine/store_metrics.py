@@ -14,6 +14,7 @@ from ..schemas.table.table import TableOptions
 from .catalog.catalog import Catalog
 from .commit.memory_gate import MemoryGate
 from .manifest.environment import Environment
+from .options import StoreOptions
 from .scan.plan.facade import Reads
 from .scan.plan.planned_scans import PlannedScans
 from .table.stats import tablet_stats
@@ -29,6 +30,7 @@ class StoreMetrics:
 
     def __init__(
         self,
+        options: StoreOptions,
         environment: Environment,
         catalog: Catalog,
         gate: MemoryGate,
@@ -40,6 +42,7 @@ class StoreMetrics:
     ) -> None:
         """``unfinished`` are the transactions, imports, pins and outside compactions that have not ended.
         ``replay_seconds`` returns how long the log would be replayed after a crash."""
+        self._options = options
         self._environment = environment
         self._catalog = catalog
         self._gate = gate
@@ -107,9 +110,16 @@ class StoreMetrics:
             "batches": state.in_flight_bytes,
             "key_index": index.used_bytes,
             "page_cache": cache.size_bytes,
+            "reads": self._reads.memory.taken_bytes,
             "reusable": idle_bytes(),
         }
-        limits = {"rows": state.limit_bytes, "key_index": index.limit_bytes, "page_cache": cache.capacity_bytes}
+        limits = {
+            "all": self._options.budget_bytes,
+            "rows": state.limit_bytes,
+            "key_index": index.limit_bytes,
+            "page_cache": cache.capacity_bytes,
+            "reads": self._options.reads_bytes,
+        }
         return [
             gauge("nyala_memory_bytes", "Memory of the store.", *each_of("kind", kinds)),
             gauge(

@@ -6,12 +6,16 @@ repeated scans save reading and verifying.
 
 A scan larger than the cache would evict everything before it repeats. So half of the cache is for the pages read last;
 of those evicted from there, once the other half is full, only one page in eight replaces the least recently used one.
+
+The cache of a store has the memory that its other parts leave, so its room changes while it is used.
 """
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
+
+from ..vectors.memory.huge_pages import KEPT
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
@@ -21,6 +25,9 @@ never reused."""
 
 _FULL = 0.95
 _SEEN_MAX = 1 << 16
+_MEASURE_BYTES = 8 << 20
+"""The room is measured once per this many bytes of new pages."""
+_TRIM_BYTES = 32 << 20
 
 
 class Sized(Protocol):
@@ -51,7 +58,30 @@ class PageCache:
         self._seen: OrderedDict[PageAddress, None] = OrderedDict()
         """Pages that were read once as a whole, and not kept."""
         self._by_file: dict[int, set[PageAddress]] = {}
+        self._room: Callable[[], int] | None = None
+        self._unmeasured_bytes = self._untrimmed_bytes = 0
         self._lock = threading.Lock()
+
+    def take_room(self, room: Callable[[], int]) -> None:
+        """Hold as many bytes from now on as ``room`` returns, which is asked now and then, and at ``fit``."""
+        self._room = room
+        self.fit()
+
+    def fit(self) -> None:
+        """Measure the room, and drop the pages beyond it; their memory returns to the operating system."""
+        if self._room is None:
+            return
+        self.capacity_bytes = self._room()
+        half, before = self.capacity_bytes // 2, self.size_bytes
+        with self._lock:
+            while self._recent.size_bytes > half:
+                self._keep_or_drop(*self._recent.oldest(), half)
+            while self._kept.size_bytes > half:
+                self._drop(self._kept.oldest()[0])
+        self._untrimmed_bytes += max(before - self.size_bytes, 0)
+        if self._untrimmed_bytes >= _TRIM_BYTES:
+            self._untrimmed_bytes = 0
+            KEPT.trim()
 
     @property
     def size_bytes(self) -> int:
@@ -134,6 +164,10 @@ class PageCache:
 
     def put(self, address: PageAddress, payload: Sized, is_closed: Callable[[], bool]) -> None:
         """Keep a payload in place of the one at ``address``, unless ``is_closed`` or it takes more than half of all."""
+        self._unmeasured_bytes += payload.nbytes
+        if self._unmeasured_bytes >= _MEASURE_BYTES:
+            self._unmeasured_bytes = 0
+            self.fit()
         half = self.capacity_bytes // 2
         if payload.nbytes > half:
             return
@@ -148,7 +182,8 @@ class PageCache:
                 self._keep_or_drop(*self._recent.oldest(), half)
 
     def _keep_or_drop(self, address: PageAddress, payload: Sized, most: int) -> None:
-        if self._kept.size_bytes + payload.nbytes > most and not self._is_lucky():
+        is_full = self._kept.size_bytes + payload.nbytes > most
+        if payload.nbytes > most or (is_full and not self._is_lucky()):
             self._drop(address)
             return
         while self._kept.size_bytes + payload.nbytes > most:

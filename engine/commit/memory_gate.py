@@ -75,6 +75,9 @@ class MemoryGate:
         self._tablets = tablets
         self._maintained = maintained
         self._flush = flush
+        self.measured: Callable[[], object] = lambda: None
+        """Called whenever ``held_bytes`` were counted anew."""
+        self._held_bytes = 0
         self._mutex = threading.RLock()
         self._changed = threading.Condition(self._mutex)
         self._unchecked = 0
@@ -90,6 +93,16 @@ class MemoryGate:
         """Whether flushes should make room: the memory that they can free is above the soft limit, or the disk is
         nearly full, and they free the log."""
         return self._is_pressed or self.disk.is_low
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of memory stores, running flushes and batches in flight, as they were counted last."""
+        return self._held_bytes + max(self._in_flight, self._unchecked)
+
+    def measure(self) -> None:
+        """Count ``held_bytes`` anew, as nobody else does where nothing is written."""
+        self._held_bytes = sum(self._sums())
+        self.measured()
 
     def is_relieved(self) -> bool:
         """Whether flushes will free memory by themselves, so that a retry makes sense."""
@@ -248,6 +261,7 @@ class MemoryGate:
             _share(held + stuck + self._in_flight, self._soft, self._hard),
             _share(_largest(every), TABLET_BYTES_MAX // 2, TABLET_BYTES_MAX),
         )
+        self._held_bytes = held + sum(use.held for use in failing)
         self._note(whole > 0, bool(freed) and relieved > 0)
         return Fullness(whole, min(relieved, 1.0) if self._is_pressed else 0.0, left)
 
@@ -262,6 +276,7 @@ class MemoryGate:
         if is_over_soft and not self._is_over_soft:
             self._pressed_at = time.monotonic()
         self._is_over_soft, self._is_pressed = is_over_soft, is_pressed
+        self.measured()
 
 
 @dataclass(frozen=True, slots=True)

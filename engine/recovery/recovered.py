@@ -47,7 +47,7 @@ def recovered(home: HeldHome, manifest_file: ManifestFile, options: StoreOptions
         manifest=manifest_file,
         wal=home.open_log(),
         mvcc=home.mvcc(),
-        page_cache=PageCache(options.page_cache_bytes),
+        page_cache=PageCache(options.pages_min),
         key_index=KeyIndexBudget(options.key_index_bytes, on_demand=options.maintenance == "off"),
         here=options.here,
         damage=damage,

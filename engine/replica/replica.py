@@ -442,7 +442,7 @@ class Replica:
             )
             # No key index, as in a recovery: one would be built of all keys whenever a flush opens the tablet anew.
             key_index = KeyIndexBudget(options.key_index_bytes, on_demand=False)
-            self._files = LooseFiles(fs, PageCache(options.page_cache_bytes), key_index)
+            self._files = LooseFiles(fs, PageCache(options.page_cache_bytes or options.budget_bytes // 4), key_index)
             disk = LowWater(fs, options.disk_low_bytes)
             self._planned = PlannedScans(self._clock.physical_microseconds, uuid.uuid4, options, disk)
             self._reads = Reads(

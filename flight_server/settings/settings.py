@@ -23,9 +23,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
-from ...engine.options import StoreOptions
+from ...engine.options import BUDGET_MIN, StoreOptions
 from ...schemas.errors import InvalidArgumentError, NotFoundError
 from ...schemas.limits.limits import Limits
+from ...schemas.limits.usable import usable_memory
 from ...schemas.message import Message
 from .config import ServerConfig, listed
 
@@ -46,6 +47,8 @@ SECURITY_OPTIONS = (
 _SECRET = frozenset({"key_command"})
 _HIDDEN = "***"
 _NEAR = 0.8
+_SERVER_SHARE = 2
+"""The part of a machine's memory that is the budget of a server, as a divisor."""
 """A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
 
@@ -329,8 +332,7 @@ def _checked(given: dict[str, Given]) -> Settings:
     store = parts[StoreOptions] | ({"limits": limits} if parts[Limits] else {})
     if serve.memory_mb is not None and "budget_bytes" not in store:
         store["budget_bytes"] = serve.memory_mb << 20
-    if "budget_bytes" in store:
-        store["budget_bytes"] = _whole(store["budget_bytes"])
+    store["budget_bytes"] = _whole(store.get("budget_bytes") or max(usable_memory() // _SERVER_SHARE, BUDGET_MIN))
     server, options = _made(ServerConfig, parts[ServerConfig], given), _made(StoreOptions, store, given)
     models = {ServeOptions: serve, ServerConfig: server, StoreOptions: options, Limits: limits}
     return Settings(serve, server, store, given, models)

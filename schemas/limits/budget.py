@@ -26,6 +26,12 @@ class Budget:
         self._numbers = count()
         self._changed = threading.Condition()
 
+    @property
+    def taken_bytes(self) -> int:
+        """The bytes that requests have."""
+        with self._changed:
+            return self._taken.total()
+
     def most_of(self, user: str) -> int:
         """Return the bytes that a user may have if nobody else has any."""
         return self._bytes_max // 2 if user else self._bytes_max

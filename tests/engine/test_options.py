@@ -4,9 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from nyala.engine.options import MIB, StoreOptions
+from nyala.schemas.limits.usable import usable_memory
 
 DEFAULTS = StoreOptions()
-PARTS = ("memory_bytes", "key_index_bytes", "page_cache_bytes", "wal_queue_bytes")
+LARGEST = StoreOptions(budget_bytes=1 << 40)
+PARTS = ("memory_bytes", "key_index_bytes", "pages_min", "wal_queue_bytes")
 
 
 @pytest.mark.parametrize("megabytes", [16, 512, 4096])
@@ -15,7 +17,7 @@ def test_the_parts_of_a_budget_leave_room_for_work(megabytes: int) -> None:
     options = StoreOptions(budget_bytes=budget)
     assert budget // 2 < sum(getattr(options, name) for name in PARTS) <= budget * 7 // 8
     assert options.flush_bytes + options.flush_deltas_bytes < options.memory_bytes * options.memory_soft_share
-    assert options.flush_bytes <= DEFAULTS.flush_bytes and options.page_cache_bytes <= DEFAULTS.page_cache_bytes
+    assert options.flush_bytes <= LARGEST.flush_bytes == 96 * MIB and LARGEST.reads_bytes == 1536 * MIB
 
 
 def test_what_is_given_beside_a_budget_stays() -> None:
@@ -23,8 +25,11 @@ def test_what_is_given_beside_a_budget_stays() -> None:
     assert (options.key_index_bytes, options.flush_bytes, options.memory_bytes) == (0, 7, 256 * MIB)
 
 
-def test_without_a_budget_nothing_is_shared_out() -> None:
-    assert StoreOptions(budget_bytes=None) == DEFAULTS
+def test_the_budget_is_a_quarter_of_the_memory_if_none_is_given() -> None:
+    quarter = usable_memory() // 4
+    assert DEFAULTS.budget_bytes == quarter and StoreOptions(budget_bytes=quarter) == DEFAULTS
+    assert DEFAULTS.memory_bytes == quarter // 2 and DEFAULTS.page_cache_bytes is None
+    assert StoreOptions(memory_bytes=MIB).key_index_bytes == quarter // 4
 
 
 def test_too_small_a_budget_is_refused() -> None:

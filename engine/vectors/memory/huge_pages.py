@@ -7,6 +7,7 @@ pool does not request this; here regions are mapped with the request, and divide
 
 import mmap
 from bisect import bisect
+from typing import cast
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class HugePages(KeptMemory):
         with self._lock:
             self._is_used = True
             for region in self._regions:
-                start = region.take(size)
+                start = region.take(size) if region.largest_free >= size else None
                 if start is not None:
                     break
             else:
@@ -78,6 +79,13 @@ class HugePages(KeptMemory):
                 start = region.take(size)
                 assert start is not None, "a new region has room for all that may be asked for"
         return np.asarray(_HeldPages(self, region, start, size, length))
+
+    def trim(self) -> None:
+        """Return all memory without arrays to the operating system, also in regions that have some."""
+        with self._lock:
+            for region in self._regions:
+                region.trim()
+        self.release()
 
     def take_back(self, region: "_Region", start: int, size: int) -> None:
         """Free a part of a region that has no views left."""
@@ -101,6 +109,8 @@ class _Region:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.largest_free = size
+        """No free part is longer. It may be too much: there are hundreds of regions, and most of them are full."""
         self._memory = mapped(size)
         self.address = address_of(self._memory)
         self._starts = [0]
@@ -120,7 +130,19 @@ class _Region:
                 else:
                     self._starts[place], self._lengths[place] = start + size, length - size
                 return start
+        self.largest_free = max(self._lengths, default=0)
         return None
+
+    def trim(self) -> None:
+        """Return free parts to the operating system: whole pages of 4 KB, be they part of a huge one."""
+        whole = cast(np.ndarray, self._memory.base)
+        mapping = cast(memoryview, whole.base).obj
+        before = self.address - address_of(whole)
+        for start, length in zip(self._starts, self._lengths, strict=True):
+            first = -(-(before + start) // mmap.PAGESIZE) * mmap.PAGESIZE
+            end = (before + start + length) // mmap.PAGESIZE * mmap.PAGESIZE
+            if end > first:
+                cast(mmap.mmap, mapping).madvise(mmap.MADV_DONTNEED, first, end - first)
 
     def give_back(self, start: int, size: int) -> None:
         place = bisect(self._starts, start)
@@ -133,6 +155,7 @@ class _Region:
         if place + 1 < len(self._starts) and self._starts[place] + self._lengths[place] == self._starts[place + 1]:
             self._lengths[place] += self._lengths[place + 1]
             del self._starts[place + 1], self._lengths[place + 1]
+        self.largest_free = max(self.largest_free, self._lengths[place])
 
 
 class _HeldPages:

@@ -51,7 +51,7 @@ def test_a_feed_is_merged_batch_by_batch(
     def run() -> None:
         changes = spark.readStream.format("nyala").option("uri", uri).option("readChangeFeed", "true")
         query = changes.option("maxRowsPerTrigger", 25).load("homes").writeStream.foreachBatch(merge)
-        query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(60)
+        query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(240)
 
     homes.insert({"id": range(50), "v": range(50)})
     run()
@@ -105,7 +105,7 @@ def test_complete_mode(spark: SparkSession, db: Database, uri: str, homes: Table
         changes = spark.readStream.format("nyala").option("uri", uri).option("readChangeFeed", "true").load("homes")
         counted = changes.groupBy("v").count().withColumnRenamed("count", "n")
         query = counted.writeStream.format("nyala").option("uri", uri).option("checkpointLocation", str(tmp_path))
-        query.outputMode("complete").trigger(availableNow=True).start("sums").awaitTermination(60)
+        query.outputMode("complete").trigger(availableNow=True).start("sums").awaitTermination(240)
 
     homes.insert({"id": [1, 2, 3], "v": [7, 7, 8]})
     run()
@@ -127,7 +127,7 @@ def form(request: pytest.FixtureRequest, shim: Path | None, plain: object) -> st
 
 def run_once(sink: DataStreamWriter, checkpoint: Path) -> None:
     """Bring a query up to date. Raises StreamingQueryException."""
-    sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(120)
+    sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(240)
 
 
 @pytest.mark.night
@@ -179,7 +179,7 @@ def test_a_copy_follows_a_table_that_is_altered(
     source.upsert({"id": [2, 31], "v": [1 << 40, 31], "price": [2.5, None], "city": [None, "Oslo"]})
     source.delete({"id": [3]})
     with pytest.raises(StreamingQueryException, match=r"have changed since the query began: .*price is new"):
-        running.awaitTermination(120)
+        running.awaitTermination(240)
     with pytest.raises(StreamingQueryException, match="column 'v' is bigint, not int"):
         run_once(loaded, tmp_path / "copy")
     run_once(sink(), tmp_path / "copy")

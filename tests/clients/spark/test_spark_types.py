@@ -120,7 +120,7 @@ def test_a_time_of_a_clock_is_one_moment_by_every_way(
     feed = feed.schema("WAY string, n int, key timestamp_ntz, at timestamp_ntz").load("clock").where("way = 'frame'")
     db.create_table("copy", pa.schema(fields), ["way", "n", "key"])
     sink = feed.writeStream.format("nyala").option("uri", uri).option("checkpointLocation", str(tmp_path))
-    sink.trigger(availableNow=True).start("copy").awaitTermination(60)
+    sink.trigger(availableNow=True).start("copy").awaitTermination(240)
 
     found = [row for name in ("clock", "copy") for row in db.table(name).scan().to_arrow().to_pylist()]
     assert len(found) == len(CLOCK) * (5 if shim else 4)

@@ -126,3 +126,28 @@ def test_a_page_that_came_from_the_file_again_is_verified_again(fs, make):
     for read in (lambda: stream.read(0, 3000), lambda: stream.gather(np.array([7])), lambda: stream.stored_page(0)):
         with pytest.raises(CorruptionError, match="checksum"):
             read()
+
+
+def test_the_room_of_a_cache_may_change_at_any_time():
+    cache, room = PageCache(), [4 << 20]
+    cache.take_room(lambda: room[0])
+    for offset in range(128):
+        cache.get((1, offset), page(64 << 10))
+    assert (3 << 20) < cache.size_bytes <= cache.capacity_bytes == 4 << 20
+    room[0] = 1 << 20
+    cache.fit()
+    assert (1 << 19) < cache.size_bytes <= cache.capacity_bytes == 1 << 20
+    cache.get((1, 127), fail)  # the pages used last stay
+    room[0] = 64 << 20
+    for offset in range(128, 128 + 512):
+        cache.get((1, offset), page(64 << 10))
+    assert cache.capacity_bytes == 64 << 20  # measured on the way
+    assert cache.size_bytes > 20 << 20  # those of the time before found no room
+
+
+def test_a_cache_without_room_keeps_nothing():
+    cache = PageCache()
+    cache.get((1, 0), page(10))
+    cache.take_room(lambda: 0)
+    assert cache.size_bytes == 0 and (1, 0) not in cache
+    cache.discard_file(1)

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from nyala.engine.options import StoreOptions
+from nyala.flight_server.processes.shares import memory_shares
 from nyala.flight_server.settings.config import ServerConfig
 from nyala.flight_server.settings.settings import Settings, known, read_settings
 from nyala.schemas.errors import InvalidArgumentError, NotFoundError
 from nyala.schemas.limits.limits import Limits
+from nyala.schemas.limits.usable import usable_memory
 
 MIB = 1 << 20
 
@@ -93,6 +95,15 @@ def test_a_budget_is_shared_out_wherever_it_comes_from() -> None:
         read(environment={"NYALA_MEMORY_MB": "64"}),
     ):
         assert StoreOptions(**found.store).memory_bytes == 32 * MIB
+
+
+def test_a_server_has_half_of_the_memory_by_default() -> None:
+    for found in (read(), read(None, "reads_bytes=1048576")):
+        assert StoreOptions(**found.store).budget_bytes == usable_memory() // 2
+    parts = memory_shares(StoreOptions(budget_bytes=300 * MIB), 3)
+    assert parts["budget_bytes"] == 100 * MIB and parts["memory_bytes"] == 50 * MIB
+    assert "page_cache_bytes" not in parts, "each has what its own parts leave"
+    assert memory_shares(StoreOptions(page_cache_bytes=90), 3)["page_cache_bytes"] == 30
 
 
 def test_the_printed_file_is_read_as_it_was_printed(tmp_path: Path) -> None:

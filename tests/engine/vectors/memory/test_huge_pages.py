@@ -1,8 +1,11 @@
 """Memory that is kept: nobody shares it, freed parts are joined and used again, and empty regions go."""
 
 import itertools
+import mmap
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +100,38 @@ def test_idle_regions_are_kept_as_far_as_allowed_until_nobody_used_them_for_a_wh
     assert memory.idle_bytes == memory.mapped_bytes == REGION
     memory.release()
     assert memory.mapped_bytes == 0
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="no huge pages here")
+def test_free_parts_return_to_the_system_also_beside_others():
+    memory = HugePages(64 << 20)
+    arrays = [memory.allocate(250 * KB) for _ in range(800)]
+    for number, array in enumerate(arrays):
+        array[:] = number % 251
+    before, kept = resident(), arrays[::2]
+    del arrays, array
+    assert resident() > before - (20 << 20), "regions with arrays stay"
+    memory.trim()
+    assert resident() < before - (80 << 20)
+    assert all((each == 2 * number % 251).all() for number, each in enumerate(kept))
+    assert memory.mapped_bytes == 4 * (64 << 20)
+    again = [memory.allocate(250 * KB) for _ in range(300)]
+    for array in again:
+        array[:] = 255
+    assert memory.mapped_bytes == 4 * (64 << 20)
+    assert all((each == 2 * number % 251).all() for number, each in enumerate(kept))
+
+
+def test_a_full_region_is_not_searched_and_one_with_a_new_gap_is(memory):
+    full = [memory.allocate(1000 * KB) for _ in range(8)]
+    assert memory.mapped_bytes == 2 * REGION
+    more = memory.allocate(1000 * KB)
+    assert memory.mapped_bytes == 3 * REGION
+    where = address_of(full[1])
+    del full[1]
+    assert address_of(memory.allocate(1000 * KB)) == where
+    assert len(more) == 1000 * KB
