@@ -120,7 +120,7 @@ class StoreOptions(Message, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """Size of a log file; each is reserved on the disk at once."""
     wal_queue_bytes: PositiveInt = 64 * MIB
     """Commits queued for the log before writers wait for the disk."""
-    page_cache_bytes: PositiveInt | None = None
+    page_cache_bytes: int | None = Field(default=None, gt=0)
     """Cache of verified pages: encoded, but without block compression; deltas are decoded. None: the part of
     ``budget_bytes`` that nothing else uses, and a sixteenth of it at least."""
     scan_threads: NonNegativeInt = Field(default_factory=lambda: min(os.cpu_count() or 1, 8))

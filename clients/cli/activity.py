@@ -96,9 +96,11 @@ def _state(found: dict[str, Any]) -> list[list[str]]:
         [f"memory: {kind}", size(value) + (f" of {size(limits[kind])}" if kind in limits else "")]
         for kind, value in found["memory_bytes"].items()
     ]
+    budget = [["memory: budget", size(limits["all"])]] if "all" in limits else []
     return [
         ["processors", f"{found['processors']:.2f}"],
         ["resident", size(found["resident_bytes"])],
+        *budget,
         *memory,
         ["log", size(found["log_bytes"])],
         ["free on disk", size(found["disk_free_bytes"])],

@@ -83,7 +83,8 @@ class ServeOptions(Message, frozen=True, extra="forbid"):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
     memory_mb: int | None = Field(default=None, ge=16)
-    """Memory for the store, on top of about 300 MB for the process: ``budget_bytes`` in MiB."""
+    """Memory for the store, on top of about 300 MB for the process: ``budget_bytes`` in MiB. By default half of the
+    memory that the process may use."""
     placement: Path | None = None
     """The placement file of the servers that share their tables."""
     name: Annotated[str | None, BeforeValidator(_joined)] = None
@@ -332,7 +333,9 @@ def _checked(given: dict[str, Given]) -> Settings:
     store = parts[StoreOptions] | ({"limits": limits} if parts[Limits] else {})
     if serve.memory_mb is not None and "budget_bytes" not in store:
         store["budget_bytes"] = serve.memory_mb << 20
-    store["budget_bytes"] = _whole(store.get("budget_bytes") or max(usable_memory() // _SERVER_SHARE, BUDGET_MIN))
+    if store.get("budget_bytes") is None:
+        store["budget_bytes"] = max(usable_memory() // _SERVER_SHARE, BUDGET_MIN)
+    store["budget_bytes"] = _whole(store["budget_bytes"])
     server, options = _made(ServerConfig, parts[ServerConfig], given), _made(StoreOptions, store, given)
     models = {ServeOptions: serve, ServerConfig: server, StoreOptions: options, Limits: limits}
     return Settings(serve, server, store, given, models)

@@ -82,7 +82,8 @@ def test_tables_and_their_rowsets_are_shown(port: Callable[..., Port]) -> None:
     rows = {" ".join(cell.text or "" for cell in row[:-1]): row[-1].text or "" for row in tree(text).iter("tr")}
     assert status == 200 and int(rows["Records written to the log: commits, and notes of the store. "]) >= 3
     assert rows["Work of clients that has not ended. pins"] == "0"
-    assert re.search(r"page_cache [\d.]+ (B|KiB|MiB) [\d.]+ MiB", words(text))
+    assert re.search(r"page_cache [\d.]+ (B|KiB|MiB) [\d.]+ (MiB|GiB)", words(text))
+    assert re.search(r"all [\d.]+ (B|KiB|MiB) [\d.]+ (MiB|GiB)", words(text)), "the budget"
 
 
 def test_pages_can_be_used_by_keyboard_and_read_aloud(port: Callable[..., Port]) -> None:

@@ -65,7 +65,10 @@ def _memory(families: dict[str, MetricFamily]) -> list[tuple[Cell, ...]]:
     if "nyala_memory_bytes" not in families:
         return []
     limits = {tuple(each.labels.items()): each.value for each in families["nyala_memory_limit_bytes"].samples}
-    return [
+    used = families["nyala_memory_bytes"].samples
+    rows = [
         (_labels(each), size(each.value), size(limit) if (limit := limits.get(tuple(each.labels.items()))) else "")
-        for each in families["nyala_memory_bytes"].samples
+        for each in used
     ]
+    budget = sum(value for labels, value in limits.items() if ("kind", "all") in labels)
+    return [*rows, ("all", size(sum(each.value for each in used)), size(budget))]

@@ -100,6 +100,8 @@ def test_a_budget_is_shared_out_wherever_it_comes_from() -> None:
 def test_a_server_has_half_of_the_memory_by_default() -> None:
     for found in (read(), read(None, "reads_bytes=1048576")):
         assert StoreOptions(**found.store).budget_bytes == usable_memory() // 2
+    with pytest.raises(InvalidArgumentError, match="budget_bytes"):
+        read(None, "budget_bytes=0")
     parts = memory_shares(StoreOptions(budget_bytes=300 * MIB), 3)
     assert parts["budget_bytes"] == 100 * MIB and parts["memory_bytes"] == 50 * MIB
     assert "page_cache_bytes" not in parts, "each has what its own parts leave"
