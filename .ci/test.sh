@@ -3,8 +3,8 @@
 # Those without Spark run on all processors (WORKERS auto: in one process more than there are). Those with Spark run
 # beside them in two processes, each with a Java machine of its own; their output comes last.
 # Tests marked `night` run only with NIGHT=1, and then doses are the long ones (tests/dose.py).
-# By day costly tests take turns (tests/turns.py): the commit chooses, or TURN=2. All have their turn where tests are named,
-# with TURN= and by night.
+# By day costly tests take turns (tests/turns.py): the commit chooses, or TURN=2. All run where tests are named, with
+# TURN= and by night.
 # In continuous integration a test that failed runs once more, alone, and both results are printed. A test that then
 # passes depends on time or load: it does not fail the run, but it needs mending all the same.
 set -uo pipefail

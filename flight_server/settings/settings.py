@@ -47,9 +47,9 @@ SECURITY_OPTIONS = (
 _SECRET = frozenset({"key_command"})
 _HIDDEN = "***"
 _NEAR = 0.8
+"""A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 _SERVER_SHARE = 2
 """The part of a machine's memory that is the budget of a server, as a divisor."""
-"""A variable this similar to one of ours is a mistake; others belong to somebody else, such as a container system."""
 
 
 JwtAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
