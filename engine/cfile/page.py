@@ -102,6 +102,8 @@ class Page:
     crc: int
     """Its checksum in the file, which identifies its content."""
     padding: np.ndarray
+    part_bytes: int | None = None
+    """How many of its bytes are there; None: all (`PageOutline`)."""
     part: tuple[int, int, int, int] | None = field(default=None, init=False)
     """What `page_kind.part_of` found."""
 
@@ -128,7 +130,17 @@ class Page:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it takes."""
+        if self.part_bytes is not None:
+            return self.part_bytes
         return PAGE_HEADER_BYTES + len(self.stored) + self.header.bitmap_length
+
+    def without_cells(self) -> "Page":
+        """Return the page without its bytes."""
+        return replace(self, stored=_NOTHING, bitmap=None, padding=_NOTHING)
+
+    def with_cells(self, stored: np.ndarray, bitmap: np.ndarray | None, size: int) -> "Page":
+        """Return the page with ``stored`` and ``bitmap``, in which there are only ``size`` of its bytes."""
+        return Page(self.offset, self.header, self.codec, stored, bitmap, self.crc, _NOTHING, size)
 
     def unpacked(self) -> "Page":
         """Return the page with compressed bytes decompressed; itself if it has none.
@@ -143,7 +155,7 @@ class Page:
             header=header._replace(compression=NONE, stored_length=header.raw_length),
             stored=decompress(header.compression, self.stored, header.raw_length),
             bitmap=None if self.bitmap is None else self.bitmap.copy(),  # else it would keep the whole read buffer
-            padding=_NO_PADDING,
+            padding=_NOTHING,
         )
 
     def loosened(self, physical: PhysicalType) -> "Page | None":
@@ -164,7 +176,7 @@ class Page:
         if stored is None:
             return None
         bitmap = None if self.bitmap is None else self.bitmap.copy()  # else it would keep the whole read buffer
-        return replace(self, codec=codec, stored=stored, bitmap=bitmap, padding=_NO_PADDING)
+        return replace(self, codec=codec, stored=stored, bitmap=bitmap, padding=_NOTHING)
 
     def valid_range(self, first: int, last: int) -> np.ndarray | None:
         """Return one bool for each of the rows [first, last), or None when the page has no bitmap."""
@@ -181,7 +193,7 @@ class Page:
         return (self.bitmap[rows >> 3] >> (rows & 7).astype(np.uint8) & 1).view(np.bool_)
 
 
-_NO_PADDING = np.empty(0, np.uint8)
+_NOTHING = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,13 +223,18 @@ class FileImage:
             UnreadableFileError: the disk does not return them.
         """
         data = KEPT.allocate(length) if is_kept else READ_BUFFERS.lend(length)
+        self.read_to(offset, data, is_page)
+        return data
+
+    def read_to(self, offset: int, data: np.ndarray | memoryview, is_page: bool = False) -> None:
+        """Read bytes of the file into ``data``. Raises as ``read``."""
+        length = len(data)
         read_into = self.far.read_unchecked if self.far and is_page else self.file.read_into
         with reading(self.path, offset):
             count = read_into(offset, data) if length else 0
         if count < length:
             why = f"the file ends here; {length - count:,} bytes are missing"
             raise CorruptionError(self.path, offset + count, why)
-        return data
 
     def check(self) -> None:
         """Check that the file still exists with its full size. Raises as ``read``."""

@@ -19,14 +19,20 @@ from ..vectors.vector import (
     padded,
     zeros,
 )
-from .cache import FilePages
+from .cache import FilePages, PageAddress
 from .footer import StreamEntry, zone_map_from
 from .format import IS_DICTIONARY, StreamKey
+from .outline import PageOutline
 from .page import FileImage, Page, load_page
 from .zone_map import PageZones, ZoneMap
 
 OFTEN = 256
 """Rows read one by one from a page until its mini-blocks are decompressed for good: four times as many as it has."""
+WORTH_PARTS = 64 << 10
+"""Shorter pages are read whole."""
+_PARTS_MAX = 2
+"""A page is read whole again once so many rows were read alone, for each of which two blocks were read, that it would
+have been."""
 _RESTORED = frozenset({"prefix", "fsst"})
 _ONE_BY_ONE = 256
 """More rows of a page at once do not count: they may be a pass over the table."""
@@ -69,6 +75,8 @@ class StreamReader:
         self._asked = [0] * self.page_count
         """Rows read one by one from each page, and half of OFTEN for each time that all were read at once; approximate,
         and counted anew after a while."""
+        self._outlines: dict[int, PageOutline] = {}
+        """Of pages that were read for the sake of a row."""
         self._has_restored = not _RESTORED.isdisjoint(entry.encodings)
         self._zone_maps: list[ZoneMap] | None = None
         self._page_zones: PageZones | None = None
@@ -177,6 +185,39 @@ class StreamReader:
         load_once = partial(self._load_page, number, is_kept=False) if is_taken_whole else None
         page = self._cache.get(address, partial(self._load_page, number, is_kept=True), load_once)
         return self._read_whole(number, page) if is_taken_whole and self._has_restored else page
+
+    def address(self, number: int) -> PageAddress:
+        """Return the address of page ``number`` in the page cache."""
+        return self._image.file_id, self.entry.pages[number].offset
+
+    def page_for(self, row: int) -> Page:
+        """Return the page of a row, which is not in the page cache, for reading that row alone: as ``page`` does, or
+        with nothing but the row if that is read faster and the cache has no room for all of it."""
+        number = self.page_of(row)
+        outline = self._outlines.get(number)
+        if outline is None:
+            return self._page_and_outline(number)
+        outline.readings += 1
+        if outline.readings * _PARTS_MAX < outline.blocks and not self._cache.has_room(self.entry.pages[number].length):
+            page = outline.page_with(row - self.first_row(number), self._image, self.physical)
+            if page is not None:
+                return page
+        outline.readings = 0
+        return self.page(number)
+
+    def _page_and_outline(self, number: int) -> Page:
+        """Return a page, and note its outline if that is of use."""
+        entry = self.entry.pages[number]
+        if entry.length < WORTH_PARTS or self._image.far:
+            return self.page(number)
+
+        def load() -> Page:
+            page = self._load_page(number, is_kept=True)
+            if page.header.page_length == entry.length:  # it was not compressed
+                self._outlines[number] = PageOutline(page)
+            return page
+
+        return self._cache.get(self.address(number), load)
 
     def _read_whole(self, number: int, page: Page) -> Page:
         """Count one more reading of all of a page; return the page to use."""

@@ -14,11 +14,13 @@ equal bytes, which LZ4 shrinks to almost nothing and decodes at memory speed. 8 
 sides of that in the first-level cache.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
-from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, unpack
+from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, ranges_of_block, unpack
 from .codec import check_rows
 
 
@@ -55,6 +57,12 @@ class BitshuffleCodec:
             return FixedVector(loose[check_rows(rows, row_count)])
         blocks, places = blocks_of_rows(rows, row_count)
         return FixedVector(unpack(payload, physical.dtype, row_count, blocks)[places])
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``."""
+        yield from ranges_of_block(payload, 0, row_count, row, physical.width)
 
     def loosened(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> np.ndarray | None:
         """Return the payload with uncompressed blocks; None if it is already. Raises as ``decode`` does."""

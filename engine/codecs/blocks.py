@@ -1,5 +1,7 @@
 """Pages divided into mini-blocks: the directory, and which blocks a read needs."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..kernels.pages import blocks as kernels
@@ -25,6 +27,25 @@ def block_sizes(payload: np.ndarray, row_count: int) -> np.ndarray:
     require((sizes >= 0).all(), "the ends of the blocks fall")
     require((ends[-1] if len(ends) else 0) == len(payload) - head, "the blocks do not fill the page")
     return sizes
+
+
+def ranges_of_block(
+    payload: np.ndarray, head: int, row_count: int, row: int, width: int = 0
+) -> Iterator[tuple[int, int]]:
+    """Yield the range of a payload that says where the mini-block of a row is, and then the range of the block. The
+    directory follows ``head`` bytes. Of cells of ``width`` bytes that are stored as they are, one is enough. See
+    `Codec.ranges_of_row`."""
+    number, size = row // BLOCK_ROWS, END.itemsize
+    place = head + size * number
+    first = place - size if number else place
+    yield first, place + size
+    ends = payload[first : place + size].view(END).tolist()
+    start = head + size * block_count(row_count) + (ends[0] if number else 0)
+    length, i = ends[-1] - (ends[0] if number else 0), row - number * BLOCK_ROWS
+    if length == min(BLOCK_ROWS, row_count - number * BLOCK_ROWS) * width:
+        yield start + i * width, start + (i + 1) * width
+    else:
+        yield start, start + length
 
 
 def rows_of_blocks(row_count: int) -> np.ndarray:

@@ -10,6 +10,7 @@ whose checksum is right raises `CorruptPageError` and never touches foreign memo
 up while decoding (a damaged LZ4 block) raises the same error there.
 """
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -69,6 +70,16 @@ class Codec(Protocol):
         """Return the cells at ``rows`` (int64, any order, repeats allowed), in that order.
 
         Decodes only the mini-blocks that hold them. Raises as ``decode`` does.
+        """
+        ...
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the ranges [first, last) of a payload that kernels read for one ``row``.
+
+        ``payload`` is memory for one that was checked before. The caller fills a range before it takes the next: where
+        that is may depend on it.
         """
         ...
 

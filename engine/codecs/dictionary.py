@@ -13,6 +13,8 @@ falls back to another encoding for the pages that follow. Reading: ``decode`` re
 `attach` joins them with the dictionary.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..kernels.pages import dictionary as kernels
@@ -20,7 +22,7 @@ from ..kernels.pages.blocks import widen_codes
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
-from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, unpack
+from .blocks import blocks_of_range, blocks_of_rows, check_packed, loose_cells, loosened, pack, ranges_of_block, unpack
 from .codec import CorruptPageError, check_rows, require
 
 MAX_VALUES = 65_536
@@ -76,6 +78,13 @@ class DictionaryCodec:
             return FixedVector(loose[check_rows(rows, row_count)].astype(np.int32))
         blocks, places = blocks_of_rows(rows, row_count)
         return FixedVector(_unpack_codes(payload, row_count, blocks)[places])
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``."""
+        yield 0, _WIDTH_BYTES
+        yield from ranges_of_block(payload, _WIDTH_BYTES, row_count, row, int(payload[0]))
 
     def loosened(self, payload: np.ndarray, physical: PhysicalType, row_count: int) -> np.ndarray | None:
         """Return the payload with uncompressed blocks; None if it is already. Raises as ``decode`` does."""

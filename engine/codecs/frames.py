@@ -8,7 +8,7 @@ A block holds 1,024 rows (the last one of a page perhaps fewer); frames and bloc
 `nyala.engine.kernels.pages.frames` and `nyala.engine.kernels.pages.decimals`. Under NULL stands whatever takes no bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from ..vectors.memory.memory import address_of, address_or_0, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import FixedVector, Vector
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, check_range, check_rows, require
+
+_FRAME = np.dtype([("line", "<i8", 2), ("end", "<u4"), ("width", "u1"), ("form", "u1"), ("exceptions", "<u2")])
 
 
 class _FramesCodec:
@@ -71,6 +73,23 @@ class _FramesCodec:
             address_of(payload), row_count, physical.width, address_of(rows), len(rows), address_of(cells)
         )
         return FixedVector(cells)
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``."""
+        number, size = row // BLOCK_ROWS, kernels.FRAME_BYTES
+        first = size * max(number - 1, 0)
+        yield first, size * (number + 1)
+        frames = payload[first : size * (number + 1)].view(_FRAME)
+        frame, ends = frames[-1], frames["end"].tolist()
+        start = size * block_count(row_count)
+        end = start + ends[-1] + kernels.TAIL_BYTES
+        start += ends[0] if number else 0
+        if frame["form"] != kernels.DICTIONARY and not frame["exceptions"]:
+            start += (row - number * BLOCK_ROWS) * int(frame["width"]) >> 3
+            end = start + kernels.TAIL_BYTES
+        yield start, min(end, len(payload))
 
 
 class FrameOfReferenceCodec(_FramesCodec):

@@ -11,13 +11,15 @@ followed by anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..kernels.pages import fsst as kernels
 from ..vectors.memory.memory import address_of, allocate, allocate_zeroed
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector
-from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count_in
+from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, ranges_of_block, row_count_in
 from .codec import BLOCK_ROWS, PAGE_ROWS, CorruptPageError, block_count, require
 
 _SAMPLE_BYTES = 24 << 10
@@ -92,6 +94,26 @@ class FsstCodec:
         """Return the strings at ``rows``."""
         blocks, places = blocks_of_rows(rows, row_count)
         return _restore(payload, row_count, blocks).take(places)
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``."""
+        yield 0, 1
+        head = _head_bytes(payload)
+        yield 0, head
+        ranges = ranges_of_block(payload, head, row_count, row)
+        yield next(ranges)
+        block = next(ranges)[0]
+        lengths = block + kernels.HEAD_BYTES
+        yield block, lengths
+        width, i = int(payload[lengths - 1]), row % BLOCK_ROWS
+        codes = lengths + -(-min(BLOCK_ROWS, row_count - row + i) * width // 8)
+        yield lengths, codes
+        bits = np.unpackbits(payload[lengths:codes], count=(i + 1) * width, bitorder="little").reshape(i + 1, width)
+        before = bits.astype(np.int64) @ (1 << np.arange(width, dtype=np.int64))
+        start = codes + int(before[:-1].sum())
+        yield start, start + int(before[-1])
 
 
 def _train(vector: BytesVector) -> tuple[np.ndarray, int]:

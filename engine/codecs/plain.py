@@ -9,6 +9,8 @@ Payload, little-endian, by physical type::
 The first offset is 0, the last one the number of bytes.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..vectors.memory.memory import allocate
@@ -72,6 +74,21 @@ class PlainCodec:
         if physical is PhysicalType.BOOL:
             return FixedVector(payload[rows >> 3] >> (rows & 7).astype(np.uint8) & 1)
         return FixedVector(payload.view(physical.dtype)[rows])
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``."""
+        if physical is PhysicalType.BYTES:
+            place = _OFFSET.itemsize * row
+            yield place, place + 2 * _OFFSET.itemsize
+            first, last = payload[place : place + 2 * _OFFSET.itemsize].view(_OFFSET).tolist()
+            head = _OFFSET.itemsize * (row_count + 1)
+            yield head + first, head + last
+        elif physical is PhysicalType.BOOL:
+            yield row >> 3, (row >> 3) + 1
+        else:
+            yield row * physical.width, (row + 1) * physical.width
 
 
 def _encode_bytes(vector: BytesVector) -> np.ndarray:

@@ -8,13 +8,15 @@ A block holds 1,024 rows (the last one of a page perhaps fewer) and is decoded a
 in `nyala.engine.kernels.pages.prefix`. An end counts from the first byte of block 0.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..kernels.pages import prefix as kernels
 from ..vectors.memory.memory import address_of, allocate
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, Vector
-from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, row_count_in
+from .blocks import END, block_sizes, blocks_of_range, blocks_of_rows, ranges_of_block, row_count_in
 from .codec import PAGE_ROWS, CorruptPageError, block_count
 
 
@@ -59,6 +61,12 @@ class PrefixCodec:
         """Return the strings at ``rows``."""
         blocks, places = blocks_of_rows(rows, row_count)
         return _restore(payload, row_count, blocks).take(places)
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``."""
+        yield from ranges_of_block(payload, 0, row_count, row)
 
 
 def _restore(payload: np.ndarray, row_count: int, blocks: np.ndarray) -> BytesVector:

@@ -10,6 +10,8 @@ used if runs would take more space than plain cells (random BOOL cells would tak
 more than 4 bytes a page.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..kernels.pages.run_length import LASTS_SLACK_BYTES, find_runs, take_cells, write_runs
@@ -97,6 +99,17 @@ class RunLengthCodec:
         rows = check_rows(rows, row_count)
         lasts, cells = _split(payload, physical, runs)
         return FixedVector(cells[lasts.searchsorted(rows.astype(_LAST))])
+
+    def ranges_of_row(
+        self, payload: np.ndarray, physical: PhysicalType, row_count: int, row: int
+    ) -> Iterator[tuple[int, int]]:
+        """See ``Codec``. Runs are searched, and are few."""
+        yield 0, _COUNT.itemsize
+        if _run_count(payload):
+            yield 0, len(payload)
+            return
+        for first, last in _PLAIN.ranges_of_row(payload[_COUNT.itemsize :], physical, row_count, row):
+            yield _COUNT.itemsize + first, _COUNT.itemsize + last
 
 
 def _run_lasts(cells: np.ndarray) -> np.ndarray:

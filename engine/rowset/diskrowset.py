@@ -347,7 +347,7 @@ class DiskRowSet(RowSet):
         streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]
         live = self.base_stream(LIVE) if self._has_live_stream else None
         bases = [self.deltas.base_timestamp(number) for number in (*columns.ids, LIVE)]
-        return PageRows(columns, [*streams, live], max(*bases, self.born or 0))
+        return PageRows(columns, [*streams, live], max(*bases, self.born or 0), self.reader)
 
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         if not (rows % BLOCK_ROWS).any():

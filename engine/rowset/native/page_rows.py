@@ -2,14 +2,17 @@
 
 For each range of rows that lies in one page of every column there is a table with the addresses of those pages. The
 page cache alone decides how long pages stay: the table refers to them weakly, and a read holds them while it lasts.
+
+A table that is larger than the cache would have its pages read again and again for the sake of one row. Then the row is
+read without the rest of its pages (`StreamReader.page_for`), and its cells stay in the page cache by themselves.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import string_at
-from itertools import pairwise
+from itertools import count, pairwise
 from struct import Struct
 from weakref import ref
 
@@ -17,6 +20,7 @@ import numpy as np
 
 from ...cfile.page import Page
 from ...cfile.page_kind import kind_of
+from ...cfile.reader import CFileReader
 from ...cfile.stream import OFTEN, StreamReader
 from ...codecs.codec import PAGE_ROWS, CorruptPageError
 from ...kernels.reads import point_read as kernels
@@ -33,6 +37,13 @@ _TABLES_MAX = 4096
 _COUNTED = 64
 """Of rows read at once so many count: most of them share what is decoded."""
 _FIRST_COLUMNS = 64
+_ALONE = 4
+"""So many rows in one page may be read without the rest of it; more are worth all of it."""
+
+
+_ROW_BYTES, _CELL_BYTES = 400, 48
+"""What the interpreter takes for a row in the page cache, and for each cell."""
+_NUMBERS = count()
 
 
 class NotInMemoryError(Exception):
@@ -64,7 +75,7 @@ _ROOM = _Room()
 class _Table:
     """The pages of a range of rows."""
 
-    __slots__ = ("address", "fields", "pages", "reads", "size", "unread")
+    __slots__ = ("address", "fields", "is_of_row", "pages", "reads", "size", "unread")
 
     def __init__(self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int]) -> None:
         self.fields = fields
@@ -72,18 +83,39 @@ class _Table:
         self.pages = [ref(page) for page in pages]
         self.size = sum([page.nbytes for page in pages])
         """Bytes of the pages."""
+        self.is_of_row = any(page.part_bytes is not None for page in pages)
+        """Whether it is good for the one row that it was made for."""
         self.reads = 0
         """Reads of rows; approximate."""
         self.unread = unread
         """The columns that the kernel does not read."""
 
 
+class _KeptRow:
+    """The base cells of a row whose pages are not in memory. They never change: deltas stand elsewhere."""
+
+    __slots__ = ("cells", "nbytes")
+
+    def __init__(self, cells: list[RawCell]) -> None:
+        self.cells = cells.copy()
+        self.nbytes = _ROW_BYTES + sum([_CELL_BYTES + (len(cell) if type(cell) is bytes else 0) for cell in cells])
+
+
 class PageRows:
     """Reads single rows of a base file by a kernel: the base cells of one rowset by row. Thread safe."""
 
-    def __init__(self, columns: RowColumns, streams: Sequence[StreamReader | None], newest_base: int) -> None:
-        """``streams`` are those of the columns, and that of liveness, None if there is none."""
+    def __init__(
+        self,
+        columns: RowColumns,
+        streams: Sequence[StreamReader | None],
+        newest_base: int,
+        file: CFileReader,
+    ) -> None:
+        """``streams`` are those of the columns, and that of liveness, None if there is none; ``file`` is the base file
+        of the rowset."""
         self.columns = columns
+        self._pages, self._file_id = file.pages, file.file_id
+        self._number = next(_NUMBERS)
         self.newest_base = newest_base
         """The newest timestamp that a column's base shows: older snapshots need history."""
         self._streams = streams
@@ -113,11 +145,33 @@ class PageRows:
             CorruptPageError: a cell cannot be decoded.
             NotInMemoryError: the caller may not wait, and would have to.
         """
-        table, pages = self._table(row >> self._shift, 1, may_wait)
-        room, count = _ROOM, len(self._streams)
-        if room.columns < count:
-            room.reserve(count)
-        while (null_count := kernels.read_row(table.address, count, row, *room.addresses)) == kernels.FULL:
+        number = row >> self._shift
+        table, pages = self._in_memory(number)
+        if table is None:
+            address = (self._file_id, -1, self._number, row)
+            (kept,) = self._pages.get_many([address])
+            if kept is not None:
+                return kept.cells.copy()
+            if not may_wait:
+                raise NotInMemoryError
+            table, pages = self._loaded(number, row)
+            cells = self._cells(table, row)
+            if table.is_of_row:
+                self._pages.put(address, _KeptRow(cells))
+            return cells
+        if not may_wait and (table.unread or table.reads == OFTEN - 1):
+            raise NotInMemoryError
+        self._count(number, table, 1)
+        cells = self._cells(table, row)
+        del pages  # until here, the cells' memory had to stay
+        return cells
+
+    def _cells(self, table: _Table, row: int) -> list[RawCell]:
+        """Return the cells of a row by its table, whose pages are held. Raises CorruptPageError."""
+        room, columns = _ROOM, len(self._streams)
+        if room.columns < columns:
+            room.reserve(columns)
+        while (null_count := kernels.read_row(table.address, columns, row, *room.addresses)) == kernels.FULL:
             room.scratch.grow()
         if null_count < 0:
             raise CorruptPageError("a cell of the row cannot be decoded")
@@ -131,7 +185,6 @@ class PageRows:
             cells = [None if null else cell for cell, null in zip(cells, room.nulls, strict=False)]
         for i in table.unread:
             cells[i] = self._gathered(i, row)
-        del pages  # until here, the cells' memory had to stay
         return cells
 
     def read_into(self, table: CellTable, rows: np.ndarray, positions: np.ndarray) -> set[int]:
@@ -144,32 +197,45 @@ class PageRows:
         cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
         left, places = set(self._widened), allocate(len(rows), np.int64)
         for first, last in pairwise(cuts):
-            known, pages = self._table(int(numbers[first]), min(last - first, _COUNTED))
-            table.held += known, pages
-            table.held_bytes += known.size
-            if table.held_bytes > table.held_max:
-                table.check_held(last / len(rows))
-            left.update(known.unread)
-            places[first:last] = known.address
+            for start, end in self._parts(int(numbers[first]), first, last):
+                known, pages = self._table(int(numbers[first]), rows[start:end])
+                table.held += known, pages
+                table.held_bytes += known.size
+                if table.held_bytes > table.held_max:
+                    table.check_held(end / len(rows))
+                left.update(known.unread)
+                places[start:end] = known.address
         table.held.append(self)
         table.read(address_of(places), 8, rows, positions)
         return left
 
-    def _table(self, number: int, reads: int, may_wait: bool = True) -> tuple[_Table, list[Page | None]]:
-        """Return the table of a range of rows, of which so many are read, and its pages, which must be held while it is
-        used. Raises as ``read``."""
+    def _parts(self, number: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of the rows [first, last) of a batch, all in a range of rows, that have a table each."""
+        if last - first <= _ALONE and self._in_memory(number)[0] is None:
+            yield from pairwise(range(first, last + 1))
+        else:
+            yield first, last
+
+    def _table(self, number: int, rows: np.ndarray) -> tuple[_Table, list[Page | None]]:
+        """Return the table of a range of rows, or of one row alone, and its pages, which must be held while it is used.
+        Raises as ``read``."""
+        table, pages = self._in_memory(number)
+        if table is None:
+            table, pages = self._loaded(number, int(rows[0]) if len(rows) == 1 else None)
+        self._count(number, table, min(len(rows), _COUNTED))
+        return table, pages
+
+    def _in_memory(self, number: int) -> tuple[_Table | None, list[Page | None]]:
+        """Return the table of a range of rows and its pages, which must be held while it is used; None if some are not
+        in memory."""
         table = self._tables.get(number)
-        pages: list[Page | None] = [None] if table is None else [page() for page in table.pages]
-        if table is None or None in pages:
-            if not may_wait:
-                raise NotInMemoryError
-            table, pages = self._loaded(number)
-        elif not may_wait and (table.unread or table.reads == OFTEN - 1):
-            raise NotInMemoryError
+        pages: list[Page | None] = [] if table is None else [page() for page in table.pages]
+        return (None if None in pages else table), pages
+
+    def _count(self, number: int, table: _Table, reads: int) -> None:
         before, table.reads = table.reads, table.reads + reads
         if before < OFTEN <= table.reads:
             self._loosen(number)
-        return table, pages
 
     def _loosen(self, number: int) -> None:
         """Let the pages of a range of rows be uncompressed in the page cache; the next read finds the old ones gone."""
@@ -183,28 +249,33 @@ class PageRows:
         assert stream is not None, "absent columns are not read"
         return raw_cell(stream.gather(np.array([row], np.int64)), 0)
 
-    def _loaded(self, number: int) -> tuple[_Table, list[Page | None]]:
-        """Return the table of a range of rows, and its pages, which must be held while it is used."""
+    def _loaded(self, number: int, row: int | None) -> tuple[_Table, list[Page | None]]:
+        """Return the table of a range of rows, or with ``row`` perhaps of it alone, and its pages, which must be held
+        while it is used."""
         fields = np.zeros((len(self._streams), kernels.PLACE_FIELDS), np.int64)
         for i, place in self._absent.items():
             fields[i] = place
-        pages: list[Page | None] = []
-        unread: list[int] = []
-        for i, stream in enumerate(self._streams):
-            if stream is None:
-                continue
-            if stream.page_shift is None:
-                unread.append(i)
-                continue
-            page_number = stream.page_of(number << self._shift)
-            page = stream.page(page_number)
-            pages.append(page)
+        unread = [i for i, stream in enumerate(self._streams) if stream is not None and stream.page_shift is None]
+        places = [
+            (i, stream, stream.page_of(number << self._shift))
+            for i, stream in enumerate(self._streams)
+            if stream is not None and stream.page_shift is not None
+        ]
+        pages: list[Page | None] = [None] * len(places)
+        if row is not None:
+            pages = self._pages.get_many([stream.address(page_number) for _, stream, page_number in places])
+        for at, (i, stream, page_number) in enumerate(places):
+            page = pages[at]
+            if page is None:
+                page = pages[at] = stream.page(page_number) if row is None else stream.page_for(row)
             fields[i] = _place_of(stream, page, stream.first_row(page_number))
             if fields[i, kernels.KIND] == kernels.UNREAD:
                 unread.append(i)
-        if len(self._tables) >= _TABLES_MAX:
-            self._tables.clear()
-        table = self._tables[number] = _Table(fields, [page for page in pages if page], unread)
+        table = _Table(fields, [page for page in pages if page], unread)
+        if not table.is_of_row:
+            if len(self._tables) >= _TABLES_MAX:
+                self._tables.clear()
+            self._tables[number] = table
         return table, pages
 
 

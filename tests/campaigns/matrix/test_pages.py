@@ -17,7 +17,7 @@ import pytest
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.offline_jobs.direct_scan import DirectScan
-from nyala.engine.cfile import page_kind
+from nyala.engine.cfile import page_kind, stream
 from nyala.engine.codecs import registry
 from nyala.engine.codecs.bitshuffle import BitshuffleCodec
 from nyala.engine.fs import FileSystem, MemoryFileSystem
@@ -31,7 +31,7 @@ from tests.campaigns.matrix import reached as there_is
 from tests.campaigns.matrix.page_table import STATES, STATES_OF_DELTAS, PageTable
 from tests.campaigns.matrix.pages import PageColumn, page_columns, planned
 from tests.campaigns.matrix.reached import recorded
-from tests.campaigns.matrix.readers import READERS, READERS_OF_A_BUCKET, Reader, Reading, readers_in
+from tests.campaigns.matrix.readers import READERS, READERS_OF_A_BUCKET, Reader, Reading, get, get_many, readers_in
 from tests.clients.test_public_api import FOR_CHECKERS_ONLY, OFFERED, functions
 from tests.doubles.machines import Machine
 from tests.engine.replica.replicas import SMALL, Follower, Holder
@@ -77,6 +77,16 @@ def read_on_a_disk(columns: Sequence[PageColumn], folder: Path) -> Faults:
     return faults
 
 
+def read_without_a_cache(columns: Sequence[PageColumn], folder: Path) -> Faults:
+    """Pages of which none is kept, and none is too short to be read for one row alone."""
+    disk, options = MemoryFileSystem(), StoreOptions(maintenance="off", page_cache_bytes=1)
+    with Store.open(disk, options) as store, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "WORTH_PARTS", 0)
+        table = PageTable(Database(store), columns)
+        with planned(table.by_id):
+            return read_in_every_state(table, STATES_OF_DELTAS, [get, get_many], disk, None, folder)
+
+
 def read_in_a_bucket(columns: Sequence[PageColumn], folder: Path) -> Faults:
     """Uneven pages, of which none is kept, so that strings stay as they are stored."""
     holder = Holder.of(Machine(), SMALL.model_copy(update={"page_cache_bytes": 1}))
@@ -107,6 +117,7 @@ def test_every_reader_finds_every_page_under_every_patch(tmp_path: Path) -> None
     columns = page_columns()
     with recorded() as reached:
         faults = read_on_a_disk(columns, tmp_path)
+        faults += read_without_a_cache(columns, tmp_path)
         faults += read_in_a_bucket([column for column in columns if column.physical is PhysicalType.BYTES], tmp_path)
     assert not faults
     assert not there_is.lacking(reached)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import nyala
 from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
+from nyala.engine.cfile import stream
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.recovery.verify import verify_store
@@ -64,6 +65,7 @@ class Stretches:
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         self._options = OPTIONS.model_copy(update=random.choice(UNUSUAL))
+        stream.WORTH_PARTS = 0  # the pages are short; rows are read alone all the same, where no page is kept
         self._history = random.choice([10, 7 * 24 * 3600])
         self._microseconds = 1_700_000_000_000_000
         self._fs = MemoryFileSystem()

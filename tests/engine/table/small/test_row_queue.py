@@ -258,10 +258,10 @@ def test_a_cold_row_of_a_table_holds_up_no_other(store: Store, monkeypatch: pyte
         rowset._page_rows.clear()
     gate, reading, real = threading.Event(), threading.Event(), PageRows._loaded
 
-    def loaded(rows: PageRows, number: int) -> Any:
+    def loaded(rows: PageRows, number: int, row: int | None) -> Any:
         reading.set()
         assert gate.wait(30)
-        return real(rows, number)
+        return real(rows, number, row)
 
     monkeypatch.setattr(PageRows, "_loaded", loaded)
     slow, other = (
