@@ -190,6 +190,11 @@ class StreamReader:
         """Return the address of page ``number`` in the page cache."""
         return self._image.file_id, self.entry.pages[number].offset
 
+    def page_of_row(self, number: int, row: int) -> Page:
+        """Return page ``number`` with a row, from the page cache, or as ``page_for`` does."""
+        (page,) = self._cache.get_many([self.address(number)])
+        return self.page_for(row) if page is None else page
+
     def page_for(self, row: int) -> Page:
         """Return the page of a row, which is not in the page cache, for reading that row alone: as ``page`` does, or
         with nothing but the row if that is read faster and the cache has no room for all of it."""

@@ -60,10 +60,9 @@ class OutputWriter:
         self._moment = moment
         self._base_id, base_path = new.name("base")
         self._undo_id, undo_path = new.name("undo")
-        fs, encodings = environment.fs, files.encodings(moment.schema)
-        self._base = BaseFileWriter(
-            fs, base_path, self._base_id, encodings, [column.id for column in moment.schema.columns]
-        )
+        fs, schema, encodings = environment.fs, moment.schema, files.encodings(moment.schema)
+        column_ids = [column.id for column in schema.columns]
+        self._base = BaseFileWriter(fs, base_path, self._base_id, encodings, column_ids, schema.row_column)
         try:
             self._undo = DeltaFileWriter(fs, undo_path, self._undo_id, "undo", self._base_id, encodings)
         except BaseException:

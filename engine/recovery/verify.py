@@ -45,7 +45,14 @@ from ..record.logged_rows import rows_of
 from ..record.parts import find_parts
 from ..rowset.base_file import ColumnsFile
 from ..rowset.diskrowset import DiskRowSet
-from ..rowset.soundness import verify_cells, verify_deltas, verify_keys, verify_nulls, verify_partition
+from ..rowset.soundness import (
+    verify_cells,
+    verify_deltas,
+    verify_keys,
+    verify_nulls,
+    verify_partition,
+    verify_rows,
+)
 from ..tablet.attach import logged_attachments, with_logged
 from ..tablet.tablet import Tablet
 from ..transaction.staging.area import staged_files
@@ -215,6 +222,7 @@ def _verify_rowset(scope: _Scope, tablet: TabletEntry, entry: RowsetEntry) -> Di
     rowset = DiskRowSet(entry.id, 0, reader, base_path, schema.key, Tablet(tablet.id, schema).encoder, entry.born)
     verify_keys(rowset)
     report.rows += len(rowset)
+    attempt(report, partial(verify_rows, rowset))
     attempt(report, partial(verify_nulls, scope.schema, reader))
     attempt(report, partial(_verify_cells, scope, reader))
     moments: dict[int, int | None] = dict.fromkeys((LIVE, *schema.by_id), rowset.base_timestamp)

@@ -2,6 +2,7 @@
 
 (column id, "base")     one stream a column, rows in the order of their encoded keys
 (LIVE, "base")          the liveness of rows; absent if all are alive
+(LIVE, "row")           each row once more, in row encoding (`codecs.row`), if the table has the option row_column
 (0, "key_index")        the encoded key of the first row of every 1,024 rows
 (0, "key_filter")       a Bloom filter of the keys (`key_filter`)
 
@@ -18,21 +19,25 @@ import numpy as np
 
 from ...schemas.errors import CorruptionError
 from ...schemas.message import Message
+from ...schemas.table.table import TableSchema
 from ..cfile.cache import PageCache
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
 from ..cfile.stream import StreamReader
 from ..cfile.writer import CFileInfo, CFileWriter, StreamWriter
 from ..codecs.codec import BLOCK_ROWS
+from ..codecs.row import encode as encode_rows
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..fs.filesystem import FileSystem
 from ..vectors.keys.keys import KeyVector, hash_keys, key_bytes, keys_as_bytes, take_keys
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import FixedVector, Vector
+from ..vectors.vector import DictionaryVector, FixedVector, Vector
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, filter_cells
 
+_ROWS_BYTES_AT_ONCE = 16 << 20
 KEY_INDEX = StreamKey(LIVE, "key_index")
+ROWS = StreamKey(LIVE, "row")
 
 
 class RowsetMetadata(Message, frozen=True, extra="ignore"):
@@ -109,7 +114,7 @@ class BaseFileWriter:
     """Writes the base file of a rowset in one pass over its rows, which come in key order.
 
     For each run of rows, ``append`` the cells of every column, then ``end_run``. Memory holds a page of each column,
-    and 9 bytes a row. Call ``abort`` unless it was finished.
+    and 9 bytes a row; with whole rows the cells of a run, too. Call ``abort`` unless it was finished.
     """
 
     def __init__(
@@ -119,11 +124,18 @@ class BaseFileWriter:
         file_id: int,
         encodings: Mapping[int, ColumnEncoding],
         column_ids: Iterable[int],
+        row_column: bool = False,
     ) -> None:
+        """With ``row_column`` the file has whole rows, too."""
         self.row_count = 0
         """Rows of the runs that have ended."""
         self._writer = CFileWriter(fs, path, file_id, "base")
         self._streams = {column_id: self._open(column_id, encodings[column_id]) for column_id in sorted(column_ids)}
+        self._rows: StreamWriter | None = None
+        self._run: dict[int, Vector] = {}
+        """The cells of the run, by column, for its rows."""
+        if row_column:
+            self._rows = self._writer.open_stream(ROWS, PhysicalType.BYTES, "plain", "none", False, None)
         self._alive: list[np.ndarray] = []
         self._hashes: list[np.ndarray] = []
         self._block_keys: list[Vector] = []
@@ -137,12 +149,14 @@ class BaseFileWriter:
     def append(self, column_id: int, cells: Vector) -> None:
         """Add the cells of a column for the run."""
         self._streams[column_id].append(cells)
+        if self._rows:
+            self._run[column_id] = cells
 
     def copy_rows(self, column_id: int, stream: StreamReader, first: int) -> bool:
         """Copy the encoded pages of PAGE_ROWS rows of a stream, from row ``first`` on, instead of appending cells.
 
         Returns False if that is not possible."""
-        return self._streams[column_id].copy_rows(stream, first)
+        return self._rows is None and self._streams[column_id].copy_rows(stream, first)
 
     def end_run(self, keys: KeyVector, alive: np.ndarray) -> None:
         """End a run of rows with these encoded keys and liveness; every column has their cells."""
@@ -153,10 +167,22 @@ class BaseFileWriter:
         self._alive.append(alive)
         self._hashes.append(hash_keys(keys))
         self.row_count += len(keys)
+        if self._rows:
+            self._append_rows(self._rows, len(keys))
+
+    def _append_rows(self, rows: StreamWriter, count: int) -> None:
+        """Add the rows of a run as wholes, some at a time: they may be long."""
+        size = sum(_decoded_bytes(cells) for cells in self._run.values())
+        step = max(count * _ROWS_BYTES_AT_ONCE // max(size, _ROWS_BYTES_AT_ONCE), 1)
+        for first in range(0, count, step):
+            last = min(first + step, count)
+            part = {column_id: cells.slice(first, last) for column_id, cells in self._run.items()}
+            rows.append(encode_rows(part, last - first))
+        self._run.clear()
 
     def finish(self, base_timestamp: int, schema_version: int) -> np.ndarray:
         """Write the rest, sync the file and return the liveness of all rows; the caller syncs the directory."""
-        for stream in self._streams.values():
+        for stream in [*self._streams.values(), *([self._rows] if self._rows else ())]:
             stream.finish()
         alive = np.concatenate(self._alive)
         if not alive.all():
@@ -186,6 +212,13 @@ class BaseFileWriter:
         )
 
 
+def _decoded_bytes(cells: Vector) -> int:
+    """Return the bytes of cells, each of a dictionary as often as it occurs."""
+    if isinstance(cells, DictionaryVector):
+        return int(cells.dictionary.lengths[cells.codes].sum(dtype=np.int64))
+    return cells.nbytes
+
+
 def write_base_file(
     fs: FileSystem,
     path: str,
@@ -195,17 +228,17 @@ def write_base_file(
     keys: KeyVector,
     encodings: Mapping[int, ColumnEncoding],
     base_timestamp: int,
-    schema_version: int,
+    schema: TableSchema,
 ) -> None:
     """Write the rows of a rowset in key order as its base file and sync it; the caller syncs the directory.
 
     ``cells`` and ``encodings`` are by column id; ``alive`` is None if every row is alive.
     """
-    writer = BaseFileWriter(fs, path, file_id, encodings, cells)
+    writer = BaseFileWriter(fs, path, file_id, encodings, cells, schema.row_column)
     try:
         for column_id, vector in cells.items():
             writer.append(column_id, vector)
         writer.end_run(keys, np.ones(len(keys), np.bool_) if alive is None else alive)
-        writer.finish(base_timestamp, schema_version)
+        writer.finish(base_timestamp, schema.version)
     finally:
         writer.abort()

@@ -28,7 +28,7 @@ from ..vectors.keys.keys import KeyEncoder, KeyVector, U64Keys, key_bytes, keys_
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
-from .base_file import KEY_INDEX, ColumnsFile, RowsetMetadata
+from .base_file import KEY_INDEX, ROWS, ColumnsFile, RowsetMetadata
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
@@ -347,7 +347,10 @@ class DiskRowSet(RowSet):
         streams = [self.base_stream(number) if self.has_base(number) else None for number in columns.ids]
         live = self.base_stream(LIVE) if self._has_live_stream else None
         bases = [self.deltas.base_timestamp(number) for number in (*columns.ids, LIVE)]
-        return PageRows(columns, [*streams, live], max(*bases, self.born or 0), self.reader)
+        rows = None
+        if ROWS in self._reader and self._columns.keys().isdisjoint(columns.ids):
+            rows = self._reader.stream(ROWS)
+        return PageRows(columns, [*streams, live], max(*bases, self.born or 0), self.reader, rows)
 
     def keys_at(self, rows: np.ndarray) -> KeyVector:
         if not (rows % BLOCK_ROWS).any():

@@ -13,13 +13,17 @@ from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..cfile.format import StreamKey
 from ..cfile.reader import CFileReader
+from ..codecs.codec import CorruptPageError
+from ..codecs.row import WantedColumn
+from ..codecs.row import check as check_encoded_rows
+from ..codecs.row import decode as decode_rows
 from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..partition.router import Router
 from ..vectors.arrow import to_arrow
 from ..vectors.keys.keys import hash_keys, key_bytes, keys_ascend
-from ..vectors.vector import FixedVector
-from .base_file import KEY_INDEX
+from ..vectors.vector import FixedVector, Vector, as_bytes
+from .base_file import KEY_INDEX, ROWS
 from .diskrowset import DiskRowSet
 from .key_filter import KEY_FILTER
 
@@ -75,7 +79,8 @@ def verify_streams(
 ) -> None:
     """Check that a base file has the columns of a table, stored as in ``encodings``, and no others."""
     wanted = {StreamKey(column_id, "base") for column_id in schema.by_id} | {KEY_INDEX, KEY_FILTER}
-    found = set(rowset.reader.streams()) - ({StreamKey(LIVE, "base")} if may_have_dead_rows else set())
+    others = {ROWS} | ({StreamKey(LIVE, "base")} if may_have_dead_rows else set())
+    found = set(rowset.reader.streams()) - others
     if found != wanted:
         strange = ", ".join(str(key) for key in sorted(found ^ wanted, key=str))
         raise CorruptionError(rowset.path, 0, f"it has more or fewer columns than the table: {strange}")
@@ -83,6 +88,40 @@ def verify_streams(
         wanted_type = encodings[column_id].physical
         if rowset.base_stream(column_id).physical is not wanted_type:
             raise CorruptionError(rowset.path, 0, f"column {column.name!r} is not stored as {wanted_type}")
+
+
+def verify_rows(rowset: DiskRowSet) -> None:
+    """Check that the whole rows of a base file, if it has them, have the cells of its columns."""
+    reader = rowset.reader
+    if ROWS not in reader:
+        return
+    whole, keys = reader.stream(ROWS), [key for key in reader.streams() if key.role == "base" and key.column_id != LIVE]
+    streams = [reader.stream(key) for key in keys]
+    columns = [WantedColumn(stream.key.column_id, stream.physical) for stream in streams]
+    step = max(min(_BYTES_AT_ONCE * whole.row_count // max(whole.raw_bytes, 1), _ROWS_AT_ONCE), 1)
+    for first in range(0, whole.row_count, step):
+        last = min(first + step, whole.row_count)
+        rows = as_bytes(whole.read(first, last))
+        try:
+            check_encoded_rows(rows)
+            parts = decode_rows(rows, columns)
+        except CorruptPageError as error:
+            raise CorruptionError(rowset.path, 0, f"the whole rows from {first} on: {error}") from error
+        for stream, cells in zip(streams, parts, strict=True):
+            if not _are_same(cells, stream.read(first, last)):
+                where = f"the whole rows from {first} on"
+                raise CorruptionError(rowset.path, 0, f"{where} differ from the cells of column {stream.key.column_id}")
+
+
+def _are_same(one: Vector, other: Vector) -> bool:
+    valid, valid_other = (np.ones(len(each), np.bool_) if each.valid is None else each.valid for each in (one, other))
+    if not np.array_equal(valid, valid_other):
+        return False
+    if isinstance(one, FixedVector) and isinstance(other, FixedVector):
+        return one.values[valid].tobytes() == other.values[valid].tobytes()
+    rows = np.flatnonzero(valid)
+    strings, others = as_bytes(one).take(rows), as_bytes(other).take(rows)
+    return np.array_equal(strings.lengths, others.lengths) and strings.data.tobytes() == others.data.tobytes()
 
 
 def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:

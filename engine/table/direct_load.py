@@ -155,5 +155,5 @@ def _write_base(version: TableVersion, part: TabletRows, environment: Environmen
     arrays = {int(name): rows.column(name) for name in rows.schema.names}
     cells = {column_id: from_arrow(array, physical_of(array.type)) for column_id, array in arrays.items()}
     encodings = files.encodings(version.schema)
-    write_base_file(environment.fs, path, rowset_id, cells, None, part.keys, encodings, 0, version.schema.version)
+    write_base_file(environment.fs, path, rowset_id, cells, None, part.keys, encodings, 0, version.schema)
     environment.fs.sync_directory(files.directory(part.tablet.directory_id))

@@ -172,7 +172,9 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
     if step.value is None:
         del parts[step.option]
     try:
-        return replace(state, options=TableOptions.model_validate(parts).checked())
+        options = TableOptions.model_validate(parts).checked()
+        schema = state.schema.model_copy(update={"row_column": options.row_column})
+        return replace(state, options=options, schema=schema)
     except ValidationError as error:
         why = error.errors()[0]["msg"]
         raise InvalidArgumentError(f"table option {step.option!r} cannot be {step.value!r}: {why}") from None

@@ -24,7 +24,7 @@ AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
 QUOTAS = ("max_rows", "max_bytes")
 """The options that limit what a table may hold."""
-UPKEEP = ("history_max_age_seconds", "maintenance")
+UPKEEP = ("history_max_age_seconds", "maintenance", "row_column")
 """The options that decide what a table takes of the memory and disk of all: who may maintain it sets them."""
 WEEK_SECONDS = 7 * 24 * 3600
 """How long a table keeps its history, and a dropped one its files, without being asked for longer."""
@@ -44,11 +44,13 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     """The quota of live rows; None: none."""
     max_bytes: int | None = Field(default=None, ge=1)
     """The quota of bytes, on disk with all history and in memory; None: none."""
+    row_column: bool = False
+    """Whether files written from now on have each row once more as a whole, for reads of single rows."""
 
     @property
     def takes_more(self) -> bool:
         """Whether a new table takes more of the memory and disk of all than one without options."""
-        return self.maintenance == "off" or self.history_max_age_seconds > WEEK_SECONDS
+        return self.maintenance == "off" or self.history_max_age_seconds > WEEK_SECONDS or self.row_column
 
     def checked(self) -> TableOptions:
         """Return the options of a new or altered table; those of one that is opened are taken as they are.
@@ -63,9 +65,9 @@ class TableOptions(Message, frozen=True, extra="forbid"):
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out quotas that are not set: version 0.1 rejects options that it does not know, and so a store whose
+        """Leave out what has its default: version 0.1 rejects options that it does not know, and so a store whose
         quotas it would not enforce."""
-        return {name: each for name, each in written(self).items() if each is not None}
+        return {name: each for name, each in written(self).items() if each is not None and each is not False}
 
 
 class TableOptionsDict(TypedDict, total=False):
@@ -76,6 +78,7 @@ class TableOptionsDict(TypedDict, total=False):
     comment: str
     max_rows: int | None
     max_bytes: int | None
+    row_column: bool
 
 
 class TableDefinition(Message, frozen=True, extra="forbid"):
@@ -172,6 +175,13 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     key_columns: int = Field(ge=1)
     unique_key: bool = True
     next_column_id: int
+    row_column: bool = False
+    """Whether files have each row as a whole, too: the option of the table."""
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what has its default: version 0.1 rejects fields that it does not know."""
+        return {name: each for name, each in written(self).items() if name != "row_column" or each}
 
     @classmethod
     def create(cls, definition: TableDefinition, limits: Limits) -> TableSchema:
@@ -198,6 +208,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
             key_columns=key_columns,
             unique_key=definition.unique_key,
             next_column_id=len(columns) + 1,
+            row_column=definition.options.row_column,
         )
 
     @cached_property

@@ -121,7 +121,7 @@ def _write(
         column.id: from_arrow(_whole(rows.column(str(column.id))), physical_of(column.logical.arrow))
         for column in schema.columns
     }
-    write_base_file(staging, name, file_id, cells, None, keys, files.encodings(schema), 0, schema.version)
+    write_base_file(staging, name, file_id, cells, None, keys, files.encodings(schema), 0, schema)
     size, crc = crc32_of(pieces_of(staging, name))
     return ImportFile(
         tablet=tablet_id,

@@ -19,7 +19,14 @@ from ...fs.copy import pieces_of
 from ...fs.filesystem import FileSystem
 from ...manifest import files
 from ...rowset.diskrowset import DiskRowSet
-from ...rowset.soundness import verify_cells, verify_keys, verify_nulls, verify_partition, verify_streams
+from ...rowset.soundness import (
+    verify_cells,
+    verify_keys,
+    verify_nulls,
+    verify_partition,
+    verify_rows,
+    verify_streams,
+)
 from ...table.table_version import TableVersion, check_here
 
 _NO_FILE = frozenset({errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO})
@@ -70,6 +77,7 @@ def _check_content(
         verify_streams(schema, files.encodings(schema), rowset)
         rowset.reader.verify()
         verify_keys(rowset)
+        verify_rows(rowset)
         verify_nulls(schema, rowset.reader)
         verify_cells(schema, rowset.reader, limits.cell_bytes)
         if len(version.tablets) > 1 or version.partitions.range_columns:

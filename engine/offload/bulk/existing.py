@@ -76,7 +76,7 @@ def write_without(
     kept = np.ones(len(rowset), np.bool_)
     kept[gone] = False
     encodings = files.encodings(schema)
-    writer = BaseFileWriter(fs, path, file_id, encodings, [column.id for column in schema.columns])
+    writer = BaseFileWriter(fs, path, file_id, encodings, [column.id for column in schema.columns], schema.row_column)
     try:
         for first in range(0, len(rowset), PAGE_ROWS):
             last = min(first + PAGE_ROWS, len(rowset))

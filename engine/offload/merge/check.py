@@ -17,7 +17,7 @@ from ...fs.copy import pieces_of
 from ...fs.filesystem import FileSystem
 from ...manifest import files
 from ...rowset.diskrowset import DiskRowSet
-from ...rowset.soundness import verify_deltas, verify_keys, verify_nulls, verify_streams
+from ...rowset.soundness import verify_deltas, verify_keys, verify_nulls, verify_rows, verify_streams
 from ...tablet.tablet import Tablet
 
 
@@ -77,6 +77,7 @@ def _check_content(
             raise _wrong(merged.base, "it was written by another version of the schema, or shows another moment")
         verify_streams(schema, files.encodings(schema), rowset, may_have_dead_rows=True)
         verify_keys(rowset)
+        verify_rows(rowset)
         verify_nulls(schema, rowset.reader)
         if merged.undo:
             _check_undo(merged.undo, rowset, task, schema, tablet, fs)

@@ -305,7 +305,7 @@ class _Repair:
     def _writer(self, tablet: Tablet, new_id: int, cells: dict[int, Vector]) -> BaseFileWriter:
         path = files.path(tablet.directory_id, new_id, "base")
         unlink_quietly(self._fs, path)  # from an interrupted repair: no manifest has this number
-        return BaseFileWriter(self._fs, path, new_id, files.encodings(tablet.schema), cells)
+        return BaseFileWriter(self._fs, path, new_id, files.encodings(tablet.schema), cells, tablet.schema.row_column)
 
 
 def is_lossy(rowset: RowsetEntry, home: TabletEntry | Tablet, damaged: dict[str, str]) -> bool:

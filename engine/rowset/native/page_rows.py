@@ -31,6 +31,7 @@ from .absent import absent_cells
 from .cell_table import CellTable
 from .places import TRUE, is_widened, place_of_one
 from .row_columns import RowColumns
+from .row_stream import RowStream
 from .scratch import RowScratch
 
 _TABLES_MAX = 4096
@@ -44,6 +45,10 @@ _ALONE = 4
 _ROW_BYTES, _CELL_BYTES = 400, 48
 """What the interpreter takes for a row in the page cache, and for each cell."""
 _NUMBERS = count()
+
+
+_WORTH_A_ROW = 2
+"""Whole rows are read for so many columns and more."""
 
 
 class NotInMemoryError(Exception):
@@ -75,15 +80,18 @@ _ROOM = _Room()
 class _Table:
     """The pages of a range of rows."""
 
-    __slots__ = ("address", "fields", "is_of_row", "pages", "reads", "size", "unread")
+    __slots__ = ("address", "fields", "is_of_row", "pages", "reads", "size", "texts", "unread")
 
-    def __init__(self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int]) -> None:
-        self.fields = fields
+    def __init__(
+        self, fields: np.ndarray, pages: Sequence[Page], unread: Sequence[int], texts: np.ndarray | None = None
+    ) -> None:
+        """``texts`` has where the strings of a row end that is read as a whole."""
+        self.fields, self.texts = fields, texts
         self.address = address_of(fields)
         self.pages = [ref(page) for page in pages]
         self.size = sum([page.nbytes for page in pages])
         """Bytes of the pages."""
-        self.is_of_row = any(page.part_bytes is not None for page in pages)
+        self.is_of_row = texts is not None or any(page.part_bytes is not None for page in pages)
         """Whether it is good for the one row that it was made for."""
         self.reads = 0
         """Reads of rows; approximate."""
@@ -110,10 +118,17 @@ class PageRows:
         streams: Sequence[StreamReader | None],
         newest_base: int,
         file: CFileReader,
+        rows: StreamReader | None = None,
     ) -> None:
         """``streams`` are those of the columns, and that of liveness, None if there is none; ``file`` is the base file
-        of the rowset."""
+        of the rowset, and ``rows`` has the same cells as whole rows, if there is such a stream."""
         self.columns = columns
+        longest = [max(page.length for page in stream.entry.pages) for stream in streams if stream is not None]
+        self._pages_bytes = sum(longest)
+        """The most bytes of a page of each column."""
+        self._rows = None
+        if rows is not None and rows.page_shift is not None and len(longest) >= _WORTH_A_ROW:
+            self._rows = RowStream(rows, columns, streams)  # very long rows are read by column
         self._pages, self._file_id = file.pages, file.file_id
         self._number = next(_NUMBERS)
         self.newest_base = newest_base
@@ -255,6 +270,8 @@ class PageRows:
         fields = np.zeros((len(self._streams), kernels.PLACE_FIELDS), np.int64)
         for i, place in self._absent.items():
             fields[i] = place
+        if row is not None and self._rows is not None and not self._pages.has_room(self._pages_bytes):
+            return self._loaded_row(self._rows, row, fields)
         unread = [i for i, stream in enumerate(self._streams) if stream is not None and stream.page_shift is None]
         places = [
             (i, stream, stream.page_of(number << self._shift))
@@ -277,6 +294,18 @@ class PageRows:
                 self._tables.clear()
             self._tables[number] = table
         return table, pages
+
+    def _loaded_row(self, rows: RowStream, row: int, fields: np.ndarray) -> tuple[_Table, list[Page | None]]:
+        """Return a table of one row as a whole. ``fields`` has the columns that the file does not have."""
+        page, texts = rows.read(row, fields)
+        pages = [page]
+        live, last = self._streams[-1], len(self._streams) - 1
+        if live is not None:
+            number = live.page_of(row)
+            pages.append(live.page(number))
+            fields[last] = _place_of(live, pages[-1], live.first_row(number))
+        table = _Table(fields, pages, [], texts)
+        return table, [*pages]
 
 
 _FORMATS = {

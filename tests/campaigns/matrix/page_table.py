@@ -50,14 +50,20 @@ class PageTable:
     """``rows`` are those of now in the order of ids, ``past`` those of each moment kept."""
 
     def __init__(
-        self, database: Database, columns: Sequence[PageColumn], reopen: Callable[[], Database] | None = None
+        self,
+        database: Database,
+        columns: Sequence[PageColumn],
+        reopen: Callable[[], Database] | None = None,
+        row_column: bool = False,
     ) -> None:
         self.database = database
         self.columns = {column.name: column for column in columns}
         self._reopen = reopen
         schema = pa.schema([pa.field("id", pa.int64(), False), *(column.field for column in columns)])
         options = {column.name: ColumnOptions(block_rows=BLOCK_ROWS) for column in columns}
-        self.table: Table = database.create_table("pages", schema, ["id"], column_options=options)
+        self.table: Table = database.create_table(
+            "pages", schema, ["id"], column_options=options, row_column=row_column
+        )
         self.by_id = {each["id"]: self.columns[each["name"]] for each in self.table.describe()["columns"][1:]}
         self.rows = schema.empty_table()
         self.past: list[tuple[int, pa.Table]] = []

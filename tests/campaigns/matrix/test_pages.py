@@ -77,12 +77,12 @@ def read_on_a_disk(columns: Sequence[PageColumn], folder: Path) -> Faults:
     return faults
 
 
-def read_without_a_cache(columns: Sequence[PageColumn], folder: Path) -> Faults:
-    """Pages of which none is kept, and none is too short to be read for one row alone."""
+def read_without_a_cache(columns: Sequence[PageColumn], folder: Path, row_column: bool) -> Faults:
+    """Pages of which none is kept, and none is too short to be read for one row alone; or rows as wholes."""
     disk, options = MemoryFileSystem(), StoreOptions(maintenance="off", page_cache_bytes=1)
     with Store.open(disk, options) as store, pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "WORTH_PARTS", 0)
-        table = PageTable(Database(store), columns)
+        table = PageTable(Database(store), columns, row_column=row_column)
         with planned(table.by_id):
             return read_in_every_state(table, STATES_OF_DELTAS, [get, get_many], disk, None, folder)
 
@@ -117,7 +117,8 @@ def test_every_reader_finds_every_page_under_every_patch(tmp_path: Path) -> None
     columns = page_columns()
     with recorded() as reached:
         faults = read_on_a_disk(columns, tmp_path)
-        faults += read_without_a_cache(columns, tmp_path)
+        faults += read_without_a_cache(columns, tmp_path, row_column=False)
+        faults += read_without_a_cache(columns, tmp_path, row_column=True)
         faults += read_in_a_bucket([column for column in columns if column.physical is PhysicalType.BYTES], tmp_path)
     assert not faults
     assert not there_is.lacking(reached)

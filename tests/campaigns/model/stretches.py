@@ -84,6 +84,7 @@ class Stretches:
             column_options=options,
             partition_by=[nyala.hash(*self._keys, buckets=2)] if random.random() < 0.2 else [],
             history_max_age_seconds=self._history,
+            row_column=random.random() < 0.3,
         )
         self.done: list[str] = [f"{self._options.model_dump(exclude_defaults=True)} {options}"]
         self.state = State(np.zeros(ROWS, np.bool_), {c.name: pa.nulls(ROWS, c.type) for c in self.columns})

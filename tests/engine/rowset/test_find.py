@@ -69,7 +69,7 @@ class Keys:
             for column, physical in zip(columns, self.physicals, strict=True)
         }
         fs = MemoryFileSystem()
-        write_base_file(fs, "f", 7, cells, None, self.encoded(ordered), encodings, 1, 1)
+        write_base_file(fs, "f", 7, cells, None, self.encoded(ordered), encodings, 1, self.schema)
         rowset = DiskRowSet.open(fs, "f", 7, 0, columns, self.encoder, PageCache())
         return rowset, {number: row for row, number in enumerate(ordered)}
 

@@ -51,12 +51,13 @@ def opened(folder: Path) -> nyala.Database:
     return nyala.open(folder, maintenance="off", page_cache_bytes=4 << 20)
 
 
+@pytest.mark.parametrize("row_column", [False, True])
 def test_gets_read_little_and_are_right_through_writes_compactions_and_a_restart(
-    tmp_path: Path, expected: dict[int, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, row_column: bool, expected: dict[int, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random, reads = Random(6), Reads(monkeypatch)
     with opened(tmp_path) as database:
-        table = database.create_table("t", SCHEMA, primary_key="id")
+        table = database.create_table("t", SCHEMA, primary_key="id", row_column=row_column)
         table.insert(pa.Table.from_pylist(list(expected.values()), SCHEMA))
         table.maintain("flush")
     rows: dict[int, dict[str, Any] | None] = {**expected}

@@ -23,6 +23,7 @@ public final class TableProperties {
   public static final String IMMUTABLE = "immutable";
   public static final String BLOCK_ROWS = "block_rows";
   public static final String TOO_LONG = "too_long";
+  public static final String ROW_COLUMN = "row_column";
 
   /** Options of a table, which may change. */
   private static final List<String> OPTIONS = OptionNames.of("table property");
@@ -55,12 +56,13 @@ public final class TableProperties {
 
   /** Returns the JSON of the value of an option, or of an attribute of a column of a type. */
   public static JsonNode value(String part, String text, String typeWord) {
-    boolean isNumber = isOption(part) && !part.equals("maintenance") || part.equals(BLOCK_ROWS);
+    boolean isBool = part.equals(IMMUTABLE) || part.equals(UNIQUE_KEY) || part.equals(ROW_COLUMN);
+    boolean isNumber = isOption(part) && !part.equals("maintenance") && !isBool || part.equals(BLOCK_ROWS);
     if (part.equals(READ_DEFAULT)) {
       return CellJson.of(text, typeWord);
     }
     return isNumber ? CellJson.of(text, "int64")
-        : part.equals(IMMUTABLE) || part.equals(UNIQUE_KEY) ? CellJson.of(text, "bool") : Json.tree(text.strip());
+        : isBool ? CellJson.of(text, "bool") : Json.tree(text.strip());
   }
 
   /** Returns names between commas, or in a JSON list. */
