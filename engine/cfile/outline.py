@@ -1,4 +1,4 @@
-"""PageOutline: all that is kept of a page that left the page cache, so that one row of it can be read again without the
+"""PageOutline: all that stays of a page that left the page cache, so that one row of it can be read again without the
 rest.
 
 A page has one checksum, so its first reading takes all of it. A reader that wants one row notes a checksum of each
@@ -23,10 +23,14 @@ BLOCK_BYTES = 2048
 """Blocks begin at multiples of it in the file, as those of the disk do."""
 _BITS = 0xFFFFFFFF
 """Of a checksum are kept; the page's own has as many."""
+_OUTLINE_BYTES = 800
+"""What the interpreter takes for an outline."""
 
 
 class PageOutline:
     """A page of a file that was read and checked, without its cells. Thread safe."""
+
+    __slots__ = ("_bitmap", "_page", "_payload", "readings")
 
     def __init__(self, page: Page) -> None:
         """``page`` is as stored, uncompressed, and its codec has checked it."""
@@ -36,6 +40,11 @@ class PageOutline:
         start = page.offset + PAGE_HEADER_BYTES
         self._payload = _CheckedBytes(start, page.stored)
         self._bitmap = None if page.bitmap is None else _CheckedBytes(start + len(page.stored), page.bitmap)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return _OUTLINE_BYTES + self._payload.checksums.itemsize * self.blocks
 
     @property
     def blocks(self) -> int:

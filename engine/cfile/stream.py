@@ -33,6 +33,8 @@ WORTH_PARTS = 64 << 10
 _PARTS_MAX = 2
 """A page is read whole again once so many rows were read alone, for each of which two blocks were read, that it would
 have been."""
+_OUTLINE = -2
+"""Ends the address of a page's outline in the page cache, where it is evicted as pages are."""
 _RESTORED = frozenset({"prefix", "fsst"})
 _ONE_BY_ONE = 256
 """More rows of a page at once do not count: they may be a pass over the table."""
@@ -75,8 +77,6 @@ class StreamReader:
         self._asked = [0] * self.page_count
         """Rows read one by one from each page, and half of OFTEN for each time that all were read at once; approximate,
         and counted anew after a while."""
-        self._outlines: dict[int, PageOutline] = {}
-        """Of pages that were read for the sake of a row."""
         self._has_restored = not _RESTORED.isdisjoint(entry.encodings)
         self._zone_maps: list[ZoneMap] | None = None
         self._page_zones: PageZones | None = None
@@ -190,6 +190,9 @@ class StreamReader:
         """Return the address of page ``number`` in the page cache."""
         return self._image.file_id, self.entry.pages[number].offset
 
+    def _outline_address(self, number: int) -> PageAddress:
+        return *self.address(number), _OUTLINE
+
     def page_of_row(self, number: int, row: int) -> Page:
         """Return page ``number`` with a row, from the page cache, or as ``page_for`` does."""
         (page,) = self._cache.get_many([self.address(number)])
@@ -199,7 +202,8 @@ class StreamReader:
         """Return the page of a row, which is not in the page cache, for reading that row alone: as ``page`` does, or
         with nothing but the row if that is read faster and the cache has no room for all of it."""
         number = self.page_of(row)
-        outline = self._outlines.get(number)
+        outline: PageOutline | None
+        (outline,) = self._cache.get_many([self._outline_address(number)])
         if outline is None:
             return self._page_and_outline(number)
         outline.readings += 1
@@ -219,7 +223,7 @@ class StreamReader:
         def load() -> Page:
             page = self._load_page(number, is_kept=True)
             if page.header.page_length == entry.length:  # it was not compressed
-                self._outlines[number] = PageOutline(page)
+                self._cache.put(self._outline_address(number), PageOutline(page))
             return page
 
         return self._cache.get(self.address(number), load)

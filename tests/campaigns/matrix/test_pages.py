@@ -78,8 +78,8 @@ def read_on_a_disk(columns: Sequence[PageColumn], folder: Path) -> Faults:
 
 
 def read_without_a_cache(columns: Sequence[PageColumn], folder: Path, row_column: bool) -> Faults:
-    """Pages of which none is kept, and none is too short to be read for one row alone; or rows as wholes."""
-    disk, options = MemoryFileSystem(), StoreOptions(maintenance="off", page_cache_bytes=1)
+    """Pages of which hardly any is kept, and none is too short to be read for one row alone; or rows as wholes."""
+    disk, options = MemoryFileSystem(), StoreOptions(maintenance="off", page_cache_bytes=3_000)
     with Store.open(disk, options) as store, pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "WORTH_PARTS", 0)
         table = PageTable(Database(store), columns, row_column=row_column)

@@ -48,10 +48,12 @@ OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 16)
 UNUSUAL: tuple[dict[str, Any], ...] = (
     {},
     {"page_cache_bytes": 1, "scan_batch_bytes": 1 << 14},
+    {"page_cache_bytes": 3_000},
     {"direct_load_bytes": 1, "direct_load_unsorted_bytes": 1, "scan_threads": 1},
     {"key_index_bytes": 0, "scan_threads": 1},
 )
-"""Options of stores: pages that are not kept and short chunks; batches that become rowsets; keys that are searched."""
+"""Options of stores: pages that are not kept and short chunks; rows read without the rest of their pages; batches that
+become rowsets; keys that are searched."""
 WIDER = {"int8": "int16", "int16": "int32", "int32": "int64", "float": "double", "varchar(9)": "string"}
 ALL = np.ones(ROWS, np.bool_)
 _NOT_GROUPED = frozenset({"float", "double"})

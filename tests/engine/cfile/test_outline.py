@@ -74,7 +74,7 @@ def file_of(
     with CFileWriter(fs, "file", 1, "base") as writer:
         writer.write_stream(KEY, physical, [cells], encoding, compression, page_rows=PAGE_ROWS)
         writer.finish({})
-    return CFileReader.open(fs, "file", 1, PageCache(1))
+    return CFileReader.open(fs, "file", 1, PageCache(64 << 10))
 
 
 def row_reader(file: CFileReader, physical: PhysicalType) -> PageRows:
