@@ -123,12 +123,13 @@ class PageRows:
         """``streams`` are those of the columns, and that of liveness, None if there is none; ``file`` is the base file
         of the rowset, and ``rows`` has the same cells as whole rows, if there is such a stream."""
         self.columns = columns
-        longest = [max(page.length for page in stream.entry.pages) for stream in streams if stream is not None]
-        self._pages_bytes = sum(longest)
-        """The most bytes of a page of each column."""
         self._rows = None
-        if rows is not None and rows.page_shift is not None and len(longest) >= _WORTH_A_ROW:
-            self._rows = RowStream(rows, columns, streams)  # very long rows are read by column
+        self._pages_bytes = 0
+        """With whole rows: the most bytes of a page of each column."""
+        if rows is not None and rows.page_shift is not None:  # very long rows are read by column
+            longest = [max(page.length for page in stream.entry.pages) for stream in streams if stream is not None]
+            if len(longest) >= _WORTH_A_ROW:
+                self._rows, self._pages_bytes = RowStream(rows, columns, streams), sum(longest)
         self._pages, self._file_id = file.pages, file.file_id
         self._number = next(_NUMBERS)
         self.newest_base = newest_base
