@@ -59,6 +59,8 @@ class PatientBucket:
     def __init__(self, objects: Objects, patience: Patience | None = None) -> None:
         self.objects = objects
         self.patience = patience or Patience()
+        self.unanswered = 0
+        """How many attempts failed without the store's word that they have no effect: they may land later."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.objects!r})"
@@ -74,6 +76,7 @@ class PatientBucket:
             except OSError as error:
                 failure = error
                 is_refused = is_refused and isinstance(error, PermissionError)
+                self.unanswered += not isinstance(error, (FileExistsError, PermissionError))
             try:
                 return self.objects.get(name) == content
             except FileNotFoundError:
@@ -145,6 +148,7 @@ class PatientBucket:
                 break
             except OSError as error:
                 failure = error
+                self.unanswered += 1
         raise UnavailableError(f"{self!r} could not {what}: {_told(failure)}") from failure
 
 

@@ -15,8 +15,10 @@ from threading import Barrier
 from ...schemas.errors import InvalidArgumentError
 from .at_once import asking, at_once
 from .bucket import Bucket
+from .patient import PatientBucket
 
 _RACES, _RACERS = 4, 4
+_TRIES = 3
 _START_SECONDS = 10  # to start that many threads; where there can be no more of them, nobody waits for ever
 
 
@@ -30,7 +32,21 @@ def probe(bucket: Bucket, token: str, beside: Sequence[Bucket] = ()) -> None:
         InvalidArgumentError: the store does not do what ``Bucket`` promises.
         UnavailableError: it does not answer, or refuses the credentials.
     """
-    place = f"probe/{token}/"
+    for number in range(1, _TRIES + 1):
+        before = _unanswered([bucket, *beside])
+        try:
+            return _probe(bucket, f"probe/{token}/{number}/", beside)
+        except (InvalidArgumentError, OSError):
+            # A request that was given up may have landed after those that followed it, and the store did not lie.
+            if number == _TRIES or _unanswered([bucket, *beside]) == before:
+                raise
+
+
+def _unanswered(buckets: Sequence[Bucket]) -> int:
+    return sum(bucket.unanswered for bucket in buckets if isinstance(bucket, PatientBucket))
+
+
+def _probe(bucket: Bucket, place: str, beside: Sequence[Bucket]) -> None:
     bucket.list(place)  # a store that is away, or refuses us, says so here
     one, first = f"{place}create/one", f"{place}names/first"
     races = [f"{place}race-{number}" for number in range(_RACES)]

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -56,3 +57,12 @@ def refused(sql: Sql, statement: str) -> str:
     with pytest.raises(Exception) as caught:
         sql(statement)
     return str(caught.value).split("\n")[0]
+
+
+def held_bytes(spark: SparkSession) -> int:
+    """Return the memory of Arrow that the part of Nyala in Java holds. What Spark's own tasks in Python hold, which a
+    job that was cancelled may leave behind, is none of it."""
+    root: Any = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()  # pyright: ignore
+    children = root.getChildAllocators().toArray()
+    [ours] = [child for child in children if child.getName() == "nyala"]
+    return ours.getAllocatedMemory()

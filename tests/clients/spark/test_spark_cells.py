@@ -18,6 +18,7 @@ from nyala.clients.api.database import Database
 from nyala.engine.transaction.commit import Transactions
 from nyala.schemas.rows.transaction import StagedBatch
 from tests.clients.spark.cells import STORED_SCHEMA, random_rows
+from tests.clients.spark.sessions import held_bytes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
 
@@ -101,8 +102,7 @@ def test_the_memory_of_a_task_that_fails_is_given_back(spark: SparkSession, db: 
     with pytest.raises(PySparkException, match="planted"):
         spark.range(0, 200_000, 1, 2).selectExpr("id", failing).writeTo(T).append()
     assert table.scan().count() == 0
-    held = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()  # pyright: ignore
-    assert held == 0
+    assert held_bytes(spark) == 0
 
 
 def test_tasks_without_rows_and_single_rows(spark: SparkSession, db: Database, staged: list[pa.RecordBatch]) -> None:

@@ -21,6 +21,7 @@ from nyala.engine.store import Store
 from nyala.flight_server.handlers import get
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import UnavailableError
+from tests.clients.spark.sessions import held_bytes
 from tests.dose import by_night
 from tests.doubles.cut_proxy import CutProxy
 from tests.doubles.waiting import until
@@ -102,11 +103,6 @@ def summed(frame: DataFrame) -> list[int]:
     found = frame.where("abs(id) >= 0").selectExpr("count(*)", "count(DISTINCT id)", "sum(n)").first()
     assert found
     return list(found)
-
-
-def held_bytes(spark: SparkSession) -> int:
-    """The memory of Arrow that the machine holds for rows."""
-    return spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()  # pyright: ignore
 
 
 def test_batches_come_as_columns_and_leave_no_memory_behind(rows: pa.Table, load: Load, spark: SparkSession) -> None:

@@ -26,6 +26,7 @@ from nyala.engine.transaction.commit import Transactions
 from nyala.flight_server.server import FlightServer
 from nyala.schemas.errors import ConflictError, InvalidArgumentError, StorageFullError, UnavailableError
 from tests.clients.spark.row_statements import DEFAULT, Refused, Rows, random_row, statement
+from tests.clients.spark.sessions import held_bytes
 from tests.dose import by_night, diagonal, dose
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
@@ -110,10 +111,6 @@ def test_random_statements(spark: SparkSession, db: Database, key: tuple[str, ..
             table.maintain(rng.choice(["flush", "flush_deltas"]))
     print(f"{refused} of {count} refused")
     assert held_bytes(spark) == 0
-
-
-def held_bytes(spark: SparkSession) -> int:
-    return spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()  # pyright: ignore
 
 
 @pytest.fixture

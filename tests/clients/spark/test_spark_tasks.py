@@ -17,6 +17,7 @@ from nyala.clients.api.table import Table
 from nyala.engine.store import Store
 from nyala.schemas.errors import InternalError
 from nyala.schemas.rows.scan import ScanSpec
+from tests.clients.spark.sessions import held_bytes
 from tests.dose import by_night
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("needs_shim")]
@@ -48,11 +49,6 @@ def settings(spark: SparkSession, **values: Any) -> Iterator[None]:
 
 def tasks(frame: DataFrame) -> int:
     return frame._jdf.queryExecution().toRdd().getNumPartitions()  # pyright: ignore
-
-
-def held_bytes(spark: SparkSession) -> int:
-    """The memory of Arrow that the machine holds for rows."""
-    return spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()  # pyright: ignore
 
 
 def test_as_many_tasks_as_cores_read_all_parts(homes: Table, load: Load, plain: Load, spark: SparkSession) -> None:

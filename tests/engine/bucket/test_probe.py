@@ -120,6 +120,13 @@ def test_faults_of_a_network_are_no_lies(fault: Fault) -> None:
     probe(FaultyBucket(faults=dict.fromkeys(range(2, 400, 3), fault), attempts=9), "1")
 
 
+@pytest.mark.parametrize("late_by", [3, 20])
+def test_a_request_that_lands_late_is_no_lie(late_by: int) -> None:
+    """The client gave up a request and made it again; it stood in a queue of the store meanwhile."""
+    for number in range(1, 41):
+        probe(FaultyBucket(faults={number: Fault.LATE}, late_by=late_by, attempts=9), "1")
+
+
 def test_probes_at_once_do_not_disturb_each_other() -> None:
     bucket: Bucket = MemoryBucket()
     errors: list[Exception] = []
