@@ -32,10 +32,13 @@ from ..delta.file import ColumnEncoding
 from ..fs.filesystem import FileSystem
 from ..vectors.keys.keys import KeyVector, hash_keys, key_bytes, keys_as_bytes, take_keys
 from ..vectors.physical import PhysicalType
-from ..vectors.vector import DictionaryVector, FixedVector, Vector
+from ..vectors.vector import BytesVector, DictionaryVector, FixedVector, Vector
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, filter_cells
 
 _ROWS_BYTES_AT_ONCE = 16 << 20
+_LONG_ROW_BYTES = 64 << 20
+"""Longer rows are not there as wholes: their cells fit into pages of their own, and all of them into none."""
+_NO_ROW = BytesVector(np.zeros(2, np.int32), np.empty(0, np.uint8))
 KEY_INDEX = StreamKey(LIVE, "key_index")
 ROWS = StreamKey(LIVE, "row")
 
@@ -177,7 +180,13 @@ class BaseFileWriter:
         for first in range(0, count, step):
             last = min(first + step, count)
             part = {column_id: cells.slice(first, last) for column_id, cells in self._run.items()}
-            rows.append(encode_rows(part, last - first))
+            if sum(map(_decoded_bytes, part.values())) <= _LONG_ROW_BYTES:
+                rows.append(encode_rows(part, last - first))
+                continue
+            for row in range(last - first):
+                alone = {column_id: cells.slice(row, row + 1) for column_id, cells in part.items()}
+                is_long = sum(map(_decoded_bytes, alone.values())) > _LONG_ROW_BYTES
+                rows.append(_NO_ROW if is_long else encode_rows(alone, 1))
         self._run.clear()
 
     def finish(self, base_timestamp: int, schema_version: int) -> np.ndarray:

@@ -272,7 +272,9 @@ class PageRows:
         for i, place in self._absent.items():
             fields[i] = place
         if row is not None and self._rows is not None and not self._pages.has_room(self._pages_bytes):
-            return self._loaded_row(self._rows, row, fields)
+            alone = self._loaded_row(self._rows, row, fields)
+            if alone is not None:
+                return alone
         unread = [i for i, stream in enumerate(self._streams) if stream is not None and stream.page_shift is None]
         places = [
             (i, stream, stream.page_of(number << self._shift))
@@ -296,9 +298,12 @@ class PageRows:
             self._tables[number] = table
         return table, pages
 
-    def _loaded_row(self, rows: RowStream, row: int, fields: np.ndarray) -> tuple[_Table, list[Page | None]]:
-        """Return a table of one row as a whole. ``fields`` has the columns that the file does not have."""
-        page, texts = rows.read(row, fields)
+    def _loaded_row(self, rows: RowStream, row: int, fields: np.ndarray) -> tuple[_Table, list[Page | None]] | None:
+        """Return a table of one row as a whole, None if it is too long. ``fields`` has the columns that the file does
+        not have."""
+        if (found := rows.read(row, fields)) is None:
+            return None
+        page, texts = found
         pages = [page]
         live, last = self._streams[-1], len(self._streams) - 1
         if live is not None:

@@ -15,6 +15,7 @@ import pytest
 from nyala.engine.fs import MemoryFileSystem, PowerFailure
 from nyala.engine.fs.filesystem import FileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.recovery.verify import verify_store
 from nyala.engine.store import Store
 from nyala.schemas.errors import StoreError
 from tests.campaigns.crash.workloads import FLUSHING, OPTIONS, SCHEMA, TABLE, Batch, Run, open_store, read, row, write
@@ -109,6 +110,8 @@ def check_image(
         require_sound(store)  # also what no scan below comes to: tablets in quarantine do not keep a store from opening
         found = _check_rows(run, store, settled)
         require_sound(store)
+        if run.row_column:
+            require(verify_store(clone(image)).is_sound, "whole rows differ from their columns, or files are damaged")
         return found
     except StoreError as error:
         raise LostError(f"the table cannot be read: {error.code}: {error.message}") from error

@@ -129,6 +129,8 @@ class Run:
     batches: int = 0
     partition_by: tuple[HashLevel, ...] = ()
     """How the table is cut into tablets."""
+    row_column: bool = False
+    """Whether files have each row once more as a whole."""
     columns: frozenset[tuple[str, ...]] = frozenset([()])
     """The columns that alterations have added; several possibilities after one that failed."""
 
@@ -139,7 +141,7 @@ class Run:
 
     def create(self) -> None:
         self.tables = frozenset([False, True])
-        options = {"history_max_age_seconds": HISTORY_SECONDS}
+        options = {"history_max_age_seconds": HISTORY_SECONDS, "row_column": self.row_column}
         self.opened.create_table(
             TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], options=options, partition_by=self.partition_by)
         )
@@ -306,6 +308,12 @@ def cleanup(run: Run) -> None:
     run.write("upsert", [row(0, 4), row(1, 4)])
 
 
+def whole_rows(run: Run) -> None:
+    """Flush and compact files that have each row once more as a whole."""
+    run.row_column = True
+    compactions(run)
+
+
 def compactions(run: Run) -> None:
     """Compact deltas, rowsets that overlap and history that is old, with deltas in memory each time."""
     run.start()
@@ -448,6 +456,7 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
         restarts,
         cleanup,
         compactions,
+        whole_rows,
         attachments,
         tablets,
         alterations,

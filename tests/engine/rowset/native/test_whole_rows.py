@@ -12,7 +12,7 @@ import pytest
 
 import nyala
 from nyala.clients.api.database import Database
-from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.fs import LocalFileSystem, MemoryFileSystem
 from nyala.engine.recovery.verify import verify_store
 from nyala.engine.rowset import base_file
 from nyala.engine.rowset.base_file import ROWS
@@ -139,6 +139,22 @@ def test_rows_are_read_as_wholes_through_alterations_and_restarts(tmp_path: Path
         database.table("t").alter().set_option("row_column", True).apply()
     with opened(tmp_path) as database:
         assert database.table("t").describe()["options"]["row_column"] is True
+
+
+def test_a_long_row_is_not_there_as_a_whole(tmp_path: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its cells may take more than a page."""
+    monkeypatch.setattr(base_file, "_LONG_ROW_BYTES", 2_000)
+    monkeypatch.setattr(base_file, "_ROWS_BYTES_AT_ONCE", 10_000)
+    expected = {key: row(key) | {"raw": b"x" * (3_000 if key % 50 == 7 else 9)} for key in range(600)}
+    with opened(tmp_path) as database:
+        table = database.create_table("t", SCHEMA, ["id"], row_column=True)
+        table.insert(list(expected.values()))
+        table.maintain("flush")
+        assert files_with_rows(database) == [True]
+    with opened(tmp_path) as database:
+        check(database.table("t"), expected)
+        assert reads
+    assert verify_store(LocalFileSystem(str(tmp_path))).is_sound
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, damage: Any) -> Subject:
