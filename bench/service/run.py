@@ -86,7 +86,7 @@ class Service:
 
     def _gets(self, pool: Pool, when: str) -> None:
         self.tasks += 1
-        taken = pool.run(READERS, "C", "zipf", self.count, self.period, self.tasks)
+        taken, _ = pool.run(READERS, "C", "zipf", self.count, self.period, self.tasks)
         self._add(f"gets by {READERS} clients {when}, rate", "per s", len(taken) / self.period)
         self._quantiles(f"get by one of {READERS} clients {when}", taken)
 

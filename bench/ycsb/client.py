@@ -31,8 +31,8 @@ class Task:
     first_key: int
 
 
-def run(client: Client, task: Task, seed: int) -> list[float]:
-    """Run a task; return the seconds of each operation that began in its time."""
+def run(client: Client, task: Task, seed: int) -> tuple[list[float], float]:
+    """Run a task; return the seconds of each operation that began in its time, and of the processor for all of them."""
     random = np.random.default_rng(seed)
     mix = MIXES[task.mix]
     chosen = ranks(task.records, task.distribution, random)
@@ -65,6 +65,7 @@ def run(client: Client, task: Task, seed: int) -> list[float]:
     while time.time() < max(task.start, warm):
         one(next(names))
     taken: list[float] = []
+    spent = time.process_time()
     end = time.perf_counter() + task.seconds
     for operation in names:
         begin = time.perf_counter()
@@ -72,7 +73,7 @@ def run(client: Client, task: Task, seed: int) -> list[float]:
             break
         one(operation)
         taken.append(time.perf_counter() - begin)
-    return taken
+    return taken, time.process_time() - spent
 
 
 def main() -> None:
@@ -81,8 +82,8 @@ def main() -> None:
     client = CLIENTS[store](address)
     for line in sys.stdin:
         task = Task(**json.loads(line))
-        taken = run(client, task, seed=int(number) + task.first_key % 1_000_003)
-        print(json.dumps([round(seconds, 7) for seconds in taken]), flush=True)
+        taken, spent = run(client, task, seed=int(number) + task.first_key % 1_000_003)
+        print(json.dumps([spent, *(round(seconds, 7) for seconds in taken)]), flush=True)
 
 
 def line(task: Task) -> str:

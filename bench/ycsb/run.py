@@ -1,10 +1,13 @@
-"""YCSB's workloads A to F by 1, 8 and 32 client processes, uniform and zipf, beside SQLite and PostgreSQL."""
+"""YCSB's workloads A to F by 1, 8 and 32 client processes, uniform and zipf, beside SQLite and PostgreSQL; and two of
+them on more records than the cache has room for."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +17,14 @@ from bench.report import Result, Suite
 
 from .client import KEYS_A_TASK, WARM_SECONDS, Task, line
 from .mixes import DISTRIBUTIONS, MIXES
-from .servers import available
+from .servers import LARGE, SERVERS, available
 
 CLIENTS = (1, 8, 32)
 ROWS_A_RECORD = 10
 """A record is a thousand bytes: ten million rows of other suites stand for one million here."""
+FEW = 10
+"""So many times fewer records fit into all caches."""
+LARGE_MIXES = "AC"
 
 
 class Pool:
@@ -34,14 +40,17 @@ class Pool:
             for number in range(count)
         ]
 
-    def run(self, count: int, mix: str, distribution: str, records: int, seconds: float, number: int) -> np.ndarray:
-        """Run the ``number``-th task by the first ``count`` clients; return the seconds of all operations."""
+    def run(
+        self, count: int, mix: str, distribution: str, records: int, seconds: float, number: int
+    ) -> tuple[np.ndarray, float]:
+        """Run the ``number``-th task by the first ``count`` clients; return the seconds of all operations, and those of
+        the clients' processors for all together."""
         start = time.time() + WARM_SECONDS
         for place, process in enumerate(self.processes[:count]):
             first_key = (1 + number * len(self.processes) + place) * KEYS_A_TASK
             process.stdin.write(line(Task(mix, distribution, records, start, seconds, first_key)))  # pyright: ignore
         taken = [json.loads(process.stdout.readline()) for process in self.processes[:count]]  # pyright: ignore
-        return np.concatenate([np.array(each) for each in taken])
+        return np.concatenate([np.array(each[1:]) for each in taken]), sum(each[0] for each in taken)
 
     def close(self) -> None:
         for process in self.processes:
@@ -51,24 +60,26 @@ class Pool:
 class Ycsb:
     """The stores with the same records, asked in turns."""
 
-    def __init__(self, records: int, seconds: float, work: Path, console: Console) -> None:
+    def __init__(self, servers: dict[str, type], records: int, seconds: float, work: Path, console: Console) -> None:
         self.records, self.seconds, self.console = records, seconds, console
         shutil.rmtree(work, ignore_errors=True)
         self.servers, self.pools = {}, {}
-        for name, server in available().items():
-            folder = work / name.lower()
+        for name, server in available(servers).items():
+            folder = work / name.lower().replace(", ", "-").replace(" ", "-")
             folder.mkdir(parents=True)
             console.print(f"  loading {records:,} records into {name}")
             self.servers[name] = server(folder, records)
             self.pools[name] = Pool(name, self.servers[name].address, max(CLIENTS))
         self.tasks = 0
+        os.sync()  # else a store that syncs waits for what another one has loaded
 
-    def run(self) -> list[Result]:
+    def run(self, mixes: Iterable[str], suffix: str = "") -> list[Result]:
+        """Run some mixes by all numbers of clients; ``suffix`` ends the names of the cases."""
         results: list[Result] = []
-        for mix, what in MIXES.items():
+        for mix in mixes:
             for distribution in DISTRIBUTIONS:
                 for clients in CLIENTS:
-                    case = f"{mix} ({what.name}), {distribution}, clients: {clients}"
+                    case = f"{mix} ({MIXES[mix].name}), {distribution}, clients: {clients}{suffix}"
                     results += self._case(case, mix, distribution, clients)
         return results
 
@@ -76,15 +87,16 @@ class Ycsb:
         results: list[Result] = []
         for name, pool in self.pools.items():
             self.tasks += 1
-            taken = pool.run(clients, mix, distribution, self.records, self.seconds, self.tasks)
+            taken, spent = pool.run(clients, mix, distribution, self.records, self.seconds, self.tasks)
             if not len(taken):
                 raise RuntimeError(f"{name} ended no operation within {self.seconds} s: {case}")
             results += [
                 Result(case, f"{name}, rate", "per s", [len(taken) / self.seconds]),
                 Result(case, f"{name}, p50", "s", [float(np.quantile(taken, 0.5))]),
                 Result(case, f"{name}, p99", "s", [float(np.quantile(taken, 0.99))]),
+                Result(case, f"{name}, client", "s", [spent / len(taken)]),
             ]
-        rates = ", ".join(f"{name} {found.median:,.0f}" for name, found in zip(self.pools, results[::3], strict=True))
+        rates = ", ".join(f"{name} {found.median:,.0f}" for name, found in zip(self.pools, results[::4], strict=True))
         self.console.print(f"  {case}: {rates} per s")
         return results
 
@@ -94,14 +106,21 @@ class Ycsb:
 
 
 def measure(records: int, seconds: float, work: Path, console: Console) -> Suite:
-    """Measure each case once, for some seconds."""
-    bench = Ycsb(records, seconds, work, console)
-    try:
-        results = bench.run()
-    finally:
-        bench.close()
-        shutil.rmtree(work, ignore_errors=True)
-    return Suite("ycsb", {"records": records, "seconds a case": seconds}, results)
+    """Measure each case once, for some seconds: all mixes on records that fit into all caches, and some of them on
+    ``records``, four times the page cache of Nyala."""
+    few = max(1_000, records // FEW)
+    results: list[Result] = []
+    for servers, count, mixes, suffix in (
+        (SERVERS, few, MIXES, ""),
+        (LARGE, records, LARGE_MIXES, "; four times the cache"),
+    ):
+        bench = Ycsb(servers, count, seconds, work, console)
+        try:
+            results += bench.run(mixes, suffix)
+        finally:
+            bench.close()
+            shutil.rmtree(work, ignore_errors=True)
+    return Suite("ycsb", {"records": few, "records, four times the cache": records, "seconds a case": seconds}, results)
 
 
 def run(rows: int, rounds: int, work: Path, console: Console) -> Suite:

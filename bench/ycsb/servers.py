@@ -19,6 +19,7 @@ from .mixes import FIELD_BYTES, FIELD_NAMES, FIELDS
 from .stores import TABLE
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), False), *(pa.field(name, pa.string()) for name in FIELD_NAMES)])
+ROW_BYTES = FIELDS * FIELD_BYTES
 LOADED_AT_ONCE = 50_000
 POSTGRES = Path("/usr/lib/postgresql")
 UNPRIVILEGED = "postgres"
@@ -53,22 +54,38 @@ def records(count: int) -> Iterator[pa.RecordBatch]:
 
 
 class NyalaServer:
-    """``nyala serve`` with its defaults."""
+    """``nyala serve`` with its defaults, or other options; ``row_column`` keeps whole rows in addition."""
+
+    row_column = False
+    options: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, count: int) -> None:
         port = free_port()
         self.address = f"grpc://127.0.0.1:{port}"
         command = [sys.executable, "-m", "nyala", "serve", "--data", str(folder), "--listen", self.address]
+        command += [f"--set={option.format(quarter=max(count * ROW_BYTES // 4, 1 << 20))}" for option in self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until_open(port, self.process)
         with nyala.connect(self.address) as database:
-            table = database.create_table(TABLE, SCHEMA, ["key"])
+            table = database.create_table(TABLE, SCHEMA, ["key"], row_column=self.row_column)
             table.insert(pa.RecordBatchReader.from_batches(SCHEMA, records(count)))
             table.maintain("flush")
 
     def close(self) -> None:
         self.process.terminate()
         self.process.wait(timeout=60)
+
+
+class SmallCache(NyalaServer):
+    """With a page cache for a quarter of the records."""
+
+    options = ("page_cache_bytes={quarter}",)
+
+
+class WholeRows(SmallCache):
+    """The same with whole rows."""
+
+    row_column = True
 
 
 class SqliteFile:
@@ -134,9 +151,13 @@ class PostgresServer:
         )
 
 
-def available() -> dict[str, type]:
+SERVERS: dict[str, type] = {"Nyala": NyalaServer, "SQLite": SqliteFile, "PostgreSQL": PostgresServer}
+LARGE: dict[str, type] = {"Nyala": SmallCache, "Nyala, whole rows": WholeRows, "PostgreSQL": PostgresServer}
+"""For records that are four times the cache of Nyala. That of PostgreSQL is an eighth of them by default. The system
+keeps the files of both in memory."""
+
+
+def available(servers: dict[str, type]) -> dict[str, type]:
     """Return the stores that this machine has."""
-    found: dict[str, type] = {"Nyala": NyalaServer, "SQLite": SqliteFile}
-    if any(POSTGRES.glob("*/bin/initdb")):
-        found["PostgreSQL"] = PostgresServer
-    return found
+    has_postgres = any(POSTGRES.glob("*/bin/initdb"))
+    return {name: server for name, server in servers.items() if has_postgres or server is not PostgresServer}

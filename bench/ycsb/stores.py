@@ -96,4 +96,9 @@ class PostgresClient:
         return len(self.connection.execute(asked, [key, rows]).fetchall())
 
 
-CLIENTS: dict[str, type] = {"Nyala": NyalaClient, "SQLite": SqliteClient, "PostgreSQL": PostgresClient}
+CLIENTS: dict[str, type] = {
+    "Nyala": NyalaClient,
+    "Nyala, whole rows": NyalaClient,
+    "SQLite": SqliteClient,
+    "PostgreSQL": PostgresClient,
+}

@@ -43,12 +43,15 @@ def test_records_are_as_many_as_asked() -> None:
 
 
 def test_a_short_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stores = {name: servers.available()[name] for name in ("Nyala", "SQLite")}
-    monkeypatch.setattr(run, "available", lambda: stores)
+    def without_postgres(stores: dict[str, type]) -> dict[str, type]:
+        return {name: store for name, store in stores.items() if name != "PostgreSQL"}
+
+    monkeypatch.setattr(run, "available", without_postgres)
     monkeypatch.setattr(run, "CLIENTS", (2,))
     monkeypatch.setattr(run, "DISTRIBUTIONS", ("zipf",))
     suite = run.measure(1_000, 0.1, tmp_path / "work", Console(quiet=True))
-    assert len(suite.cases()) == len(MIXES)
-    for row in suite.cases().values():
-        assert set(row) == {f"{store}, {figure}" for store in stores for figure in ("rate", "p50", "p99")}
+    assert len(suite.cases()) == len(MIXES) + len(run.LARGE_MIXES)
+    for case, row in suite.cases().items():
+        stores = without_postgres(servers.LARGE if "cache" in case else servers.SERVERS)
+        assert set(row) == {f"{store}, {figure}" for store in stores for figure in ("rate", "p50", "p99", "client")}
         assert row["Nyala, p50"].median <= row["Nyala, p99"].median
