@@ -1,6 +1,7 @@
 """Reads one stream of an open cfile: ranges of rows, and rows by number."""
 
 import threading
+from bisect import bisect_right
 from functools import partial
 from itertools import pairwise
 
@@ -134,7 +135,7 @@ class StreamReader:
         """Return the number of a row's page."""
         if self._starts is None:
             return row >> self._shift
-        return int(np.searchsorted(self._starts, row, "right")) - 1
+        return bisect_right(memoryview(self._starts), row) - 1  # pyright: ignore[reportArgumentType]
 
     def parts(self, first: int, last: int) -> list[tuple[Page, int, int]]:
         """Return the pages that hold rows [first, last), at least one, and for each the range of these rows, counted

@@ -16,7 +16,7 @@ from ..vectors.keys.keys import KeyEncoder, KeyVector
 from .bind import BoundFilter, bind
 from .few import few_keys
 from .points import key_points
-from .prune import KeyRange, key_range
+from .prune import KeyRange, is_key_range, key_range
 from .where import parse_where
 
 _DESCRIBED_MAX = 100
@@ -43,6 +43,8 @@ class CompiledFilter:
     """
     keys: KeyRange
     """No row with a key outside matches."""
+    is_key_range: bool
+    """Whether all rows with a key inside match."""
     points: KeyVector | None
     """If given, only rows with these keys can match."""
     few: KeyVector | None
@@ -62,8 +64,15 @@ class CompiledFilter:
         inverse = None if tree is None else bind(Not(tree), schema, now)
         if inverse and not set(inverse.column_ids) <= set(bound.column_ids):
             inverse = None
-        few = few_keys(bound, schema, encoder)
-        return cls(tree, bound, inverse, key_range(bound, schema, encoder), key_points(bound, schema, encoder), few)
+        return cls(
+            tree,
+            bound,
+            inverse,
+            key_range(bound, schema, encoder),
+            is_key_range(bound, schema),
+            key_points(bound, schema, encoder),
+            few_keys(bound, schema, encoder),
+        )
 
 
 def described(tree: Expr | None, schema: TableSchema, now: int) -> tuple[list[str], list[str]]:

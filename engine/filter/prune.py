@@ -169,6 +169,19 @@ def key_range(bound: BoundFilter, schema: TableSchema, encoder: KeyEncoder) -> K
     return columns_range(bound, schema.key, encoder)
 
 
+def is_key_range(bound: BoundFilter, schema: TableSchema) -> bool:
+    """Whether the filter selects exactly the rows with keys in its ``key_range``: it compares leading columns of the
+    key, all but the last of them for equality."""
+    parts = bound.root.parts if isinstance(bound.root, And) else (bound.root,)
+    ops: dict[int, set[str]] = {}
+    for part in parts:
+        if not isinstance(part, Compare) or part.op == "<>":
+            return False
+        ops.setdefault(part.column_id, set()).add(part.op)
+    leading = [column.id for column in schema.key[: len(ops)]]
+    return ops.keys() == set(leading) and all("=" in ops[column_id] for column_id in leading[:-1])
+
+
 def columns_range(bound: BoundFilter, columns: Sequence[ColumnSchema], encoder: KeyEncoder) -> KeyRange:
     """Return the same as ``key_range`` for the encoding of any NOT NULL columns."""
     prefix: list[Any] = []

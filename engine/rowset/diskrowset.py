@@ -40,6 +40,7 @@ from .native.morsel_filter import Chosen, choose_rows
 from .native.morsel_groups import fold_rows
 from .native.page_rows import PageRows
 from .native.row_columns import RowColumns
+from .row_run import RowRun
 from .rowset import RowSet
 
 NEWEST = (1 << 63) - 1
@@ -398,6 +399,24 @@ class DiskRowSet(RowSet):
         first = 0 if lower is None else max(lower_bound(blocks, lower + b"\0") - 1, 0) * BLOCK_ROWS
         last = rows if upper is None else min(lower_bound(blocks, upper) * BLOCK_ROWS, rows)
         return first, last
+
+    def exact_range(self, lower: bytes | None, upper: bytes | None) -> tuple[int, int]:
+        """Return the range of exactly the rows with keys in [lower, upper)."""
+        first, last = self.row_range(lower, upper)
+        if lower is not None and lower > self.min_key and first < last:
+            first += lower_bound(self.keys_in(first, min(first + BLOCK_ROWS, last)), lower)
+        if upper is not None and upper <= self.max_key and first < last:
+            start = max(first, (last - 1) // BLOCK_ROWS * BLOCK_ROWS)
+            last = start + lower_bound(self.keys_in(start, last), upper)
+        return first, last
+
+    def runs(self, lower: bytes | None, upper: bytes | None) -> list[RowRun]:
+        run = RowRun(self, *self.exact_range(lower, upper), max(self.min_key, lower or b""), above=self._key_above)
+        return [run] if run.first < run.last else []
+
+    def _key_above(self, row: int) -> bytes:
+        block = -(-row // BLOCK_ROWS)
+        return self.first_key(block) if block < self._block_count else self.max_key + b"\0"
 
     def first_key(self, block: int) -> bytes:
         """Return the key of the first row of a mini-block."""

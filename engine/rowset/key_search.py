@@ -20,7 +20,7 @@ _DENSE = 1 / 2
 
 
 class SortedRows(Protocol):
-    """The rows of a base file, in key order."""
+    """The keys of some rows, as of a base file in key order."""
 
     def __len__(self) -> int: ...
 

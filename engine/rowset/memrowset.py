@@ -24,6 +24,7 @@ from ..vectors.keys.keys import (
     argsort_keys,
     equal_at,
     hash_keys,
+    key_bytes,
     outermost_keys,
     slice_keys,
     take_keys,
@@ -38,6 +39,7 @@ from .native.absent import absent_cells
 from .native.cell_table import CellTable
 from .native.places import KEPT, TRUE, is_widened, place_of
 from .native.row_columns import RowColumns
+from .row_run import KeyRuns, RowRun, place_of_key
 from .rowset import RowSet
 
 
@@ -63,7 +65,7 @@ class MemRowSet(RowSet):
         self._row_count = 0
         self._measured = -1, 0
         """A number of rows, and the bytes reserved for as many."""
-        self._order: np.ndarray | None = None
+        self._runs = KeyRuns()
 
     def __len__(self) -> int:
         return self._row_count
@@ -216,11 +218,18 @@ class MemRowSet(RowSet):
     def key_order(self, first: int, last: int) -> np.ndarray | None:
         if first:
             return first + argsort_keys(slice_keys(self.keys(last), first, last))
-        order = self._order
-        if order is None or len(order) != last:
-            order = argsort_keys(self.keys(last))
-            self._order = order
-        return order
+        return self._runs.whole(self.keys(last))
+
+    def runs(self, lower: bytes | None, upper: bytes | None) -> list[RowRun]:
+        orders = self._runs.of(self.keys(self._row_count))
+        keys = self.keys(self._row_count)  # orders may have rows that came meanwhile
+        runs: list[RowRun] = []
+        for order in orders:
+            first = 0 if lower is None else place_of_key(keys, order, lower)
+            last = len(order) if upper is None else place_of_key(keys, order, upper)
+            if first < last:
+                runs.append(RowRun(self, first, last, key_bytes(keys, int(order[first])), order))
+        return runs
 
     def row_range(self, lower: bytes | None, upper: bytes | None) -> tuple[int, int]:
         return 0, self._row_count

@@ -29,6 +29,7 @@ from .liveness import LiveRows
 from .native.cell_table import CellTable
 from .native.morsel_filter import Chosen
 from .native.row_columns import RowColumns
+from .row_run import RowRun
 
 _GATHER_BELOW = 1 / 8
 """Base cells are fetched one by one where fewer than this share of the rows is asked for."""
@@ -112,6 +113,11 @@ class RowSet(ABC):
     @abstractmethod
     def row_range(self, lower: bytes | None, upper: bytes | None) -> tuple[int, int]:
         """Return a range of rows that holds every key in [lower, upper); it may hold others too."""
+
+    @abstractmethod
+    def runs(self, lower: bytes | None, upper: bytes | None) -> list[RowRun]:
+        """Return exactly the rows with keys in [lower, upper), which may be dead or come later than a snapshot, in runs
+        of at least one row in key order."""
 
     @abstractmethod
     def zone_maps(self, column_id: int, first: int, last: int) -> list[ZoneMap]:

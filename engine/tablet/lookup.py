@@ -14,7 +14,7 @@ from ...schemas.table.column import ColumnSchema
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.native.cell_table import CellTable, TooManyBytesError
 from ..rowset.native.row_columns import RowColumns
-from ..rowset.read_rows import make_batch, read_rows, schema_of
+from ..rowset.read_rows import read_rows, schema_of
 from ..rowset.rowset import RowSet
 from ..vectors.keys.keys import KeyVector
 from .key_lookup import ABSENT, find_in
@@ -82,10 +82,7 @@ def _look_up_by(
             size += table.bytes_of(measured, len(rows))
             tables.append((each, table, rows, measured))
     _check_size(size, bytes_max)
-    parts = [
-        make_batch(table.taken(rows, measured=measured), columns.columns, len(rows))
-        for _, table, rows, measured in tables
-    ]
+    parts = [table.batch(rows, measured) for _, table, rows, measured in tables]
     places = [rows if each.positions is None else each.positions[rows] for each, _, rows, _ in tables]
     return _in_order(parts, places, columns.columns)
 

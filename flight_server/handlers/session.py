@@ -36,7 +36,7 @@ from ..native.message_hook import inspecting
 from ..requests.calls import Call, Calls
 from ..requests.message_size import BrokenMessageError, decoded_bytes
 from ..requests.received_batch import BodyReader
-from .session_answers import Ask, SessionAnswers
+from .session_answers import Ask, Rows, SessionAnswers
 from .session_row import SessionRow
 from .short_scan import LongScanError, short_scan
 
@@ -288,7 +288,7 @@ class _Session:
         except LongScanError:
             self.answers.send(_LARGE)
             return
-        self.answers.send(to_json({"rows": found.num_rows, "snapshot": snapshot}), found)
+        self.answers.send(to_json({"rows": found.count, "snapshot": snapshot}), found)
 
     def _get_many(self, table: str, keys: pa.RecordBatch) -> None:
         self.answers.wait()
@@ -300,9 +300,9 @@ class _Session:
         if found is None:
             self.answers.send(_LARGE)
         else:
-            self.answers.send(to_json({"rows": found.num_rows}), found)
+            self.answers.send(to_json({"rows": found.count}), found)
 
-    def _few_rows(self, table: str, keys: pa.RecordBatch) -> pa.Table | None:
+    def _few_rows(self, table: str, keys: pa.RecordBatch) -> Rows | None:
         """Return the rows of keys; None if they are too many for a session, of which some were read then."""
         found = self.store.look_up(table, keys)
         batches: list[pa.RecordBatch] = []
@@ -313,7 +313,7 @@ class _Session:
                 found.close()
                 return None
             batches.append(batch)
-        return pa.Table.from_batches(batches, found.schema)
+        return Rows(found.schema, batches)
 
 
 class _Get:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -20,6 +21,19 @@ Ask = Callable[[SessionDetails, bytes], None]
 """Carries out a request, from its second line and its Arrow message, and answers it."""
 Pending = Callable[[], bytes]
 """Waits until a write is durable, and returns its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of an answer. A table of them would give up the interpreter's lock several times."""
+
+    schema: pa.Schema
+    batches: Sequence[pa.RecordBatch]
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(batch.num_rows for batch in self.batches)
 
 
 class SessionAnswers:
@@ -46,7 +60,7 @@ class SessionAnswers:
         self._schema: tuple[pa.Schema, bytes] | None = None
         """The schema of the last rows, and its Arrow message."""
 
-    def send(self, answer: bytes, rows: pa.Table | None = None) -> None:
+    def send(self, answer: bytes, rows: Rows | None = None) -> None:
         """Send an answer, after ``wait``; ``rows`` follow it as an Arrow stream.
 
         Raises:
@@ -54,7 +68,7 @@ class SessionAnswers:
         """
         if rows is not None:
             answer = b"%b\n%b" % (answer, self._stream(rows))
-        self._call.sent(len(answer), 0 if rows is None else rows.num_rows)
+        self._call.sent(len(answer), 0 if rows is None else rows.count)
         self._call.waiting_since = time.monotonic()
         try:
             self._writer.write_metadata(answer)
@@ -63,11 +77,11 @@ class SessionAnswers:
         finally:
             self._call.waiting_since = None
 
-    def _stream(self, rows: pa.Table) -> bytes:
+    def _stream(self, rows: Rows) -> bytes:
         """Return rows without dictionaries as an Arrow stream."""
         if self._schema is None or not rows.schema.equals(self._schema[0], check_metadata=True):
             self._schema = rows.schema, rows.schema.serialize().to_pybytes()
-        batches = [batch.serialize().to_pybytes() for batch in rows.to_batches()]
+        batches = [batch.serialize() for batch in rows.batches]
         return b"".join((self._schema[1], *batches, _END_OF_STREAM))
 
     def add(self, pending: Pending) -> None:

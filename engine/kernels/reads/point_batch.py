@@ -10,10 +10,10 @@ Pages have passed the `check` of their codecs.
 
 import numpy as np
 
-from ..ahead.kernel import inline, kernel
+from ..ahead.kernel import inline, kernel, short_kernel
 from ..keys.hash_index import LOCATION_BITS, matching, tag_of
 from ..simd.simd import copy_bytes, load_u8, load_u32, load_u64, prefetch, store_u8, view_i32, view_i64, view_u64
-from .point_read import ABSENT, CELL_BYTES
+from .point_read import ABSENT, CELL_BYTES, read_cells
 
 INDEX_FIELDS = 3
 """int64 of each hash index in a list: its slots, their number, and what to add to a location that it holds."""
@@ -177,3 +177,29 @@ def _take_strings(cells: int, columns: int, rows: int, count: int, offsets: int,
         copy_bytes(data + end, np.int64(load_u64(cell)), length)
         end += length
         ends[i + 1] = np.int32(end)
+
+
+@short_kernel
+def read_few_cells(
+    places: int, step: int, rows: int, positions: int, count: int, columns: int, cells: int, nulls: int, scratch: int
+) -> int:
+    """Do as ``read_cells``, for a few rows, and keep the GIL."""
+    return read_cells(places, step, rows, positions, count, columns, cells, nulls, scratch)
+
+
+@short_kernel
+def few_live_rows(cells: int, columns: int, locations: int, count: int, rows: int) -> int:
+    """Do as ``live_rows``, for a few rows, and keep the GIL."""
+    return live_rows(cells, columns, locations, count, rows)
+
+
+@short_kernel
+def measure_few(cells: int, nulls: int, columns: int, rows: int, count: int, sizes: int) -> None:
+    """Do as ``measure_columns``, for a few rows, and keep the GIL."""
+    measure_columns(cells, nulls, columns, rows, count, sizes)
+
+
+@short_kernel
+def take_few(cells: int, nulls: int, columns: int, rows: int, count: int, targets: int) -> None:
+    """Do as ``take_columns``, for a few rows of few bytes, and keep the GIL."""
+    take_columns(cells, nulls, columns, rows, count, targets)

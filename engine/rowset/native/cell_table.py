@@ -14,7 +14,7 @@ from ...kernels.reads.point_read import CELL_BYTES, FULL, read_cells
 from ...vectors.arrow import to_arrow
 from ...vectors.gather import check_data_bytes
 from ...vectors.keys.keys import KeyVector, U64Keys
-from ...vectors.memory.memory import address_of, allocate, allocate_zeroed
+from ...vectors.memory.memory import address_of, address_or_0, allocate, allocate_zeroed
 from ...vectors.physical import PhysicalType
 from ...vectors.vector import BytesVector, FixedVector, Vector
 from .places import KEPT, Place, place_of
@@ -22,6 +22,9 @@ from .row_columns import RowColumns
 from .scratch import RowScratch
 
 _OFFSET_BYTES = 4
+_MESSAGE_BYTES_MAX = 1 << 20
+_FEW_ROWS = 256
+"""Kernels for so few rows keep the GIL: to hand it over takes longer."""
 CELL_SIZE = CELL_BYTES + 1
 """Bytes of a cell in the table, with its flag of NULL."""
 
@@ -52,6 +55,7 @@ class CellTable:
         self._nulls = allocate(count * self.width, np.uint8)
         self._scratch = RowScratch()
         self._memory = address_of(self._cells), address_of(self._nulls)
+        self._is_few = count <= _FEW_ROWS
 
     def check_held(self, share: float) -> None:
         """Count what is held after this share of the rows, each page once.
@@ -78,7 +82,8 @@ class CellTable:
             CorruptPageError: a cell cannot be decoded.
         """
         where = address_of(rows), address_of(positions), len(rows), self.width, *self._memory
-        while (outcome := read_cells(places, step, *where, self._scratch.address)) == FULL:
+        read = kernels.read_few_cells if self._is_few else read_cells
+        while (outcome := read(places, step, *where, self._scratch.address)) == FULL:
             self.held.append(self._scratch.texts)
             self._text_bytes += len(self._scratch.texts)
             self.held_bytes += len(self._scratch.texts)
@@ -112,12 +117,14 @@ class CellTable:
         count = len(self._locations)
         rows = allocate(count, np.int64)
         where = address_of(self._locations), count, address_of(rows)
-        return rows[: kernels.live_rows(self._memory[0], self.width, *where)]
+        find = kernels.few_live_rows if self._is_few else kernels.live_rows
+        return rows[: find(self._memory[0], self.width, *where)]
 
     def measured(self, rows: np.ndarray) -> list[int]:
         """Return, for each column, how many bytes the strings of some rows (int64) have, and how many are NULL."""
         sizes = allocate(2 * self.width, np.int64)
-        kernels.measure_columns(*self._memory, self.width, address_of(rows), len(rows), address_of(sizes))
+        measure = kernels.measure_few if self._is_few else kernels.measure_columns
+        measure(*self._memory, self.width, address_of(rows), len(rows), address_of(sizes))
         return sizes.tolist()
 
     def bytes_of(self, measured: Sequence[int], count: int) -> int:
@@ -141,6 +148,32 @@ class CellTable:
         self.held.clear()
         kinds = self.columns.columns[first:]
         return [to_arrow(vector, column.logical.arrow) for vector, column in zip(vectors, kinds, strict=True)]
+
+    def batch(self, rows: np.ndarray, measured: Sequence[int]) -> pa.RecordBatch:
+        """Return rows (int64) of all columns; ``measured`` is what that method returned for them.
+
+        Where the cells are Arrow's, they are written into the body of one message: to make each array costs more than
+        the cells of a few rows.
+        """
+        count, form = len(rows), self.columns.form
+        if form is None or self.bytes_of(measured, count) > _MESSAGE_BYTES_MAX:
+            return pa.RecordBatch.from_arrays(self.taken(rows, measured=measured), schema=self.columns.schema)
+        message, places = form.laid_out(count, measured)
+        flags = [allocate(count, np.bool_) if nulls else None for nulls in measured[1 : 2 * form.width : 2]]
+        start = address_of(message)
+        targets = np.zeros((self.width, kernels.TARGET_FIELDS), np.int64)
+        for i, ((_, values, data), width, valid) in enumerate(
+            zip(places, self.columns.plain_widths, flags, strict=True)
+        ):
+            targets[i] = width, start + values, start + data, address_or_0(valid)
+        take = kernels.take_few if self._is_few else kernels.take_columns
+        take(*self._memory, self.width, address_of(rows), count, address_of(targets))
+        self.held.clear()
+        for (bitmap, _, _), valid in zip(places, flags, strict=True):
+            if valid is not None:
+                bits = np.packbits(valid, bitorder="little")
+                message[bitmap : bitmap + len(bits)] = bits
+        return pa.ipc.read_record_batch(pa.py_buffer(message), self.columns.schema)
 
 
 def _room(physical: PhysicalType, count: int, size: int, has_nulls: bool) -> tuple[Vector, Sequence[int]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from ....schemas.table.column import ColumnSchema
+from ...vectors.batch_form import BatchForm
 from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import RawCell, raw_cell
 from .absent import absent_cells
@@ -22,6 +24,12 @@ class RowColumns:
     absent: tuple[RawCell, ...]
     """The raw cell of each column in rows that were written without it."""
     physicals: tuple[PhysicalType, ...]
+    plain_widths: tuple[int, ...]
+    """The bytes of a cell of each column whose cells are Arrow's, 0 for strings; -1 for others."""
+    schema: pa.Schema
+    """Of batches of the columns."""
+    form: BatchForm | None
+    """The form of batches of the columns, if the cells of all are Arrow's."""
     key_widths: np.ndarray
     """Of the columns of the key, which lead: the bytes of a cell (int64), 0 for strings."""
 
@@ -31,4 +39,13 @@ class RowColumns:
         absent = tuple(raw_cell(absent_cells(column, 1), 0) for column in columns)
         physicals = tuple(physical_of(column.logical.arrow) for column in columns)
         widths = np.array([physical.width for physical in physicals[:key_columns]], np.int64)
-        return cls(columns, tuple(column.id for column in columns), absent, physicals, widths)
+        plain = tuple(_plain_width(column.logical.arrow, kind) for column, kind in zip(columns, physicals, strict=True))
+        schema = pa.schema([column.field for column in columns])
+        form = None if -1 in plain else BatchForm(schema, plain)
+        return cls(columns, tuple(column.id for column in columns), absent, physicals, plain, schema, form, widths)
+
+
+def _plain_width(arrow_type: pa.DataType, physical: PhysicalType) -> int:
+    if physical is PhysicalType.BYTES:
+        return 0 if pa.types.is_string(arrow_type) or pa.types.is_binary(arrow_type) else -1
+    return physical.width if arrow_type.bit_width == 8 * physical.width else -1

@@ -19,7 +19,6 @@ from ...aggregate.plan import AggregatePlan
 from ...manifest.damage import DamageRegistry
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.rowset import RowSet
-from ...tablet.tablet import Tablet
 from ...tablet.version import Version
 from ..read.chunk import ScanRequest, bytes_of
 from ..read.clusters import Cluster, clusters, is_in_order
@@ -73,20 +72,7 @@ class ChunkStreams:
                 items = run(scan, self._pool, self._pool.ahead, self._limits, memory, is_sorted)
                 yield from self._planned.reading(scan.spec, items)
         finally:
-            _count_rows(count.rows_in_chunks, scan.wanted.tablets, scan.versions)
-
-
-def _count_rows(rows: int, tablets: list[Tablet], versions: list[Version]) -> None:
-    """Divide the rows that a scan has read among its tablets by their sizes, which cost a call for each rowset."""
-    if not rows:
-        return
-    if len(tablets) == 1:
-        tablets[0].rows_read += rows
-        return
-    sizes = [sum(map(len, version.rowsets())) for version in versions]
-    total = max(sum(sizes), 1)
-    for tablet, size in zip(tablets, sizes, strict=True):
-        tablet.rows_read += rows * size // total
+            scan.count_rows(count.rows_in_chunks)
 
 
 def unmarked(marked: Iterator[Marked]) -> Iterator[pa.RecordBatch]:

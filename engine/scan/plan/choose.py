@@ -4,11 +4,16 @@ A scan (`Ways.scan`):
 
 1. *One row.* There are no options, and the filter has the form ``id = 7`` for the whole key. The plan lane reads the
    row; neither the filter nor a snapshot of the past is resolved (`point_scan`).
-2. *Sorted.* There is ``order_by``. The rows come by one of the other ways, and are sorted (`schemas/protocol/sorting`).
-3. *Planned part.* It is a ticket whose plan is still kept. The versions of the plan are read by chunks
+2. *Short range by plan.* There are no options but an order and a limit, and the filter has a form like ``id >= 7 AND
+   id < 20`` for the key. Few rows are in the range, or the scan takes the first few in key order. They are read by
+   their places; the filter is not compiled (`range_scan`).
+3. *Sorted.* There is ``order_by``. The rows come by one of the other ways, and are sorted (`schemas/protocol/sorting`).
+4. *Planned part.* It is a ticket whose plan is still kept. The versions of the plan are read by chunks
    (`planned_scans`).
-4. *Few rows.* The filter, once compiled, selects a few keys and nothing else. They are looked up (`few`).
-5. *Chunks.* All else: measures, rows in key order, with marks, or in any order (`by_chunks`).
+5. *Few rows.* The filter, once compiled, selects a few keys and nothing else. They are looked up (`few`).
+6. *Short range.* The same for any filter that, once compiled, selects a range of keys and nothing else, and for times
+   in the past (`short_range`).
+7. *Chunks.* All else: measures, rows in key order, with marks, or in any order (`by_chunks`).
 
 A row by its key (`Ways.get_row`):
 
@@ -46,7 +51,10 @@ from .by_chunks import ChunkStreams
 from .few import rows_of_few_keys, stream_of_rows
 from .planned_scans import PlannedScans
 from .point_scan import PointScans
+from .range_scan import LongRangeError, RangeScans
 from .resolve import ResolvedScan, Resolver
+from .running_counts import RunningCounts
+from .short_range import rows_of_short_range
 from .snapshots import Snapshots
 
 
@@ -59,10 +67,12 @@ class Ways:
         now: Callable[[], int],
         snapshots: Snapshots,
         points: PointScans,
+        ranges: RangeScans,
         planned: PlannedScans,
         resolver: Resolver,
         chunks: ChunkStreams,
         damage: DamageRegistry,
+        counts: RunningCounts,
         sorting: Budget,
         limits: Limits,
     ) -> None:
@@ -71,48 +81,56 @@ class Ways:
         self._now = now
         self._snapshots = snapshots
         self._points = points
+        self._ranges = ranges
         self._planned = planned
         self._resolver = resolver
         self._chunks = chunks
         self._damage = damage
+        self._counts = counts
         self._sorting = sorting
         self._limits = limits
 
     def scan(self, spec: ScanSpec) -> ScanStream:
         """See StoreService."""
-        if (row := self._one_row(spec)) is not None:
-            return row
+        may_be_short = True
+        try:
+            if (rows := self._by_plan(spec)) is not None:
+                return rows
+        except LongRangeError:
+            may_be_short = False
+        except UndecidedError:
+            pass
         if not spec.checked().order_by:
-            return self._unsorted(spec)
+            return self._unsorted(spec, may_be_short=may_be_short)
         key = self._resolver.key(spec)
         is_sorted = not is_key_order(spec, key)
         return sorted_stream(spec, key, partial(self._unsorted, is_sorted=is_sorted), self._sorting)
 
-    def _unsorted(self, spec: ScanSpec, is_sorted: bool = False) -> ScanStream:
+    def _by_plan(self, spec: ScanSpec) -> ScanStream | None:
+        if (row := self._points.scan(spec, self._table)) is not None:
+            return row
+        with self._damage.noticing():
+            return self._ranges.scan(spec, self._table)
+
+    def _unsorted(self, spec: ScanSpec, is_sorted: bool = False, may_be_short: bool = True) -> ScanStream:
         """Scan without ``order_by``; ``is_sorted`` if the caller sorts the rows."""
         if (part := self._planned_part(spec)) is not None:
             return self._chunks.stream(part, is_sorted)
         scan = self._resolver.resolved(spec)
-        if (few := self._few_rows(scan)) is not None:
-            return few
+        if (rows := self._few_rows(scan, may_be_short)) is not None:
+            return stream_of_rows(scan, rows)
         return self._chunks.stream(scan, is_sorted)
-
-    def _one_row(self, spec: ScanSpec) -> ScanStream | None:
-        try:
-            return self._points.scan(spec, self._table)
-        except UndecidedError:
-            return None
 
     def _planned_part(self, spec: ScanSpec) -> ResolvedScan | None:
         planned = self._planned.of(spec)
         return None if planned is None else self._resolver.planned(spec, planned)
 
-    def _few_rows(self, scan: ResolvedScan) -> ScanStream | None:
-        if scan.request.few is None:
-            return None
+    def _few_rows(self, scan: ResolvedScan, may_be_short: bool) -> pa.RecordBatch | None:
         with self._damage.noticing():
             rows = rows_of_few_keys(scan)
-        return None if rows is None else stream_of_rows(scan, rows)
+            if rows is None and may_be_short and (rows := rows_of_short_range(scan)) is not None:
+                self._counts.add(scan.request.counts)
+            return rows
 
     def get_row(self, table: TableDescription, key: Sequence[Any]) -> dict[str, Any] | None:
         """See KeyReader."""

@@ -20,6 +20,7 @@ from .estimate import estimate
 from .few_groups import groups_at_most
 from .planned_scans import PlannedScans
 from .point_scan import PointScans
+from .range_scan import RangeScans
 from .resolve import Resolver, digest
 from .running_counts import RunningCounts
 from .snapshots import Snapshots
@@ -55,10 +56,12 @@ class Reads:
             now=mvcc.snapshot,
             snapshots=snapshots,
             points=PointScans(mvcc.snapshot, filters, limits),
+            ranges=RangeScans(mvcc.snapshot, filters, self.counts),
             planned=planned,
             resolver=self._resolver,
             chunks=ChunkStreams(planned, damage, pool, limits, self.memory, self.counts),
             damage=damage,
+            counts=self.counts,
             sorting=self.memory,
             limits=limits,
         )

@@ -9,7 +9,6 @@ find.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -30,17 +29,11 @@ from ...tablet.point_read import UndecidedError
 from ...vectors.keys.key_vector import key_bytes
 from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import RawCell, raw_key
+from .plain_filter import is_plain, parts_of
 
-_PLAIN = frozenset({"table", "columns", "where", "ordered"})
-_DEFAULTS = ScanSpec(table="")
-_TEXT_MAX = 1024
 _PLANS_MAX = 256
 _NEW: Any = object()
 """In place of the plan of a form that has not been seen."""
-_LITERAL = r"(-?[0-9]{1,19}|'[^'\\\x00-\x1f]*')"
-_EQUALS = rf"([A-Za-z_][A-Za-z_0-9]*) *= *{_LITERAL}"
-_WHERE = re.compile(rf"{_EQUALS}(?: +(?:AND|and) +{_EQUALS})*", re.ASCII)
-_PAIR = re.compile(_EQUALS, re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,9 +75,12 @@ class PointScans:
             UndecidedError: only the batch lane can tell.
             StoreError: a file is damaged, or there is no such table.
         """
-        if (asked := _asked(spec.where)) is None or not _is_plain(spec):
+        if (parts := parts_of(spec.where)) is None or spec.limit is not None or not is_plain(spec):
             return None
-        names, values = asked
+        form, values = parts
+        if any(op != "=" for _, op in form):
+            return None
+        names = tuple(name for name, _ in form)
         found = table(spec.table)
         version = found.version
         plan = self._plan(spec, version, names, values)
@@ -176,24 +172,3 @@ def _array(cell: RawCell, kind: pa.DataType, pack: Callable[[Any], bytes] | None
     return pa.Array.from_buffers(
         kind, 1, [None, pa.py_buffer(_OFFSETS(0, len(cell))), pa.py_buffer(cell)], null_count=0
     )
-
-
-def _is_plain(spec: ScanSpec) -> bool:
-    """Whether a scan has no options: none are given, or they are what they are when they are not given."""
-    options = spec.model_fields_set - _PLAIN
-    return all(getattr(spec, name) == getattr(_DEFAULTS, name) for name in options)
-
-
-def _asked(where: str | dict[str, Any] | None) -> tuple[tuple[str, ...], tuple[Any, ...]] | None:
-    """Return the columns that a filter compares and the literals; None if it is of another kind."""
-    if type(where) is dict:
-        is_one = len(where) == 3 and where.get("op") == "=" and type(where.get("column")) is str and "value" in where
-        return ((where["column"],), (where["value"],)) if is_one else None
-    if type(where) is not str or len(where) > _TEXT_MAX or not _WHERE.fullmatch(where):
-        return None
-    pairs = _PAIR.findall(where)
-    return tuple(name for name, _ in pairs), tuple(_value(text) for _, text in pairs)
-
-
-def _value(text: str) -> int | str:
-    return text[1:-1] if text.startswith("'") else int(text)

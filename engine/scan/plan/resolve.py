@@ -82,6 +82,17 @@ class ResolvedScan:
         """See ``ScanStream.source``."""
         return self.table.table_id, self.version.schema
 
+    def count_rows(self, rows: int) -> None:
+        """Divide the rows that it has read among its tablets by their sizes, which cost a call for each rowset."""
+        tablets = self.wanted.tablets
+        if len(tablets) == 1:
+            tablets[0].rows_read += rows
+        elif rows:
+            sizes = [sum(map(len, version.rowsets())) for version in self.versions]
+            total = max(sum(sizes), 1)
+            for tablet, size in zip(tablets, sizes, strict=True):
+                tablet.rows_read += rows * size // total
+
     def to_plan(self) -> PlannedScan:
         """Return the same as a planned scan, whose parts are read later."""
         by_tablet = {
@@ -191,6 +202,7 @@ def resolve(
         filter_tree=where.tree,
         now=now,
         few=where.few,
+        is_key_range=where.is_key_range,
         aggregate=plan,
         is_split=part is not None,
         is_far=is_far,
@@ -235,7 +247,7 @@ def resolve_ticket(
         if spec.planned is not None:
             raise ConflictError(why) from error
         raise
-    if spec.planned not in (None, digest(table, request)):
+    if spec.planned is not None and spec.planned != digest(table, request):
         raise ConflictError(why)
     return request
 

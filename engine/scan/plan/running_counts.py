@@ -29,6 +29,11 @@ class RunningCounts:
                 del self._running[id(count)]
                 self._ended.add(count)
 
+    def add(self, count: PruneCount) -> None:
+        """Add what a scan has counted that has ended."""
+        with self._lock:
+            self._ended.add(count)
+
     def now(self) -> PruneCount:
         """Return the sums. No number is smaller than before."""
         with self._lock:

@@ -18,11 +18,10 @@ from ...expression.tree import Expr
 from ...filter.bind import BoundFilter
 from ...filter.prune import KeyRange
 from ...rowset.diskrowset import DiskRowSet
-from ...rowset.memrowset import MemRowSet
 from ...rowset.native.absent import absent_bytes
 from ...rowset.native.row_columns import RowColumns
 from ...rowset.rowset import RowSet
-from ...vectors.keys.keys import KeyVector, hash_keys, keys_at_least, lower_bound
+from ...vectors.keys.keys import KeyVector, hash_keys, keys_at_least
 from .zones import verdicts
 
 _PAGES_AT_ONCE = 4
@@ -82,6 +81,8 @@ class ScanRequest:
     """If given, the rows with these keys, ascending, match ``where``, and no others."""
     aggregate: AggregatePlan | None = None
     """If given, replaces rows by aggregates; ``columns`` are those that it reads."""
+    is_key_range: bool = False
+    """Whether exactly the rows with keys in ``keys`` match ``where``."""
     is_split: bool = False
     """Whether ``keys`` separate it from other scans: then rows outside are always skipped, not only where cheap."""
     is_far: bool = False
@@ -128,13 +129,12 @@ class Chunk:
 def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[Chunk]:
     """Yield the chunks of a rowset that may hold a row of the scan, in row order; add to ``count``."""
     row_count = rowset.row_count(request.snapshot)
-    if isinstance(rowset, DiskRowSet):
+    is_sorted = isinstance(rowset, DiskRowSet)
+    if is_sorted:
         rowset.check_files()
-    first, last = rowset.row_range(request.keys.lower, request.keys.upper)
+    find = rowset.exact_range if is_sorted and request.is_split else rowset.row_range
+    first, last = find(request.keys.lower, request.keys.upper)
     last = min(last, row_count)
-    is_sorted = not isinstance(rowset, MemRowSet)
-    if request.is_split and is_sorted:
-        first, last = _exact(rowset, first, last, request.keys)
     count.rows_total += row_count
     if first >= last:
         count.rowsets_by_key += 1
@@ -233,16 +233,6 @@ def pieces(run: Chunk, request: ScanRequest) -> Iterator[Chunk]:
         size //= 2
     for first, last in _ranges(run.first, run.last, size):
         yield replace(run, first=first, last=last)
-
-
-def _exact(rowset: RowSet, first: int, last: int, keys: KeyRange) -> tuple[int, int]:
-    """Narrow the rows from ``row_range``, which end with mini-blocks, to those inside ``keys``."""
-    if keys.lower is not None and first < last:
-        first += lower_bound(rowset.keys_in(first, min(first + BLOCK_ROWS, last)), keys.lower)
-    if keys.upper is not None and first < last:
-        start = max(first, (last - 1) // BLOCK_ROWS * BLOCK_ROWS)
-        last = start + lower_bound(rowset.keys_in(start, last), keys.upper)
-    return first, last
 
 
 def _inside(keys: KeyVector, wanted: KeyRange) -> np.ndarray:

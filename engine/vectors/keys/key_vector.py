@@ -5,6 +5,7 @@ width and fit in 8 bytes, the string is one unsigned integer instead: its big-en
 integers is comparing the strings.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -165,7 +166,9 @@ def lower_bound(sorted_keys: KeyVector, bound: bytes) -> int:
     if isinstance(sorted_keys, U64Keys):
         word = _bound_word(bound, sorted_keys.width)
         is_longer = len(bound) > sorted_keys.width  # then an equal key is its prefix, and so smaller
-        return int(np.searchsorted(sorted_keys.values, word, "right" if is_longer else "left"))
+        # numpy's search gives up the GIL, and with many threads it takes longer to get it back than to search.
+        find = bisect_right if is_longer else bisect_left
+        return find(memoryview(sorted_keys.values), int(word))  # pyright: ignore[reportArgumentType]
     places = address_of(sorted_keys.offsets), address_of(sorted_keys.data)
     cells = np.frombuffer(bound, np.uint8)
     return int(kernels.string_lower_bound(*places, len(sorted_keys), address_of(cells), len(bound)))

@@ -15,12 +15,19 @@ SLACK_BYTES = 256
 """Bytes past the end of every allocation that a kernel may read and write, so that it can copy in whole vectors."""
 
 
+_SMALL_BYTES = 32 << 10
+"""Less is taken from the C library: Arrow's pool gives up the GIL twice for a piece of memory, and with many threads it
+takes longer to get the GIL back than to fill so little."""
+
+
 def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
-    """Return memory for cells: an uninitialised, writable array of ``count``, 64-byte aligned, with slack past its end.
+    """Return memory for cells: an uninitialised, writable array of ``count``, with slack past its end.
 
     The array owns its memory, which returns to the pool when the last view of it is dropped.
     """
     dtype = np.dtype(dtype)
+    if count * dtype.itemsize < _SMALL_BYTES:
+        return np.empty(count + SLACK_BYTES // dtype.itemsize + 1, dtype)[:count]
     buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
     return np.frombuffer(buffer, dtype, count)
 
@@ -28,6 +35,8 @@ def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
 def allocate_zeroed(count: int, dtype: np.dtype | type | str) -> np.ndarray:
     """Return the same as `allocate`, filled with zeros (including the slack)."""
     dtype = np.dtype(dtype)
+    if count * dtype.itemsize < _SMALL_BYTES:
+        return np.frombuffer(bytearray(count * dtype.itemsize + SLACK_BYTES), dtype, count)
     buffer = pa.allocate_buffer(count * dtype.itemsize + SLACK_BYTES)
     np.frombuffer(buffer, np.uint8)[:] = 0
     return np.frombuffer(buffer, dtype, count)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nyala.engine.cfile.zone_map import PageZones, ZoneMap, zone_map_of
 from nyala.engine.expression.parse import parse_filter
 from nyala.engine.filter.evaluate import select
-from nyala.engine.filter.prune import key_range, may_match, pages_may_match
+from nyala.engine.filter.prune import is_key_range, key_range, may_match, pages_may_match
 from nyala.engine.vectors.keys.keys import KeyEncoder, argsort_keys, key_bytes, lower_bound, take_keys
 from nyala.engine.vectors.physical import physical_of
 from nyala.schemas.rows.predicate import Comparison, InList, Like
@@ -199,6 +199,7 @@ class _KeyTable:
         last = self.row_count if found.upper is None else lower_bound(self.keys, found.upper)
         assert all(first <= row < last for row in selected)
         assert not found.is_empty or not len(selected)
+        assert not is_key_range(bound, self.schema) or list(range(first, last)) == selected.tolist()
         return list(range(first, last)), selected.tolist()
 
 
@@ -236,6 +237,23 @@ def test_equal_leading_columns_and_one_comparison_are_the_range_itself(what, op)
             predicate = parse_filter(" AND ".join([*leading, f"{name} {op} {_sql(cell)}"]), LIMITS)
             in_range, selected = table.check(predicate)
             assert in_range == selected
+            assert is_key_range(bound := bind(predicate, table.schema), table.schema) or bound.is_trivially_false
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k0 > 1 AND k1 = 'a'",
+        "k1 = 'a'",
+        "k0 = 1 AND k1 <> 'a'",
+        "k0 = 1 OR k1 = 'a'",
+        "k0 IN (1, 3)",
+        "k0 = 1 AND k1 LIKE 'a%b'",
+    ],
+)
+def test_other_filters_are_no_range_of_keys(text):
+    table = TABLES["an integer before a string"]
+    assert not is_key_range(bind(parse_filter(text, LIMITS), table.schema), table.schema)
 
 
 def _sql(cell):

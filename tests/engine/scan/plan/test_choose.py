@@ -16,6 +16,7 @@ from nyala.engine.scan.plan import choose
 from nyala.engine.scan.plan.by_chunks import ChunkStreams
 from nyala.engine.scan.plan.choose import Ways
 from nyala.engine.scan.plan.point_scan import PointScans
+from nyala.engine.scan.plan.range_scan import RangeScans
 from nyala.engine.scan.plan.resolve import Resolver
 from nyala.engine.store import Store
 from nyala.engine.table.point_plan import PointPlan
@@ -32,6 +33,10 @@ SCANS: list[tuple[dict[str, Any], list[str], list[dict[str, Any]]]] = [
     ({"where": "id = 7 AND v = 7"}, ["chunks"], V7),
     ({"where": "id IN (7, 99)"}, ["few rows"], V7),
     ({"where": "v = 7"}, ["chunks"], V7),
+    ({"where": "id >= 7", "ordered": True, "limit": 1}, ["short range by plan"], V7),
+    ({"where": "id > 6 AND id < 8", "ordered": True}, ["short range by plan"], V7),
+    ({"where": "NOT id < 7", "ordered": True, "limit": 1}, ["short range"], V7),
+    ({"ordered": True, "limit": 1, "offset": 7}, ["short range"], V7),
     ({"where": "id IN (7, 8)", "order_by": [{"column": "v"}], "limit": 1}, ["sorted", "few rows"], V7),
     ({"where": "v >= 7", "order_by": [{"column": "v"}], "limit": 1}, ["sorted", "chunks"], V7),
     ({"where": "id = 7", "aggregate": {"top": ("v", "max")}}, ["chunks"], [{"top": 7}]),
@@ -65,9 +70,11 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, name, noted)
 
     noting(PointScans, "scan", "one row")
+    noting(RangeScans, "scan", "short range by plan")
     noting(choose, "sorted_stream", "sorted")
     noting(Resolver, "planned", "planned part")
     noting(choose, "rows_of_few_keys", "few rows")
+    noting(choose, "rows_of_short_range", "short range")
     noting(ChunkStreams, "stream", "chunks")
     noting(Ways, "look_up", "batch lane")
     return ways

@@ -15,6 +15,7 @@ from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
 from nyala.engine.scan.plan import choose
 from nyala.engine.scan.plan.point_scan import PointScans
+from nyala.engine.scan.plan.range_scan import RangeScans
 from nyala.engine.store import Store
 from nyala.partition import hash as by_hash
 from nyala.partition import range as by_range
@@ -62,6 +63,7 @@ def both(table: Table, where: str, **how: Any) -> tuple[bool, list[Any], list[An
     read = choose.rows_of_few_keys
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PointScans, "scan", lambda *_: None)  # which would read some of the rows
+        patch.setattr(RangeScans, "scan", lambda *_: None)
         patch.setattr(choose, "rows_of_few_keys", lambda *args: found.append(read(*args)) or found[-1])
         rows = table.scan(where=where, **how).to_arrow()
         patch.setattr(choose, "rows_of_few_keys", lambda *_: None)

@@ -1,0 +1,63 @@
+"""Plain filters: comparisons of columns with literals, joined by AND, as in ``id = 7`` or ``id >= 7 AND id < 20``.
+
+Filters of one form differ only in their literals. So one of them is compiled, and the plan for it serves the others.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from ....schemas.rows.scan import ScanSpec
+from ...expression.tree import ComparisonOp
+
+_PLAIN = frozenset({"table", "columns", "where", "ordered", "limit"})
+_DEFAULTS = ScanSpec(table="")
+_TEXT_MAX = 1024
+_PARTS_MAX = 16
+_OPS = frozenset({"=", "<", "<=", ">", ">="})
+_LITERAL = r"(-?[0-9]{1,19}|'[^'\\\x00-\x1f]*')"
+_COMPARISON = rf"([A-Za-z_][A-Za-z_0-9]*) *(=|<=?|>=?) *{_LITERAL}"
+_WHERE = re.compile(rf"{_COMPARISON}(?: +(?:AND|and) +{_COMPARISON})*", re.ASCII)
+_PART = re.compile(_COMPARISON, re.ASCII)
+
+Form = tuple[tuple[str, ComparisonOp], ...]
+"""The columns that a filter compares, and how."""
+
+
+def is_plain(spec: ScanSpec) -> bool:
+    """Whether a scan has no options but an order and a limit: none are given, or they are what they are when they are
+    not given."""
+    options = spec.model_fields_set - _PLAIN
+    return all(getattr(spec, name) == getattr(_DEFAULTS, name) for name in options)
+
+
+def parts_of(where: str | dict[str, Any] | None) -> tuple[Form, tuple[Any, ...]] | None:
+    """Return the form of a plain filter, and its literals; None if it is of another kind."""
+    if type(where) is str:
+        return _parts_of_text(where)
+    if type(where) is not dict:
+        return None
+    parts = where.get("args") if where.get("op") == "and" and len(where) == 2 else [where]
+    if type(parts) is not list or not 0 < len(parts) <= _PARTS_MAX or not all(map(_is_comparison, parts)):
+        return None
+    return tuple((part["column"], part["op"]) for part in parts), tuple(part["value"] for part in parts)
+
+
+def _is_comparison(part: Any) -> bool:
+    if type(part) is not dict or len(part) != 3 or "value" not in part:
+        return False
+    return type(part.get("op")) is str and part["op"] in _OPS and type(part.get("column")) is str
+
+
+def _parts_of_text(where: str) -> tuple[Form, tuple[Any, ...]] | None:
+    if len(where) > _TEXT_MAX or not _WHERE.fullmatch(where):
+        return None
+    parts = _PART.findall(where)
+    if len(parts) > _PARTS_MAX:
+        return None
+    return tuple((name, cast(ComparisonOp, op)) for name, op, _ in parts), tuple(_value(text) for _, _, text in parts)
+
+
+def _value(text: str) -> int | str:
+    return text[1:-1] if text.startswith("'") else int(text)

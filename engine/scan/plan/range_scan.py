@@ -1,0 +1,160 @@
+"""Scans of a short range of keys by a plain filter, ``id >= 7`` in key order with a limit, or ``id > 7 AND id < 20``:
+read without compiling the filter.
+
+The first filter of a form is compiled, which shows whether the form selects a range of keys and nothing else, and
+whether the ends that are worked out here are those of the compiled filter. The others take theirs from the literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.protocol.service import ScanStream
+from ....schemas.rows.prune_count import PruneCount
+from ....schemas.rows.scan import ScanSpec
+from ....schemas.table.table import TableSchema
+from ...expression.tree import ComparisonOp
+from ...filter.bound import And, BoundFilter, Compare
+from ...filter.compiled import FilterCache
+from ...filter.prune import KeyRange, key_range
+from ...rowset.native.row_columns import RowColumns
+from ...table.point_plan import PointPlan
+from ...table.table import Table
+from ...table.table_version import TableVersion
+from ...tablet.point_read import UndecidedError
+from ...vectors.keys.keys import KeyEncoder
+from ...vectors.physical import PhysicalType, physical_of
+from ...vectors.raw_cell import raw_key
+from .plain_filter import Form, is_plain, parts_of
+from .running_counts import RunningCounts
+from .short_range import ROWS_MAX, short_rows
+
+_PLANS_MAX = 256
+_TABLETS_MAX = 16
+_NEW: Any = object()
+"""In place of the plan of a form that has not been seen."""
+
+
+Condition = tuple[int, PhysicalType, ComparisonOp, Callable[[Any], Any]]
+"""The column, its type, how a literal is compared with it, and what makes a cell of the literal."""
+
+
+class LongRangeError(UndecidedError):
+    """The keys of a scan are a range that is not short, or only chunks can tell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeScan:
+    """The plan of scans whose filters have one form: their keys, and how to read the rows."""
+
+    conditions: tuple[Condition, ...]
+    """One for each literal."""
+    read: RowColumns
+    names: list[str]
+    """The columns of the result."""
+    is_whole: bool
+    """Whether these are all columns that are read, in their order."""
+    schema: pa.Schema
+
+    def keys(self, literals: Sequence[Any], schema: TableSchema, encoder: KeyEncoder) -> KeyRange:
+        """Return the range of keys. Raises UndecidedError if a literal is no cell of its column."""
+        parts: list[Compare] = []
+        for (column_id, physical, op, convert), literal in zip(self.conditions, literals, strict=True):
+            if (cell := convert(literal)) is None:
+                raise UndecidedError
+            parts.append(Compare(column_id, physical, op, cell))
+        return key_range(BoundFilter(And(tuple(parts))), schema, encoder)
+
+
+class _RangePlans(dict[Any, RangeScan | None]):
+    """The plans for filters of one version of a table, by form; None: the form selects no range of keys."""
+
+    def __init__(self, _: TableVersion) -> None:
+        super().__init__()
+
+
+class RangeScans:
+    """The plans of scans of a short range. Thread safe."""
+
+    def __init__(self, snapshot: Callable[[], int], filters: FilterCache, counts: RunningCounts) -> None:
+        """``counts`` adds up what the scans read."""
+        self._snapshot = snapshot
+        self._filters = filters
+        self._counts = counts
+
+    def scan(self, spec: ScanSpec, table: Callable[[str], Table]) -> ScanStream | None:
+        """Return the rows of a scan, in key order; None if it is none of a short range, as far as its filter shows.
+
+        Raises:
+            LongRangeError: the range is not short.
+            UndecidedError: only another way can tell.
+            StoreError: a file is damaged, or there is no such table.
+        """
+        limit = spec.limit
+        if (parts := parts_of(spec.where)) is None or not is_plain(spec):
+            return None
+        if limit is not None and (limit > ROWS_MAX or not spec.ordered):
+            return None
+        form, literals = parts
+        subject = table(spec.table)
+        version = subject.version
+        plan = self._plan(spec, version, form, literals)
+        if plan is None:
+            return None
+        if len(version.tablets) > _TABLETS_MAX or not all(map(version.is_here, range(len(version.tablets)))):
+            raise UndecidedError
+        keys, snapshot = plan.keys(literals, version.schema, version.encoder), self._snapshot()
+        versions = [tablet.version for tablet in version.tablets]
+        if subject.version is not version or any(snapshot < each.history_floor for each in versions):
+            raise UndecidedError
+        rowsets = [rowset for each in versions for rowset in each.rowsets()]
+        count = PruneCount()
+        if (rows := short_rows(rowsets, keys, limit, snapshot, plan.read, count)) is None:
+            raise LongRangeError
+        self._counts.add(count)
+        if len(version.tablets) == 1:
+            version.tablets[0].rows_read += rows.num_rows
+        batches = [rows if plan.is_whole else rows.select(plan.names)] if rows.num_rows else []
+        return ScanStream(plan.schema, snapshot, iter(batches), source=(subject.table_id, version.schema))
+
+    def _plan(self, spec: ScanSpec, version: TableVersion, form: Form, literals: Sequence[Any]) -> RangeScan | None:
+        columns = None if spec.columns is None else tuple(spec.columns)
+        key = type(spec.where), form, tuple(map(type, literals)), columns
+        plans = version.plans[_RangePlans]
+        if (plan := plans.get(key, _NEW)) is not _NEW:  # one look: another thread may clear it
+            return plan
+        if not version.schema.has_all([name for name, _ in form]) or not version.schema.has_all(columns or ()):
+            return None
+        try:
+            plan = self._new_plan(spec, version, form, literals)
+        except UndecidedError:
+            return None
+        if len(plans) >= _PLANS_MAX:
+            plans.clear()
+        plans[key] = plan
+        return plan
+
+    def _new_plan(self, spec: ScanSpec, version: TableVersion, form: Form, literals: Sequence[Any]) -> RangeScan | None:
+        schema = version.schema
+        columns = tuple(map(schema.column, schema.arrow.names if spec.columns is None else spec.columns))
+        try:
+            compiled = self._filters.compiled(spec.where, schema, version.encoder)
+        except InvalidArgumentError:
+            return None
+        if not compiled.is_key_range or not columns or len({column.id for column in columns}) < len(columns):
+            return None
+        conditions: list[Condition] = []
+        for name, op in form:
+            column = schema.column(name)
+            if column not in schema.key:
+                return None
+            conditions.append((column.id, physical_of(column.logical.arrow), op, raw_key(column.logical)))
+        read = version.plans[PointPlan].columns_of(columns)
+        names, schema_read = [column.name for column in columns], pa.schema([column.field for column in columns])
+        plan = RangeScan(tuple(conditions), read, names, read.columns == columns, schema_read)
+        return plan if plan.keys(literals, schema, version.encoder) == compiled.keys else None
