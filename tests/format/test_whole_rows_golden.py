@@ -1,10 +1,12 @@
 """The bytes of the whole rows in a base file are pinned: the stream, its page, and each row in row encoding."""
 
 import numpy as np
+import pytest
 
 from nyala.engine.cfile.reader import CFileReader
 from nyala.engine.delta.file import ColumnEncoding
 from nyala.engine.fs import MemoryFileSystem
+from nyala.engine.rowset import base_file
 from nyala.engine.rowset.base_file import BaseFileWriter
 from nyala.engine.vectors.keys.key_vector import U64Keys
 from nyala.engine.vectors.physical import PhysicalType
@@ -18,8 +20,25 @@ ROWS = (
     "0000000000"  # up to a multiple of 8
 )
 
+WITHOUT_THE_FIRST = (
+    "02000000 01 00 0000 17000000 17000000 00000000"  # 23 bytes
+    "00000000 00000000 0b000000"  # the first row is empty
+    "85 01 01 0900000000000000"
+    "00"
+)
+
 
 def test_whole_rows() -> None:
+    assert page_of_rows() == (0, ROWS.replace(" ", ""))
+
+
+def test_a_long_row_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_file, "_LONG_ROW_BYTES", 18)
+    assert page_of_rows() == (0, WITHOUT_THE_FIRST.replace(" ", ""))
+
+
+def page_of_rows() -> tuple[int, str]:
+    """Return the column of the stream of rows, and its page without its checksum."""
     fs = MemoryFileSystem()
     encodings = {
         1: ColumnEncoding(PhysicalType.INT64, "plain", "none"),
@@ -36,4 +55,4 @@ def test_whole_rows() -> None:
     (key,) = [key for key in reader.streams() if key.role == "row"]
     (page,) = reader.stream(key).entry.pages
     content = fs.open("file").pread(page.offset, page.length)
-    assert (key.column_id, content[4:].hex()) == (0, ROWS.replace(" ", ""))
+    return key.column_id, content[4:].hex()

@@ -1,4 +1,4 @@
-"""Memory for vectors: from Arrow's pool, with room to overshoot.
+"""Memory for vectors: from Arrow's pool, a little of it from the C library, with room to overshoot.
 
 Arrow's pool (mimalloc) reuses the same pages, whereas a fresh ``malloc`` of a large array costs a page fault every
 4 KB: filling reused memory runs at 40 GB/s, fresh memory at 2 GB/s.
@@ -23,7 +23,7 @@ takes longer to get the GIL back than to fill so little."""
 def allocate(count: int, dtype: np.dtype | type | str) -> np.ndarray:
     """Return memory for cells: an uninitialised, writable array of ``count``, with slack past its end.
 
-    The array owns its memory, which returns to the pool when the last view of it is dropped.
+    The array owns its memory, which is freed when the last view of it is dropped.
     """
     dtype = np.dtype(dtype)
     if count * dtype.itemsize < _SMALL_BYTES:
