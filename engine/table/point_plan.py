@@ -44,6 +44,10 @@ class PointPlan:
         schema = version.schema
         self._version = version
         self.columns = RowColumns.of(schema.columns, schema.key_columns)
+        self.key = self.columns
+        """The columns of the key."""
+        if len(schema.key) < len(schema.columns):
+            self.key = RowColumns.of(tuple(schema.key), schema.key_columns)
         self._parts: dict[tuple[int, ...], RowColumns] = {}
         """Some of the columns, by their ids."""
         self._names = [column.name for column in schema.columns]
@@ -64,6 +68,8 @@ class PointPlan:
         wanted = {column.id: column for column in (*self._key_columns, *columns)}
         if len(wanted) == len(self._names):
             return self.columns
+        if len(wanted) == len(self._key_columns):
+            return self.key
         ids = tuple(wanted)
         known = self._parts.get(ids)
         if known is None:

@@ -18,7 +18,6 @@ from ....schemas.table.operation import Operation
 from ...partition.router import NOWHERE
 from ...record.change import ChangeKind
 from ...record.row_change import RowChange
-from ...rowset.native.row_columns import RowColumns
 from ...tablet.row_write import RowPlace, RowValues
 from ...tablet.tablet import Tablet
 from ...vectors.arrow import from_arrow
@@ -26,6 +25,7 @@ from ...vectors.keys.placed_key import KeyPlacer, PlacedKey
 from ...vectors.physical import physical_of
 from ...vectors.raw_cell import RawCell, plain_type, raw_cell, raw_value
 from ..checked_batch import columns_of
+from ..point_plan import PointPlan
 from ..routed_batch import shape_of
 from ..table_version import TableVersion
 
@@ -76,7 +76,7 @@ class RowPlan:
         """The last schema of a batch that had these types."""
         self._strings = [i for i, column in enumerate(columns) if column.logical.is_variable]
         self._place = KeyPlacer(version.encoder).place
-        self.key_columns = RowColumns.of(tuple(schema.key), schema.key_columns)
+        self.key_columns = version.plans[PointPlan].key
         self.physicals = {column.id: physical_of(column.logical.arrow) for column in schema.columns}
         """The types of all columns of the table, by id."""
         sent = {column.id: i for i, column in enumerate(columns)}

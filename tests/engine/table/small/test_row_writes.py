@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from nyala.clients.convert.cells import python_rows
 from nyala.engine.commit.commit_log import CommitLog
 from nyala.engine.fs import MemoryFileSystem
 from nyala.engine.options import StoreOptions
+from nyala.engine.rowset.diskrowset import DiskRowSet
 from nyala.engine.store import Store
 from nyala.engine.table.small.row_commit import RowWrite
 from nyala.engine.table.small.row_writes import RowWrites
@@ -238,3 +240,21 @@ def test_plain_rows_go_together_by_their_plan(shape: Shape, form: str) -> None:
         (form, ("insert", model.columns, empty[1:])),
     ]
     assert compared(shape, [*steps, "restart", *steps[1:]])[1] >= 11 - 4 * bool(model.immutable)
+
+
+def test_rows_of_many_forms_share_the_pages_of_the_key() -> None:
+    """Each form had columns of the key of its own, and a file keeps the pages of few of them."""
+    names = [f"v{i}" for i in range(40)]
+    schema = pa.schema([pa.field("k", pa.int64(), False), *((name, pa.int64()) for name in names)])
+    with Store.open(MemoryFileSystem(), OPTIONS) as store:
+        table = Database(store).create_table("t", schema, ["k"])
+        table.insert([{"k": k, **dict.fromkeys(names, 0)} for k in range(3)])
+        table.maintain("flush")
+        version = store._catalog.table("t").tablets[0].version
+        (rowset,) = (rowset for rowset in version.rowsets() if isinstance(rowset, DiskRowSet))
+        table.update([{"k": 0, names[0]: 1}])
+        made = dict(rowset._page_rows)
+        for i, name in enumerate(names):
+            table.update([{"k": i % 3, name: i}])
+        assert made and rowset._page_rows == made
+        assert [row["v39"] for row in table.scan(ordered=True).to_arrow().to_pylist()] == [39, 0, 0]
