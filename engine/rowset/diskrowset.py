@@ -29,6 +29,7 @@ from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.raw_cell import RawCell
 from ..vectors.vector import FixedVector, Vector, as_bytes, conformed, zeros
 from .base_file import KEY_INDEX, ROWS, ColumnsFile, RowsetMetadata
+from .block_keys import place_in_block
 from .key_filter import KEY_FILTER, SPLIT_BLOCK, WORDS_A_BLOCK, KeyFilter
 from .key_search import search
 from .liveness import LiveRows
@@ -404,10 +405,9 @@ class DiskRowSet(RowSet):
         """Return the range of exactly the rows with keys in [lower, upper)."""
         first, last = self.row_range(lower, upper)
         if lower is not None and lower > self.min_key and first < last:
-            first += lower_bound(self.keys_in(first, min(first + BLOCK_ROWS, last)), lower)
+            first = place_in_block(self, first // BLOCK_ROWS, lower, self._reader)
         if upper is not None and upper <= self.max_key and first < last:
-            start = max(first, (last - 1) // BLOCK_ROWS * BLOCK_ROWS)
-            last = start + lower_bound(self.keys_in(start, last), upper)
+            last = max(first, place_in_block(self, (last - 1) // BLOCK_ROWS, upper, self._reader))
         return first, last
 
     def runs(self, lower: bytes | None, upper: bytes | None) -> list[RowRun]:

@@ -313,7 +313,7 @@ class _Session:
                 found.close()
                 return None
             batches.append(batch)
-        return Rows(found.schema, batches)
+        return Rows.of(found.schema, batches)
 
 
 class _Get:

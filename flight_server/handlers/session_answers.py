@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from ...schemas.protocol.service import OneBatch
 from ...schemas.protocol.session import SessionDetails
 from ..errors.client_gone import ClientGoneError
 from ..requests.calls import Call
@@ -25,15 +26,23 @@ Pending = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an answer. A table of them would give up the interpreter's lock several times."""
+    """The rows of an answer, without dictionaries. A table of them would give up the interpreter's lock several
+    times."""
 
     schema: pa.Schema
-    batches: Sequence[pa.RecordBatch]
+    count: int
+    messages: Sequence[memoryview | pa.Buffer]
+    """Those of an Arrow stream, a batch each."""
 
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return sum(batch.num_rows for batch in self.batches)
+    @classmethod
+    def of(cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Rows:
+        """Return the rows of some batches."""
+        return cls(schema, sum(batch.num_rows for batch in batches), [batch.serialize() for batch in batches])
+
+    @classmethod
+    def of_message(cls, schema: pa.Schema, rows: OneBatch) -> Rows:
+        """Return the rows of a batch that nobody has decoded."""
+        return cls(schema, rows.num_rows, [rows.message])
 
 
 class SessionAnswers:
@@ -78,11 +87,10 @@ class SessionAnswers:
             self._call.waiting_since = None
 
     def _stream(self, rows: Rows) -> bytes:
-        """Return rows without dictionaries as an Arrow stream."""
+        """Return rows as an Arrow stream."""
         if self._schema is None or not rows.schema.equals(self._schema[0], check_metadata=True):
             self._schema = rows.schema, rows.schema.serialize().to_pybytes()
-        batches = [batch.serialize() for batch in rows.batches]
-        return b"".join((self._schema[1], *batches, _END_OF_STREAM))
+        return b"".join((self._schema[1], *rows.messages, _END_OF_STREAM))
 
     def add(self, pending: Pending) -> None:
         """Let the second thread answer; waits while too many answers are due."""

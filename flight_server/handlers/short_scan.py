@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from ...schemas.protocol.request import Request, identify, serving
-from ...schemas.protocol.service import ScanStream, StoreService
+from ...schemas.protocol.service import OneBatch, ScanStream, StoreService
 from ...schemas.rows.scan import ScanSpec
 from ..requests.calls import Call
 from ..requests.cpu_turns import SHORT_SECONDS
@@ -54,6 +54,10 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
 
     with serving(Request(call.peer.address, check, identify(), call.watch, call.peer.user)):
         stream = store.scan(spec)
+        if isinstance(stream.batches, OneBatch):
+            if stream.batches.message.nbytes > BYTES_MAX:
+                raise LongScanError
+            return stream.snapshot, Rows.of_message(stream.schema, stream.batches)
         batches: list[pa.RecordBatch] = []
         size = 0
         try:
@@ -64,7 +68,7 @@ def short_scan(store: StoreService, spec: ScanSpec, call: Call) -> tuple[int | N
                 batches.append(batch)
         finally:
             stream.close()
-    return stream.snapshot, Rows(stream.schema, batches)
+    return stream.snapshot, Rows.of(stream.schema, batches)
 
 
 def begun_scan(scan: ScanStream, call: Call) -> tuple[pa.Table | None, ScanStream]:

@@ -17,6 +17,7 @@ from ...schemas import compute as pc
 from ...schemas.errors import PermissionDeniedError, StoreError
 from ...schemas.protocol.service import (
     KeyReader,
+    OneBatch,
     PendingResult,
     RowRelay,
     RowWriter,
@@ -236,6 +237,9 @@ class GuardedStore(Verbs, KeyReader, RowWriter):
 
         if found.source is not None:
             self._check_running(asked, found, rights)
+        if isinstance(found.batches, OneBatch):  # all of it has been read, and is sent as it is
+            check()
+            return found
         marked = None if found.marked is None else _Watched(found.marked, check)
         return replace(found, batches=_Watched(found.batches, check), marked=marked)
 

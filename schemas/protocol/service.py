@@ -45,6 +45,26 @@ class Marked(NamedTuple):
     """Exactly the rows with encoded keys below this one have been yielded; None: unknown here."""
 
 
+class OneBatch:
+    """The only batch of a scan, an iterator, as the message of an Arrow stream: it is decoded when it is asked for, and
+    a session sends it as it is."""
+
+    def __init__(self, schema: pa.Schema, message: memoryview, num_rows: int) -> None:
+        self.message = message
+        """Its head and its body."""
+        self.num_rows = num_rows
+        self._schema: pa.Schema | None = schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        schema, self._schema = self._schema, None
+        if schema is None:
+            raise StopIteration
+        return pa.ipc.read_record_batch(pa.py_buffer(self.message), schema)
+
+
 @dataclass(frozen=True, slots=True)
 class ScanStream:
     """A running scan, as a store's service answers it: ``batches`` at ``snapshot``, all of ``schema``.

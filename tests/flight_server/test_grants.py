@@ -247,6 +247,22 @@ def test_a_session_ends_its_answers_with_the_grant(guarded: Guarded) -> None:
     session.writer.close()
 
 
+def test_short_ranges_in_a_session_end_with_the_grant(guarded: Guarded) -> None:
+    guarded.set_grants({"read": frozenset(ALL)})
+    session = OpenSession(guarded.user)
+    whole: dict[str, Any] = {"table": "t", "where": "k >= 2 AND k < 5"}
+    part = {**whole, "columns": ["k"]}
+    assert [session.ask({"scan": asked})["rows"] for asked in (whole, part)] == [3, 3]
+    guarded.set_grants({"read": frozenset("k")})
+    assert session.ask({"scan": part})["rows"] == 3
+    with pytest.raises(RuntimeError, match="PERMISSION_DENIED"):
+        session.ask({"scan": whole})
+    guarded.set_grants({"read": frozenset("a")})
+    with pytest.raises(RuntimeError, match="PERMISSION_DENIED"):  # the filter reads k
+        session.ask({"scan": {**whole, "columns": ["a"]}})
+    session.writer.close()
+
+
 def test_a_running_scan_ends_with_the_grant(guarded: Guarded) -> None:
     with nyala.connect(guarded.served.url, token=guarded.admin_token) as db:
         rows = pa.table({"k": range(100, 3_000_000), "a": range(100, 3_000_000)})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nyala.flight_server.handlers import session as sessions
 from nyala.flight_server.settings.config import ServerConfig
-from nyala.schemas.protocol.service import StoreService
+from nyala.schemas.protocol.service import OneBatch, StoreService
 from nyala.schemas.protocol.session import parts_of, request
 from nyala.schemas.protocol.verb import Kind
 from nyala.schemas.table.table import TableDefinition
@@ -52,6 +52,33 @@ def test_rows_are_written_and_read(served: Served, session: Session) -> None:
     said, rows = short_scan(session, {"table": "homes", "ordered": True, "limit": 2})
     assert said["rows"] == 2 and rows.column("id").to_pylist() == [0, 1]
     assert rows.schema.equals(SCHEMA)
+
+
+@pytest.mark.parametrize("store", ["engine"], indirect=True)
+def test_a_short_range_is_sent_as_the_store_wrote_it(
+    served: Served, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = served.rows(9).set_column(
+        1, SCHEMA.field("city"), pa.array(["x" * i if i % 3 else None for i in range(9)])
+    )
+    session.write(written)
+    session.answer()
+    scans = [
+        {"where": "id > 1 AND id <= 6"},
+        {"where": "id >= 7", "ordered": True, "limit": 5},
+        {"where": "id > 90 AND id < 99"},
+        {"where": "id > 1 AND id <= 6", "columns": ["price", "id"]},
+    ]
+    expected = [[row for row in written.to_pylist() if 1 < row["id"] <= 6], written.slice(7).to_pylist(), []]
+    for scan, rows in zip(scans, expected, strict=False):
+        with monkeypatch.context() as patch:
+            patch.setattr(OneBatch, "__next__", None)  # nobody decodes it
+            said, found = short_scan(session, {"table": "homes", **scan})
+        assert found.to_pylist() == rows and said["rows"] == len(rows), scan
+        found.validate(full=True)
+        assert found.schema.equals(SCHEMA)
+    _, found = short_scan(session, {"table": "homes", **scans[-1]})
+    assert found.to_pylist() == [{"price": row["price"], "id": row["id"]} for row in expected[0]]
 
 
 def test_row_errors_are_those_of_any_write(served: Served, session: Session) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from ....schemas.protocol.service import OneBatch
 from ...codecs.codec import CorruptPageError
 from ...kernels.reads import point_batch as kernels
 from ...kernels.reads.point_read import CELL_BYTES, FULL, read_cells
@@ -150,14 +151,19 @@ class CellTable:
         return [to_arrow(vector, column.logical.arrow) for vector, column in zip(vectors, kinds, strict=True)]
 
     def batch(self, rows: np.ndarray, measured: Sequence[int]) -> pa.RecordBatch:
-        """Return rows (int64) of all columns; ``measured`` is what that method returned for them.
+        """Return rows (int64) of all columns; ``measured`` is what that method returned for them."""
+        if (one := self.one_batch(rows, measured)) is not None:
+            return next(one)
+        return pa.RecordBatch.from_arrays(self.taken(rows, measured=measured), schema=self.columns.schema)
 
-        Where the cells are Arrow's, they are written into the body of one message: to make each array costs more than
-        the cells of a few rows.
+    def one_batch(self, rows: np.ndarray, measured: Sequence[int]) -> OneBatch | None:
+        """Return some rows as ``batch`` does, not decoded yet; None if the cells are not Arrow's, or are many.
+
+        They are written into the body of one message: to make each array costs more than the cells of a few rows.
         """
         count, form = len(rows), self.columns.form
         if form is None or self.bytes_of(measured, count) > _MESSAGE_BYTES_MAX:
-            return pa.RecordBatch.from_arrays(self.taken(rows, measured=measured), schema=self.columns.schema)
+            return None
         message, places = form.laid_out(count, measured)
         flags = [allocate(count, np.bool_) if nulls else None for nulls in measured[1 : 2 * form.width : 2]]
         start = address_of(message)
@@ -173,7 +179,7 @@ class CellTable:
             if valid is not None:
                 bits = np.packbits(valid, bitorder="little")
                 message[bitmap : bitmap + len(bits)] = bits
-        return pa.ipc.read_record_batch(pa.py_buffer(message), self.columns.schema)
+        return OneBatch(self.columns.schema, message.data, count)
 
 
 def _room(physical: PhysicalType, count: int, size: int, has_nulls: bool) -> tuple[Vector, Sequence[int]]:

@@ -7,14 +7,14 @@ whether the ends that are worked out here are those of the compiled filter. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from ....schemas.errors import InvalidArgumentError
-from ....schemas.protocol.service import ScanStream
+from ....schemas.protocol.service import OneBatch, ScanStream
 from ....schemas.rows.prune_count import PruneCount
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.table.table import TableSchema
@@ -70,6 +70,15 @@ class RangeScan:
             parts.append(Compare(column_id, physical, op, cell))
         return key_range(BoundFilter(And(tuple(parts))), schema, encoder)
 
+    def batches(self, rows: pa.RecordBatch | OneBatch) -> Iterator[pa.RecordBatch]:
+        """Return rows that were read as batches of the result."""
+        if not rows.num_rows:
+            return iter(())
+        if isinstance(rows, OneBatch) and self.is_whole:
+            return rows
+        batch = next(rows) if isinstance(rows, OneBatch) else rows
+        return iter((batch if self.is_whole else batch.select(self.names),))
+
 
 class _RangePlans(dict[Any, RangeScan | None]):
     """The plans for filters of one version of a table, by form; None: the form selects no range of keys."""
@@ -119,8 +128,7 @@ class RangeScans:
         self._counts.add(count)
         if len(version.tablets) == 1:
             version.tablets[0].rows_read += rows.num_rows
-        batches = [rows if plan.is_whole else rows.select(plan.names)] if rows.num_rows else []
-        return ScanStream(plan.schema, snapshot, iter(batches), source=(subject.table_id, version.schema))
+        return ScanStream(plan.schema, snapshot, plan.batches(rows), source=(subject.table_id, version.schema))
 
     def _plan(self, spec: ScanSpec, version: TableVersion, form: Form, literals: Sequence[Any]) -> RangeScan | None:
         columns = None if spec.columns is None else tuple(spec.columns)

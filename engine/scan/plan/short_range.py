@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from ....schemas.protocol.service import OneBatch
 from ....schemas.rows.prune_count import PruneCount
 from ...codecs.codec import BLOCK_ROWS, CorruptPageError
 from ...filter.prune import ALL_KEYS, KeyRange
@@ -47,8 +48,9 @@ def rows_of_short_range(scan: ResolvedScan) -> pa.RecordBatch | None:
         return None
     limit = request.limit if scan.spec.ordered else None
     rowsets = [rowset for version in scan.versions for rowset in version.rowsets()]
-    if (rows := short_rows(rowsets, request.keys, limit, request.snapshot, columns, request.counts)) is None:
+    if (first := short_rows(rowsets, request.keys, limit, request.snapshot, columns, request.counts)) is None:
         return None
+    rows = next(first) if isinstance(first, OneBatch) else first
     scan.count_rows(rows.num_rows)
     return rows.slice(scan.spec.offset, scan.spec.limit).select([column.name for column in request.columns])
 
@@ -60,7 +62,7 @@ def short_rows(
     snapshot: int,
     columns: RowColumns,
     count: PruneCount,
-) -> pa.RecordBatch | None:
+) -> pa.RecordBatch | OneBatch | None:
     """Return the rows of some rowsets with keys in a range, in key order: the first ``limit`` of them, or all; None if
     they are many, or only chunks can tell. Add what was read to ``count``.
 
@@ -73,12 +75,11 @@ def short_rows(
     if runs is None:
         return None
     try:
-        batches = _read(runs, ROWS_MAX if limit is None else limit, snapshot, columns)
+        rows = _read(runs, ROWS_MAX if limit is None else limit, snapshot, columns)
     except (CorruptPageError, TooManyBytesError):
         return None
-    if batches is None:
+    if rows is None:
         return None
-    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     count.rowsets_read += len({id(rowset) for rowset, _ in runs})
     count.rows_total += sum(map(len, rowsets))
     count.rows_in_chunks += rows.num_rows
@@ -106,8 +107,8 @@ def _least_rows(rowset: RowSet, keys: KeyRange) -> int:
     return max(last - first - ends * BLOCK_ROWS, 0)
 
 
-def _read(runs: Sequence[Run], limit: int, snapshot: int, columns: RowColumns) -> list[pa.RecordBatch] | None:
-    """Return the first rows of some runs, at least one batch; None if too many rows before them are dead."""
+def _read(runs: Sequence[Run], limit: int, snapshot: int, columns: RowColumns) -> pa.RecordBatch | OneBatch | None:
+    """Return the first rows of some runs; None if they are large, or too many rows before them are dead."""
     merge = _RunMerge(runs)
     batches: list[pa.RecordBatch] = []
     left, size = limit, 0
@@ -122,10 +123,13 @@ def _read(runs: Sequence[Run], limit: int, snapshot: int, columns: RowColumns) -
         size += table.bytes_of(measured, len(alive))
         if size > _BYTES_MAX:
             return None
-        batches.append(table.batch(alive, measured))
         left -= len(alive)
-        if not left or merge.is_empty:
-            return batches
+        is_last = not left or merge.is_empty
+        if is_last and not batches and (one := table.one_batch(alive, measured)) is not None:
+            return one
+        batches.append(table.batch(alive, measured))
+        if is_last:
+            return pa.concat_batches(batches)
     return None
 
 
