@@ -1,6 +1,7 @@
 """One picture a suite: a small panel for each case, a bar for each subject, the spread of the rounds as a whisker.
 
-Where a case has figures of several units, the panel shows those of the first.
+Where a case has figures of several units, the panel shows those of the first. Of cases that come as rates, and as times
+at the same rates, the rates are drawn.
 """
 
 import math
@@ -21,6 +22,7 @@ def draw(suite: Suite) -> Path:
     from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
 
     cases = suite.cases()
+    cases = {case: row for case, row in cases.items() if case.endswith(": rate")} or cases
     columns = min(PANELS_A_ROW, len(cases))
     rows = math.ceil(len(cases) / columns)
     height = 0.7 + 0.32 * len(suite.subjects)

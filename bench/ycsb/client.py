@@ -1,6 +1,7 @@
 """One client process:  python -m bench.ycsb.client STORE ADDRESS NUMBER
 
-It reads a task a line from standard input, runs it from its moment on, and writes a line with what it measured.
+It writes a line once it is connected. Then it reads a task a line from standard input, runs it from its moment on, and
+writes a line with what it measured.
 """
 
 import json
@@ -80,6 +81,7 @@ def main() -> None:
     """Serve tasks until standard input ends."""
     store, address, number = sys.argv[1:]
     client = CLIENTS[store](address)
+    print("ready", flush=True)
     for line in sys.stdin:
         task = Task(**json.loads(line))
         taken, spent = run(client, task, seed=int(number) + task.first_key % 1_000_003)

@@ -25,6 +25,8 @@ ROWS_A_RECORD = 10
 FEW = 10
 """So many times fewer records fit into all caches."""
 LARGE_MIXES = "AC"
+FIGURES = ("rate", "p50", "p99", "client")
+"""Of each case, in the order of the table."""
 
 
 class Pool:
@@ -39,6 +41,8 @@ class Pool:
             )
             for number in range(count)
         ]
+        for process in self.processes:  # the first case would run beside their start
+            process.stdout.readline()  # pyright: ignore
 
     def run(
         self, count: int, mix: str, distribution: str, records: int, seconds: float, number: int
@@ -91,12 +95,12 @@ class Ycsb:
             if not len(taken):
                 raise RuntimeError(f"{name} ended no operation within {self.seconds} s: {case}")
             results += [
-                Result(case, f"{name}, rate", "per s", [len(taken) / self.seconds]),
-                Result(case, f"{name}, p50", "s", [float(np.quantile(taken, 0.5))]),
-                Result(case, f"{name}, p99", "s", [float(np.quantile(taken, 0.99))]),
-                Result(case, f"{name}, client", "s", [spent / len(taken)]),
+                Result(f"{case}: rate", name, "per s", [len(taken) / self.seconds]),
+                Result(f"{case}: p50", name, "s", [float(np.quantile(taken, 0.5))]),
+                Result(f"{case}: p99", name, "s", [float(np.quantile(taken, 0.99))]),
+                Result(f"{case}: client", name, "s", [spent / len(taken)]),
             ]
-        rates = ", ".join(f"{name} {found.median:,.0f}" for name, found in zip(self.pools, results[::4], strict=True))
+        rates = ", ".join(f"{each.subject} {each.median:,.0f}" for each in results[::4])
         self.console.print(f"  {case}: {rates} per s")
         return results
 
@@ -120,6 +124,7 @@ def measure(records: int, seconds: float, work: Path, console: Console) -> Suite
         finally:
             bench.close()
             shutil.rmtree(work, ignore_errors=True)
+    results.sort(key=lambda each: FIGURES.index(each.case.rpartition(": ")[2]))
     return Suite("ycsb", {"records": few, "records, four times the cache": records, "seconds a case": seconds}, results)
 
 

@@ -88,6 +88,22 @@ class WholeRows(SmallCache):
     row_column = True
 
 
+class BareFlight:
+    """A server of pyarrow alone, which keeps nothing: see ``bare``."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        root = Path(__file__).parent.parent.parent
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.ycsb.bare"], stdout=subprocess.PIPE, cwd=root, text=True
+        )
+        assert self.process.stdout
+        self.address = self.process.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
 class SqliteFile:
     """No server: the file."""
 
@@ -151,7 +167,12 @@ class PostgresServer:
         )
 
 
-SERVERS: dict[str, type] = {"Nyala": NyalaServer, "SQLite": SqliteFile, "PostgreSQL": PostgresServer}
+SERVERS: dict[str, type] = {
+    "Nyala": NyalaServer,
+    "Bare Flight": BareFlight,
+    "SQLite": SqliteFile,
+    "PostgreSQL": PostgresServer,
+}
 LARGE: dict[str, type] = {"Nyala": SmallCache, "Nyala, whole rows": WholeRows, "PostgreSQL": PostgresServer}
 """For records that are four times the cache of Nyala. That of PostgreSQL is an eighth of them by default. The system
 keeps the files of both in memory."""

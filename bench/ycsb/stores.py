@@ -1,10 +1,15 @@
 """The stores, as one client process uses them. Every write is durable when its method returns."""
 
+import json
 import sqlite3
 from typing import Any, Protocol
 
+import pyarrow as pa
+import pyarrow.flight as fl
+
 import nyala
 
+from .bare import WRITE
 from .mixes import FIELD_NAMES
 
 TABLE = "usertable"
@@ -48,6 +53,32 @@ class NyalaClient:
 
     def scan(self, key: int, rows: int) -> int:
         return self.table.scan(where=[("key", ">=", key)], ordered=True, limit=rows).to_arrow().num_rows
+
+
+class BareClient:
+    """Over a DoExchange of pyarrow, to a server that keeps nothing: see ``bare``."""
+
+    def __init__(self, address: str) -> None:
+        self.writer, self.reader = fl.connect(address).do_exchange(fl.FlightDescriptor.for_command(b""))
+        self.writer.begin(pa.schema([]))
+
+    def _answer(self, request: bytes) -> bytes:
+        self.writer.write_metadata(request)
+        return self.reader.read_chunk().app_metadata.to_pybytes()
+
+    def read(self, key: int) -> Any:
+        return json.loads(self._answer(b"1"))
+
+    def update(self, key: int, field: str, value: str) -> None:
+        self._answer(WRITE + json.dumps({"key": key, field: value}).encode())
+
+    def insert(self, key: int, values: list[str]) -> None:
+        self._answer(WRITE + json.dumps([key, *values]).encode())
+
+    def scan(self, key: int, rows: int) -> int:
+        if rows == 1:
+            return int(bool(self.read(key)))
+        return pa.ipc.open_stream(self._answer(b"%d" % rows)).read_all().num_rows
 
 
 class SqliteClient:
@@ -99,6 +130,7 @@ class PostgresClient:
 CLIENTS: dict[str, type] = {
     "Nyala": NyalaClient,
     "Nyala, whole rows": NyalaClient,
+    "Bare Flight": BareClient,
     "SQLite": SqliteClient,
     "PostgreSQL": PostgresClient,
 }
