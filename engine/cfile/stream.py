@@ -216,18 +216,19 @@ class StreamReader:
         return self.page(number)
 
     def _page_and_outline(self, number: int) -> Page:
-        """Return a page, and note its outline if that is of use."""
+        """Return a page, and note its outline if that is of use; then the page is kept only if the cache has room."""
         entry = self.entry.pages[number]
         if entry.length < WORTH_PARTS or self._image.far:
             return self.page(number)
 
-        def load() -> Page:
-            page = self._load_page(number, is_kept=True)
-            if page.header.page_length == entry.length:  # it was not compressed
-                self._cache.put(self._outline_address(number), PageOutline(page))
-            return page
-
-        return self._cache.get(self.address(number), load)
+        is_kept = self._cache.has_room(entry.length)  # else it would push out the outlines of others
+        page = self._load_page(number, is_kept)
+        has_outline = page.header.page_length == entry.length  # it was not compressed
+        if has_outline:
+            self._cache.put(self._outline_address(number), PageOutline(page))
+        if is_kept or not has_outline:
+            self._cache.put(self.address(number), page)
+        return page
 
     def _read_whole(self, number: int, page: Page) -> Page:
         """Count one more reading of all of a page; return the page to use."""

@@ -8,7 +8,9 @@ import pytest
 from nyala.engine.cfile import outline
 from nyala.engine.cfile.cache import PageCache
 from nyala.engine.cfile.format import StreamKey
+from nyala.engine.cfile.page import Page
 from nyala.engine.cfile.reader import CFileReader
+from nyala.engine.cfile.stream import StreamReader
 from nyala.engine.cfile.writer import CFileWriter
 from nyala.engine.codecs.registry import codec_by_name
 from nyala.engine.fs import MemoryFileSystem
@@ -68,11 +70,16 @@ def cells_of(physical: PhysicalType, kind: str) -> Vector:
 
 
 def file_of(
-    cells: Vector, physical: PhysicalType, encoding: str, fs: MemoryFileSystem, compression: str = "none"
+    cells: Vector,
+    physical: PhysicalType,
+    encoding: str,
+    fs: MemoryFileSystem,
+    compression: str = "none",
+    page_rows: int = PAGE_ROWS,
 ) -> CFileReader:
     """Write a file of one stream and open it, over a page cache in which no page has room."""
     with CFileWriter(fs, "file", 1, "base") as writer:
-        writer.write_stream(KEY, physical, [cells], encoding, compression, page_rows=PAGE_ROWS)
+        writer.write_stream(KEY, physical, [cells], encoding, compression, page_rows=page_rows)
         writer.finish({})
     return CFileReader.open(fs, "file", 1, PageCache(64 << 10))
 
@@ -155,3 +162,23 @@ def test_a_page_is_read_whole_if_it_has_room_or_after_many_rows() -> None:
     assert whole[0] == 0 and abs(whole[1] - blocks // 2) < 3 and len(whole) == 2_000 * 2 // blocks + 1
     file.pages._cache.capacity_bytes = 100 << 20
     assert stream.page_for(0).part_bytes is None is stream.page_for(1).part_bytes
+
+
+def test_pages_that_are_read_for_one_row_do_not_push_out_the_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A get of a table four times the cache read 200 KB: pages without a use had taken the place of all outlines."""
+    rows, page_rows = 60_000, 1024
+    file = file_of(texts(rows), PhysicalType.BYTES, "plain", MemoryFileSystem(), page_rows=page_rows)
+    file.pages._cache.capacity_bytes = 1 << 20
+    whole: list[int] = []
+    stored_page = StreamReader.stored_page
+
+    def counted(stream: StreamReader, number: int, is_kept: bool = False) -> Page:
+        whole.append(number)
+        return stored_page(stream, number, is_kept)
+
+    monkeypatch.setattr(StreamReader, "stored_page", counted)
+    reader = row_reader(file, PhysicalType.BYTES)
+    for turn in range(9):
+        for row in range(turn, rows, page_rows):
+            assert reader.read(row)[0] == text(row)
+    assert 59 == len(set(whole)) <= len(whole) < 70, "again a few that had room at first"
