@@ -6,15 +6,19 @@ Filters of one form differ only in their literals. So one of them is compiled, a
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ....schemas.rows.scan import ScanSpec
 from ...expression.tree import ComparisonOp
+from ...table.table_version import TableVersion
 
 _PLAIN = frozenset({"table", "columns", "where", "ordered", "limit"})
 _DEFAULTS = ScanSpec(table="")
 _TEXT_MAX = 1024
 _PARTS_MAX = 16
+_PLANS_MAX = 256
+UNSEEN: Any = object()
+"""In place of the plan of a form that has not been seen."""
 _OPS = frozenset({"=", "<", "<=", ">", ">="})
 _LITERAL = r"(-?[0-9]{1,19}|'[^'\\\x00-\x1f]*')"
 _COMPARISON = rf"([A-Za-z_][A-Za-z_0-9]*) *(=|<=?|>=?) *{_LITERAL}"
@@ -23,6 +27,23 @@ _PART = re.compile(_COMPARISON, re.ASCII)
 
 Form = tuple[tuple[str, ComparisonOp], ...]
 """The columns that a filter compares, and how."""
+
+
+Plan = TypeVar("Plan")
+
+
+class FilterPlans(dict[Any, Plan | None]):
+    """Plans of one kind for the filters of one version of a table, by form; None: the form has no such plan. Look a
+    form up once: another thread may clear the plans."""
+
+    def __init__(self, _: TableVersion) -> None:
+        super().__init__()
+
+    def keep(self, form: Any, plan: Plan | None) -> None:
+        """Keep the plan of a form, among others as far as there are few."""
+        if len(self) >= _PLANS_MAX:
+            self.clear()
+        self[form] = plan
 
 
 def is_plain(spec: ScanSpec) -> bool:

@@ -29,11 +29,7 @@ from ...tablet.point_read import UndecidedError
 from ...vectors.keys.key_vector import key_bytes
 from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import RawCell, raw_key
-from .plain_filter import is_plain, parts_of
-
-_PLANS_MAX = 256
-_NEW: Any = object()
-"""In place of the plan of a form that has not been seen."""
+from .plain_filter import UNSEEN, FilterPlans, is_plain, parts_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,11 +49,8 @@ class PointScan:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-class _Plans(dict[Any, PointScan | None]):
-    """The plans for filters of one version of a table, by form; None: the form selects no single key."""
-
-    def __init__(self, _: TableVersion) -> None:
-        super().__init__()
+class _PointPlans(FilterPlans[PointScan]):
+    """None: the form selects no single key."""
 
 
 class PointScans:
@@ -98,15 +91,13 @@ class PointScans:
     ) -> PointScan | None:
         columns = None if spec.columns is None else tuple(spec.columns)
         form = type(spec.where), names, tuple(map(type, values)), columns
-        known = version.plans[_Plans]
-        if (plan := known.get(form, _NEW)) is not _NEW:  # one look: another thread may clear it
+        plans = version.plans[_PointPlans]
+        if (plan := plans.get(form, UNSEEN)) is not UNSEEN:
             return plan
         plan = self._new_plan(spec, version, names, values)
         is_settled = plan is not None or set(names) != {column.name for column in version.schema.key}
         if is_settled and version.schema.has_all(names) and version.schema.has_all(columns or ()):
-            if len(known) >= _PLANS_MAX:
-                known.clear()
-            known[form] = plan
+            plans.keep(form, plan)
         return plan
 
     def _new_plan(

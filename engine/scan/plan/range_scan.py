@@ -30,14 +30,11 @@ from ...tablet.point_read import UndecidedError
 from ...vectors.keys.keys import KeyEncoder
 from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import raw_key
-from .plain_filter import Form, is_plain, parts_of
+from .plain_filter import UNSEEN, FilterPlans, Form, is_plain, parts_of
 from .running_counts import RunningCounts
 from .short_range import ROWS_MAX, short_rows
 
-_PLANS_MAX = 256
 _TABLETS_MAX = 16
-_NEW: Any = object()
-"""In place of the plan of a form that has not been seen."""
 
 
 Condition = tuple[int, PhysicalType, ComparisonOp, Callable[[Any], Any]]
@@ -80,11 +77,8 @@ class RangeScan:
         return iter((batch if self.is_whole else batch.select(self.names),))
 
 
-class _RangePlans(dict[Any, RangeScan | None]):
-    """The plans for filters of one version of a table, by form; None: the form selects no range of keys."""
-
-    def __init__(self, _: TableVersion) -> None:
-        super().__init__()
+class _RangePlans(FilterPlans[RangeScan]):
+    """None: the form selects no range of keys."""
 
 
 class RangeScans:
@@ -134,7 +128,7 @@ class RangeScans:
         columns = None if spec.columns is None else tuple(spec.columns)
         key = type(spec.where), form, tuple(map(type, literals)), columns
         plans = version.plans[_RangePlans]
-        if (plan := plans.get(key, _NEW)) is not _NEW:  # one look: another thread may clear it
+        if (plan := plans.get(key, UNSEEN)) is not UNSEEN:
             return plan
         if not version.schema.has_all([name for name, _ in form]) or not version.schema.has_all(columns or ()):
             return None
@@ -142,9 +136,7 @@ class RangeScans:
             plan = self._new_plan(spec, version, form, literals)
         except UndecidedError:
             return None
-        if len(plans) >= _PLANS_MAX:
-            plans.clear()
-        plans[key] = plan
+        plans.keep(key, plan)
         return plan
 
     def _new_plan(self, spec: ScanSpec, version: TableVersion, form: Form, literals: Sequence[Any]) -> RangeScan | None:
