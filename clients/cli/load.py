@@ -252,6 +252,8 @@ def _report(made: LoadResult, rejects: Path | None, seconds: float) -> None:
         typer.secho(f"and {made.error_count - ERRORS_SHOWN:,} more", fg=typer.colors.RED, err=True)
     replaced = f" ({made.replaced:,} replaced another row)" if made.replaced else ""
     parts = f"{made.applied:,} applied{replaced}, {made.ignored:,} ignored, {made.error_count:,} rejected"
+    if made.stale:
+        parts += f", {made.stale:,} stale"
     if made.rejected:
         parts += f" ({made.rejected:,} written to {rejects})"
     if made.skipped:

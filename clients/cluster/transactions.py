@@ -22,6 +22,7 @@ from .tablet_locations import TabletLocationsCache
 
 _WAITING_BATCHES = 2
 _LOOK_SECONDS = 0.2
+_COUNTS = ("rows", "applied", "ignored", "stale", "error_count", "truncated", "cells_truncated", "replaced")
 
 
 class _Feed:
@@ -159,9 +160,6 @@ def commit(servers: Servers, asked: TransactionCommit) -> TransactionResult:
             "timestamp": max(each.timestamp for each in found),
             "skipped": all(each.skipped for each in found),
             "errors": errors[:ROW_ERRORS_MAX],
-            **{
-                part: sum(getattr(each, part) for each in found)
-                for part in ("rows", "applied", "ignored", "error_count", "truncated", "cells_truncated", "replaced")
-            },
+            **{part: sum(getattr(each, part) for each in found) for part in _COUNTS},
         }
     )

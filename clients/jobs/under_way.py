@@ -26,7 +26,7 @@ from ...schemas.errors import (
 )
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.description import TableDescription
-from ...schemas.table.alter import Alteration, RenameTable, SetComment, Step
+from ...schemas.table.alter import Alteration, RenameTable, SetComment, SetOption, Step
 from ..executors.executor import Executor
 from ..executors.progress import Show, run_tasks
 from .definition import Levels, create_like
@@ -161,9 +161,11 @@ class TableUnderWay:
                 in the table of that name.
         """
         self.check()
+        options = self._like.options
+        order = [] if options.order_by is None else [SetOption(option="order_by", value=options.order_by)]
         with self._lock:
             try:
-                self._alter(SetComment(comment=self._like.options.comment), RenameTable(to=self._final))
+                self._alter(*order, SetComment(comment=options.comment), RenameTable(to=self._final))
             except AlreadyPresentError:
                 self._service.describe_table(self._name)  # fails where some servers have it, and others do not
                 self._service.drop_table(self._name)

@@ -25,6 +25,8 @@ class Alignment:
     copy is for one thread."""
 
     key: list[str]
+    delete_columns: list[str]
+    """The columns that a delete sends: those of the key, and the one that orders the changes of a row."""
     operation: Operation
     operation_column: str | None
     ignore_null: bool
@@ -57,7 +59,9 @@ class Alignment:
         if absent := [name for name in key if name not in names.values()]:
             raise InvalidArgumentError(f"the rows have no column {absent[0]!r}, a key column of table {table.name!r}")
         only_keys = options.ignore_null
-        return cls(table.primary_key, options.operation, operations, only_keys, table.columns, names, walls, number)
+        columns = [*table.primary_key, *filter(None, [table.options.order_by])]
+        kept = (options.operation, operations, only_keys, table.columns, names, walls, number)
+        return cls(table.primary_key, columns, *kept)
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
         """Return the rows of a batch as the table takes them, and their operations if there is an operation column.

@@ -123,9 +123,9 @@ class Stager:
                 yield StagedBatch(self._sent(part, operation or alignment.operation), operation)
 
     def _sent(self, rows: pa.RecordBatch, operation: Operation) -> pa.RecordBatch:
-        """Keep only the key for deletes; if operations alternate, one schema for all is cheaper."""
+        """Keep only what a delete sends; if operations alternate, one schema for all is cheaper."""
         if self._alignment.operation_column is None and operation.base is Operation.DELETE:
-            return rows.select([name for name in rows.schema.names if name in self._alignment.key])
+            return rows.select([name for name in rows.schema.names if name in self._alignment.delete_columns])
         return rows
 
 

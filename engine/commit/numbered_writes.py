@@ -46,7 +46,7 @@ _RECHECK_SECONDS = 1.0
 """Who is interrupted after a write may tell nobody that it has ended."""
 _NOWHERE = 1 << 63
 """A log position that is never freed."""
-_KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors", "truncated", "replaced"}
+_KEPT_PARTS = {"rows", "applied", "ignored", "error_count", "errors", "truncated", "replaced", "stale"}
 """The fields of an answer that are logged; the record or the request supplies the others."""
 
 

@@ -33,6 +33,7 @@ class CommittedTransaction(Message, frozen=True, extra="forbid"):
     rows: int
     applied: int
     ignored: int = 0
+    stale: int = 0
     truncated: int = 0
     cells_truncated: int = 0
     replaced: int = 0

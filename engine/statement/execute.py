@@ -173,7 +173,8 @@ class Statements:
                 return None
             self._catch_up(statement, work, version, gathered, self._log.settle())
             origin = origin_of(_OPERATIONS[statement.kind], table.table_id, ticket)
-            commit, said = self._applied(table, version, gathered.rows, durability, ticket, origin)
+            is_ordered = statement.kind is not StatementKind.RESTORE  # which brings back what is older
+            commit, said = self._applied(table, version, gathered.rows, durability, ticket, origin, is_ordered)
         if commit is None:
             return said.model_copy(update={"timestamp": self._log.settle()})
         self._log.acknowledge(commit, durability)
@@ -187,11 +188,12 @@ class Statements:
         durability: Durability,
         ticket: Ticket | None,
         origin: Origin,
+        is_ordered: bool,
     ) -> tuple[Commit | None, WriteResult]:
         """Decide, log and apply, under the locks; if a row is refused, nothing is applied."""
         limits = self._options.limits
         works = [
-            _PartialWork.of(route(version, batch, operation, limits, table.auto_increment), operation)
+            _PartialWork.of(route(version, batch, operation, limits, table.auto_increment), operation, is_ordered)
             for operation, batch in rows.whole()
         ]
         refused = any(has_errors(each.routed.checked, each.status) for each in works)
@@ -225,9 +227,18 @@ class _PartialWork:
     status: np.ndarray
 
     @classmethod
-    def of(cls, routed: RoutedBatch, operation: Operation) -> _PartialWork:
+    def of(cls, routed: RoutedBatch, operation: Operation, is_ordered: bool) -> _PartialWork:
+        version = routed.version
         decided = [
-            part.tablet.decide(operation, part.keys, part.hashes, part.first, routed.shape) for part in routed.parts
+            part.tablet.decide(
+                operation,
+                part.keys,
+                part.hashes,
+                part.first,
+                routed.shape,
+                order=version.order_of(part.rows) if is_ordered else None,
+            )
+            for part in routed.parts
         ]
         return cls(routed, decided, status_of(routed, decided))
 

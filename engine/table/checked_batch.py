@@ -124,6 +124,9 @@ def check_batch(batch: pa.RecordBatch, schema: TableSchema, operation: Operation
     _check_decoded_size(batch, columns, limits)
     refusals = RowRefusals(batch.num_rows)
     arrays = [_checked(batch.column(column.name), column, refusals, limits) for column in columns]
+    if operation.base is Operation.DELETE and (order := schema.ordering) in columns and arrays[-1].null_count:
+        message = f"a delete needs a value in {order.name!r}, which orders the changes of each row, or no such column"
+        refusals.refuse(bools(arrays[-1].is_null()), "INVALID_ARGUMENT", message)
     rows = pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in columns])
     if rows.nbytes > limits.batch_bytes:
         raise InvalidArgumentError(f"cells of the table's types {over_limit(rows.nbytes, limits)}")
@@ -217,9 +220,15 @@ def columns_of(names: Sequence[str], schema: TableSchema, operation: Operation) 
         raise InvalidArgumentError(f"the store assigns {given.name!r} to new rows: leave the column out of {operation}")
     if missing := [column.name for column in key if column.name not in present]:
         raise InvalidArgumentError(f"the data has no column {missing[0]!r}, which is part of the primary key")
-    values = [column for column in schema.values if column.name in present]
-    if operation.base is Operation.DELETE and values:
-        raise InvalidArgumentError(f"delete takes only the key columns, not {values[0].name!r}")
+    values, order = [column for column in schema.values if column.name in present], schema.ordering
+    if operation.base is Operation.DELETE:
+        if others := [column.name for column in values if column is not order]:
+            allowed = "the key columns" if order is None else f"the key columns and {order.name!r}"
+            raise InvalidArgumentError(f"delete takes only {allowed}, not {others[0]!r}")
+    elif order is not None and order not in values and operation.base is not Operation.UPDATE:
+        raise InvalidArgumentError(
+            f"the data has no column {order.name!r}, which orders the changes of each row: {operation} needs it"
+        )
     if operation.base is Operation.UPDATE and not values:
         raise InvalidArgumentError("update needs at least one column besides the key")
     return [*key, *values]

@@ -121,10 +121,11 @@ def within(
     if quota is None:
         return nullcontext()
     rows, size = sum(len(one.rowset) for one in staged), sum(one.rowset.bytes_on_disk for one in staged)
-    for change in (each.change for each in changes):
+    for each in changes:
+        change = each.change
         if change.kind is ChangeKind.DELETE:
             rows -= change.rows.num_rows
         else:
             rows += change.rows.num_rows if change.kind is ChangeKind.STORE else 0
-            size += change.rows.nbytes
+            size += 0 if each.is_mark else change.rows.nbytes
     return quota.admitted(table, rows, size) if rows > 0 or size > 0 else nullcontext()

@@ -168,7 +168,9 @@ def _applied(
     decided = [
         all_stored(len(each.keys))
         if each.tablet.tablet_id in ready
-        else each.tablet.decide(command.op, each.keys, each.hashes, each.first, routed.shape, moment)
+        else each.tablet.decide(
+            command.op, each.keys, each.hashes, each.first, routed.shape, moment, order=version.order_of(each.rows)
+        )
         for each in routed.parts
     ]
     status = status_of(routed, decided)

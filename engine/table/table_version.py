@@ -127,6 +127,12 @@ class TableVersion:
         columns = [rows.column(str(column.id)) for column in self.schema.key]
         return self.encoder.encode([from_arrow(cells, physical_of(cells.type)) for cells in columns])
 
+    def order_of(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Return the cells of a batch that order its rows among the changes of their keys; None if it has none, or the
+        table has no order. Columns are named by id."""
+        column = self.schema.ordering
+        return None if column is None or str(column.id) not in rows.schema.names else rows.column(str(column.id))
+
     @cached_property
     def elsewhere(self) -> np.ndarray | None:
         """Which of ``tablets`` (bool) are on other servers; None for none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.table.column import ColumnSchema
 from ..record.change import Change, ChangeKind
 from ..tablet.outcome import Outcome
 from ..tablet.tablet import Tablet
@@ -25,9 +26,47 @@ def tablet_changes(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, 
         changes.append(TabletChange(tablet, stored, decided.store_locations))
     mutable = [name for name in rows.schema.names if int(name) not in version.immutable]
     add(ChangeKind.UPDATE, rows.select(mutable), decided.updates, decided.update_locations)
+    if len(decided.marks):
+        changes += marked(version, tablet, taken(rows, decided.marks), decided.mark_locations)
     keys = rows.select([str(column.id) for column in version.schema.key])
     add(ChangeKind.DELETE, keys, decided.deletes, decided.delete_locations)
     return changes
+
+
+def marked(version: TableVersion, tablet: Tablet, rows: pa.RecordBatch, locations: np.ndarray) -> list[TabletChange]:
+    """Return what leaves the ordering values of deletes behind, before these: rows of keys that have none are stored,
+    with cells that nobody sees."""
+    new, changes = locations < 0, []
+    if new.any():
+        at = np.flatnonzero(new)
+        stored = Change(tablet.tablet_id, ChangeKind.STORE, _unseen_rows(version, taken(rows, at)))
+        changes.append(TabletChange(tablet, stored, locations[at], is_mark=True))
+    if not new.all():
+        at = np.flatnonzero(~new)
+        update = Change(tablet.tablet_id, ChangeKind.UPDATE, taken(rows, at))
+        changes.append(TabletChange(tablet, update, locations[at], is_mark=True))
+    return changes
+
+
+def _unseen_rows(version: TableVersion, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with every column of the table: NULL, or nothing, in those that a batch lacks."""
+    present = set(rows.schema.names)
+
+    def cells(column: ColumnSchema) -> pa.Array:
+        if str(column.id) in present:
+            return rows.column(str(column.id))
+        kind = column.logical.arrow
+        return pa.nulls(rows.num_rows, kind) if column.nullable else _nothing(rows.num_rows, kind)
+
+    arrays = [cells(column) for column in version.schema.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column.id) for column in version.schema.columns])
+
+
+def _nothing(count: int, kind: pa.DataType) -> pa.Array:
+    """Return cells that are zero, or empty."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.repeat(pa.scalar(b"").cast(kind), count)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bytes(count * kind.bit_width // 8 + 8))])
 
 
 def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:

@@ -55,6 +55,7 @@ def answer(
         rows=batch.num_rows,
         applied=applied,
         ignored=0 if rejected else int(np.count_nonzero(status == outcome.IGNORED)),
+        stale=0 if rejected else int(np.count_nonzero(status == outcome.STALE)),
         error_count=len(refused) + len(failed),
         errors=sorted(errors, key=lambda error: error.row)[:ROW_ERRORS_MAX],
         durability=durability,

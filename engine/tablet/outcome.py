@@ -3,18 +3,25 @@
 All rows of a batch have the same operation and timestamp, so of several rows with one key only one is executed: the
 first insert or delete (the others meet its result), the last upsert or update (it covers the others, since all name the
 same columns). Immutable columns are taken from the first upsert: the others meet a live row.
+
+Where a column orders the changes of a row, stale rows are as if they were not there. A delete that has a value of this
+column always applies: it leaves the value behind, also under a key that no row has, so that an older row which comes
+later is stale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...schemas.table.operation import Operation
+from .ordering import RowsInTime, rows_in_time
 
 APPLIED = 0
+STALE = 1
+"""The row has a newer value already: ignored."""
 IGNORED = -1
 ALREADY_PRESENT = -2
 NOT_FOUND = -3
@@ -26,6 +33,8 @@ CONFLICT = -6
 """The row changed after the batch's ``if_timestamp``."""
 
 Find = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Ranked = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+_NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +65,20 @@ class Outcome:
     update_locations: np.ndarray
     deletes: np.ndarray
     delete_locations: np.ndarray
+    marks: np.ndarray = field(default_factory=lambda: _NO_ROWS)
+    """Deletes that leave their ordering value behind: in a row, or in a new one that is dead (location -1)."""
+    mark_locations: np.ndarray = field(default_factory=lambda: _NO_ROWS)
 
     @property
     def changes_rows(self) -> bool:
         """Whether there is anything to apply."""
-        return bool(len(self.stores) or len(self.updates) or len(self.deletes))
+        return bool(len(self.stores) or len(self.updates) or len(self.deletes) or len(self.marks))
 
 
 def all_stored(count: int) -> Outcome:
     """Return the outcome of ``count`` new rows of a tablet that are stored by other means, so that nothing is left to
     apply."""
-    none = np.empty(0, np.int64)
+    none = _NO_ROWS
     return Outcome(np.full(count, APPLIED, np.int8), none, none, none, none, none, none, none)
 
 
@@ -77,6 +89,7 @@ def decide(
     shape: Shape,
     is_late: Callable[[np.ndarray], np.ndarray] | None = None,
     may_ignore_late: bool = True,
+    ranked: Ranked | None = None,
 ) -> Outcome:
     """Decide the outcome of each row of a batch in a tablet.
 
@@ -87,20 +100,30 @@ def decide(
         shape: what the batch's columns allow.
         is_late: given locations, returns which rows changed too late to be changed by this batch.
         may_ignore_late: operations that ignore refused rows also ignore those.
+        ranked: given rows and their locations, returns the ranks (see ``ordering``) of all rows of the batch, and of
+            the rows at the locations; None: the batch has no column that orders changes.
     """
     rows = np.arange(len(first))
     leaders = rows if (first == rows).all() else np.flatnonzero(first == rows)
     locations, alive = find(leaders)
     status, store, change = _rules(operation, alive, shape)
-    if is_late:
-        conflicts = is_late(locations)
+    if ranked and operation.base is Operation.DELETE:
+        status[:], change = APPLIED, np.ones(len(alive), np.bool_)
+    conflicts = is_late(locations) if is_late else None
+    if conflicts is not None:
         status[conflicts] = CONFLICT
         store, change = store & ~conflicts, change & ~conflicts
     if operation.ignores:
         late = (CONFLICT,) if may_ignore_late else ()
         status[np.isin(status, (ALREADY_PRESENT, NOT_FOUND, *late))] = IGNORED
+    if ranked:
+        keys = np.searchsorted(leaders, first)
+        meets = None if operation.base is Operation.DELETE else _met_by(operation, shape)
+        in_time = rows_in_time(*ranked(leaders, locations), keys, store | change, meets is not None)
+        ordered = _Ordered(status, locations, alive, store, change, keys, in_time)
+        return ordered.outcome(operation, conflicts, meets)
     actors = _actors(operation, first, leaders, shape)
-    empty = np.empty(0, np.int64)
+    empty = _NO_ROWS
     is_delete = operation.base is Operation.DELETE
     changed, changed_locations = (
         (actors[change], locations[change]) if shape.has_values or is_delete else (empty, empty)
@@ -115,6 +138,49 @@ def decide(
         deletes=changed if is_delete else empty,
         delete_locations=changed_locations if is_delete else empty,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ordered:
+    """Keys of a batch with the effect of their rows that are not stale."""
+
+    status: np.ndarray
+    locations: np.ndarray
+    alive: np.ndarray
+    store: np.ndarray
+    change: np.ndarray
+    keys: np.ndarray
+    """For each row of the batch, the number of its key."""
+    in_time: RowsInTime
+
+    def outcome(self, operation: Operation, conflicts: np.ndarray | None, meets: int | None) -> Outcome:
+        """Return the outcome of all rows; ``meets`` is the status of a row behind one of its key that applied, None if
+        it applies, too."""
+        locations, first = self.locations, self.in_time.first
+        actors = self.in_time.last if meets is None else first
+        store, change = self.store & (actors >= 0), self.change & (actors >= 0)
+        none, is_delete = np.zeros(len(actors), np.bool_), operation.base is Operation.DELETE
+        updates, marks = (none, change) if is_delete else (change, none)
+        deletes = marks & (self.alive | (locations < 0))
+        return Outcome(
+            status=self._statuses(store | change, conflicts, meets),
+            stores=actors[store],
+            store_locations=locations[store],
+            store_leaders=first[store],
+            updates=actors[updates],
+            update_locations=locations[updates],
+            deletes=actors[deletes],
+            delete_locations=locations[deletes],
+            marks=actors[marks],
+            mark_locations=locations[marks],
+        )
+
+    def _statuses(self, acts: np.ndarray, conflicts: np.ndarray | None, meets: int | None) -> np.ndarray:
+        spread, stale = self.status[self.keys], self.in_time.stale
+        if meets is not None:
+            spread[acts[self.keys] & (self.in_time.first[self.keys] != np.arange(len(spread)))] = meets
+        spread[stale if conflicts is None else stale & ~conflicts[self.keys]] = STALE
+        return spread
 
 
 def _rules(operation: Operation, alive: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -51,12 +51,12 @@ def read_row(
         raise UndecidedError from None
     if cells is None or cells[: len(key_cells)] != key_cells:
         raise UndecidedError
-    _apply_deltas(rowset, row, snapshot, columns, cells)
+    apply_deltas(rowset, row, snapshot, columns, cells)
     return cells if cells.pop() else None
 
 
-def _apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, cells: list[RawCell]) -> None:
-    """Bring the base cells and the liveness of a row forward to ``snapshot``."""
+def apply_deltas(rowset: RowSet, row: int, snapshot: int, columns: RowColumns, cells: list[RawCell]) -> None:
+    """Bring the base cells of a row, its liveness last, forward to ``snapshot``."""
     stores, ids = rowset.deltas.stores, (*columns.ids, LIVE)
     for file in stores.redo:
         if file.first_timestamp <= snapshot:

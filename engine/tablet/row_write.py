@@ -12,7 +12,7 @@ from ...schemas.errors import StoreError
 from ..codecs.codec import CorruptPageError
 from ..delta import LIVE
 from ..record.change import ChangeKind
-from ..rowset.diskrowset import DiskRowSet
+from ..rowset.diskrowset import NEWEST, DiskRowSet
 from ..rowset.location import ROWID_BITS, ROWS_MAX
 from ..rowset.memrowset import MemRowSet
 from ..rowset.native.row_columns import RowColumns
@@ -21,6 +21,7 @@ from ..vectors.keys.placed_key import PlacedKey
 from ..vectors.physical import PhysicalType
 from ..vectors.raw_cell import RawCell
 from .key_lookup import ABSENT
+from .point_read import apply_deltas
 from .tablet import Tablet
 
 
@@ -70,6 +71,26 @@ def _has_key(
         return rowset.key_cells(row, columns, may_wait) == cells
     except (StoreError, CorruptPageError):
         return False
+
+
+def newest_cells(place: RowPlace, columns: RowColumns, may_wait: bool) -> list[RawCell] | None:
+    """Return the newest raw cells of a row, dead or alive, under the write lock; None if they cannot be read here.
+
+    Raises:
+        NotInMemoryError: the disk has to be read, and the caller may not wait for it.
+    """
+    rowset, row = place.rowset, place.row
+    try:
+        if isinstance(rowset, DiskRowSet):
+            cells: list[RawCell] | None = [*rowset.key_cells(row, columns, may_wait), True]
+        else:
+            assert rowset is not None, "the place of a row"
+            cells = rowset.raw_cells(row, NEWEST, columns)
+        if cells is not None:
+            apply_deltas(rowset, row, NEWEST, columns, cells)
+        return cells
+    except (StoreError, CorruptPageError):
+        return None
 
 
 def apply_row(

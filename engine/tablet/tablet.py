@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from ...schemas.errors import CorruptionError, SnapshotTooOldError
 from ...schemas.table.operation import Operation
@@ -20,15 +21,17 @@ from ...schemas.table.table import TableSchema
 from ..delta import LIVE
 from ..manifest.key_budget import KeyIndexBudget, unlimited
 from ..record.change import Change, ChangeKind
-from ..rowset.diskrowset import DiskRowSet
+from ..rowset.diskrowset import NEWEST, DiskRowSet
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
+from ..vectors.arrow import to_arrow
 from ..vectors.keys.keys import KeyEncoder, KeyVector, hash_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, conformed
 from .changed import changed_after
 from .key_lookup import KeyLookup
+from .ordering import ranks_of
 from .outcome import Outcome, Shape, decide
 from .slots import Slots
 from .version import Version
@@ -267,10 +270,12 @@ class Tablet:
         shape: Shape,
         unchanged_since: int | None = None,
         may_ignore_late: bool = True,
+        order: pa.Array | None = None,
     ) -> Outcome:
         """Decide the outcome of a batch's rows; ``first``, ``shape`` and ``may_ignore_late`` as in `outcome.decide`.
 
-        Rows that changed after the timestamp ``unchanged_since`` are refused.
+        Rows that changed after the timestamp ``unchanged_since`` are refused. ``order`` has the rows' cells of the
+        column that orders changes, None if the batch has none.
 
         Raises:
             SnapshotTooOldError: the tablet's history does not reach back to it.
@@ -282,12 +287,33 @@ class Tablet:
                 return self.find(keys, hashes)
             return self.find(take_keys(keys, rows), hashes[rows])
 
-        return decide(operation, first, find, shape, is_late, may_ignore_late)
+        def ranked(rows: np.ndarray, locations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            assert order is not None, "asked for only then"
+            mine, theirs = ranks_of([order, self.ordering_cells(locations, order.type)])
+            return mine, theirs
+
+        return decide(operation, first, find, shape, is_late, may_ignore_late, ranked if order is not None else None)
+
+    def ordering_cells(self, locations: np.ndarray, kind: pa.DataType) -> pa.Array:
+        """Return the newest cells of the column that orders changes, dead rows' included; NULL at location -1. They
+        have the Arrow type ``kind``."""
+        column = self.schema.ordering
+        assert column is not None, "there is one"
+        places = np.zeros(len(locations), np.int64)
+        parts, count = [pa.nulls(1, kind)], 1
+        rows = np.flatnonzero(locations >= 0)
+        for slot, group in by_slot(locations[rows]):
+            rowids, order = np.unique(rowids_of(locations[rows[group]]), return_inverse=True)
+            parts.append(to_arrow(self.rowset(slot).gather(column, rowids, NEWEST), kind))
+            places[rows[group]] = count + order
+            count += len(rowids)
+        return pa.concat_arrays(parts).take(pa.array(places))
 
     # Changes, under the write lock
 
     def apply(self, change: Change, locations: np.ndarray, timestamp: int, lsn: int) -> None:
-        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row."""
+        """Apply a change to the stores. ``locations`` are those of its keys, -1 for a new row, or one that the same
+        commit has stored before it deletes it."""
         self.apply_cells(change.kind, change.cells, locations, timestamp, lsn)
 
     def apply_cells(
@@ -304,6 +330,9 @@ class Tablet:
         elif kind is ChangeKind.UPDATE:
             self._append_deltas(cells, locations, timestamp, lsn, None)
         else:
+            if (locations < 0).any():
+                keys = self.encoder.encode([cells[column.id] for column in self.schema.key])
+                locations, _ = self.find(keys, hash_keys(keys))
             self._append_deltas({}, locations, timestamp, lsn, False)
         self.rows_written += len(locations)
         self.last_timestamp = max(self.last_timestamp, timestamp)

@@ -17,3 +17,5 @@ class TabletChange:
     tablet: Tablet
     change: Change
     locations: np.ndarray
+    is_mark: bool = False
+    """Whether it only leaves the ordering values of deletes behind, which no quota refuses."""

@@ -2,7 +2,8 @@
 
 A commit has one timestamp, and history has one state of a row at one timestamp. So rows whose keys occur more than once
 in a transaction are first executed in order without touching the tablet, piece by piece, each as a batch. The result
-for a key is one row to be stored, updated or deleted, or nothing, as when it is inserted and deleted again.
+for a key is one row to be stored, updated or deleted, or nothing, as when it is inserted and deleted again. Where a
+column orders the changes of a row, a deleted one leaves its last value of it behind.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from ..record.change import Change, ChangeKind
 from ..table.table_version import TableVersion
-from ..table.tablet_change import stored_rows, taken
+from ..table.tablet_change import marked, stored_rows, taken
+from ..tablet.ordering import ranks_of
 from ..tablet.outcome import decide
 from ..tablet.tablet import Tablet
 from ..tablet.tablet_change import TabletChange
@@ -63,17 +65,39 @@ class Collapse:
         self._group = np.full(len(leaders), _NOTHING, np.int64)
         self._row = np.zeros(len(leaders), np.int64)
         self._groups: list[_Group] = []
+        # Where a column orders changes: the ranks of each piece's rows, that of each key so far, and the group and row
+        # of a delete that leaves its value behind.
+        self._ranks: list[np.ndarray | None] = [None] * len(pieces)
+        self._rank = np.zeros(len(leaders), np.int64)
+        self._mark_group = np.full(len(leaders), _NOTHING, np.int64)
+        self._mark_row = np.zeros(len(leaders), np.int64)
+        if (column := version.schema.ordering) is not None:
+            self._rank_all(column.logical.arrow)
+
+    def _rank_all(self, kind: pa.DataType) -> None:
+        cells = [self._version.order_of(piece.rows) for piece in self._pieces]
+        locations = np.full(len(self._locations), -1) if self._truncated else self._locations
+        present = [each for each in cells if each is not None]
+        self._rank, *ranks = ranks_of([self._tablet.ordering_cells(locations, kind), *present])
+        coming = iter(ranks)
+        self._ranks = [None if each is None else next(coming) for each in cells]
 
     def statuses(self) -> list[np.ndarray]:
         """Execute the pieces in order; return the status of every row of each, as in `outcome`."""
         ends = np.cumsum([len(piece) for piece in self._pieces])
         return [
-            self._carry_out(piece, ids) for piece, ids in zip(self._pieces, np.split(self._ids, ends[:-1]), strict=True)
+            self._carry_out(piece, ids, ranks)
+            for piece, ids, ranks in zip(self._pieces, np.split(self._ids, ends[:-1]), self._ranks, strict=True)
         ]
 
     def changes(self) -> list[TabletChange]:
         """Return the changes to log and apply, each key at most once."""
         made: list[TabletChange] = []
+        for number, group in enumerate(self._groups):
+            keys = np.flatnonzero(self._mark_group == number)
+            keys = keys[~self._alive[keys]]
+            if len(keys):
+                made += self._marked(group, keys)
         for number, group in enumerate(self._groups):
             keys = np.flatnonzero(self._group == number)
             if len(keys):
@@ -82,22 +106,62 @@ class Collapse:
                 made.append(TabletChange(self._tablet, change, self._locations[keys]))
         return made
 
+    def _marked(self, group: _Group, keys: np.ndarray) -> list[TabletChange]:
+        """Return what leaves the ordering values of deleted keys behind: they are in the rows of a group."""
+        keys = keys[np.argsort(self._mark_row[keys])]
+        rows, locations = taken(group.rows, self._mark_row[keys]), self._locations[keys]
+        changes = marked(self._version, self._tablet, rows, locations)
+        if len(new := np.flatnonzero(locations < 0)):
+            names = [str(column.id) for column in self._version.schema.key]
+            dead = Change(self._tablet.tablet_id, ChangeKind.DELETE, taken(rows.select(names), new))
+            changes.append(TabletChange(self._tablet, dead, locations[new]))
+        return changes
+
     def revived(self) -> np.ndarray:
         """Return the locations of rows that were alive before the transaction and are alive after it."""
         return self._locations[self._lived & self._alive]
 
-    def _carry_out(self, piece: TabletPart, ids: np.ndarray) -> np.ndarray:
+    def _carry_out(self, piece: TabletPart, ids: np.ndarray, ranks: np.ndarray | None) -> np.ndarray:
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return self._locations[ids[rows]], self._alive[ids[rows]]
 
-        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late, False)
+        def ranked(rows: np.ndarray, locations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            assert ranks is not None, "asked for only then"
+            return ranks, self._rank[ids[rows]]
+
+        ranker = None if ranks is None else ranked
+        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late, False, ranker)
         if len(decided.stores):
             self._store(ids[decided.stores], stored_rows(self._version, piece.rows, decided))
         mutable = [name for name in piece.rows.schema.names if int(name) not in self._version.immutable]
         self._update(ids[decided.updates], taken(piece.rows.select(mutable), decided.updates))
         keys = piece.rows.select([str(column.id) for column in self._version.schema.key])
+        self._keep_order(ids[decided.deletes])
         self._delete(ids[decided.deletes], taken(keys, decided.deletes))
+        if ranks is not None:
+            for rows in (decided.stores, decided.updates, decided.marks):
+                self._rank[ids[rows]] = ranks[rows]
+            self._mark(ids[decided.marks], taken(piece.rows, decided.marks))
         return decided.status
+
+    def _keep_order(self, keys: np.ndarray) -> None:
+        """Let deleted rows leave behind the ordering value that the transaction gave them."""
+        if (column := self._version.schema.ordering) is None:
+            return
+        names = [str(each.id) for each in (*self._version.schema.key, column)]
+        before = self._group[keys]
+        for number in np.unique(before[before != _NOTHING]).tolist():
+            rows = self._groups[number].rows
+            if names[-1] in rows.schema.names:
+                chosen = keys[before == number]
+                self._mark(chosen, taken(rows.select(names), self._row[chosen]))
+
+    def _mark(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
+        """Record the rows whose ordering values deletes leave behind."""
+        if len(keys):
+            self._mark_group[keys] = len(self._groups)
+            self._mark_row[keys] = np.arange(len(keys))
+            self._groups.append(_Group(ChangeKind.UPDATE, rows))
 
     def _store(self, keys: np.ndarray, rows: pa.RecordBatch) -> None:
         """Insert rows. One that was alive before the transaction was deleted by it, so its cells are updated."""

@@ -55,6 +55,7 @@ class _Outcome:
     changes: list[TabletChange]
     applied: int = 0
     ignored: int = 0
+    stale: int = 0
     truncated: int = 0
     cells_truncated: int = 0
     replaced: int = 0
@@ -226,6 +227,7 @@ class Transactions:
             rows=plan.rows,
             applied=decided.applied,
             ignored=decided.ignored,
+            stale=decided.stale,
             truncated=decided.truncated,
             cells_truncated=decided.cells_truncated,
             replaced=decided.replaced,
@@ -311,13 +313,21 @@ def _decide_tablet(
     def count(piece: TabletPart, status: np.ndarray) -> None:
         decided.applied += int(np.count_nonzero(status == outcome.APPLIED))
         decided.ignored += int(np.count_nonzero(status == outcome.IGNORED))
+        decided.stale += int(np.count_nonzero(status == outcome.STALE))
         decided.cells_truncated += cut_cells(piece.cuts, status)
         plan.refusals.add_failed(piece, work.version, work.table, status)
 
     ordered = [*each.single, *each.repeated] if work.truncated else each.repeated
     for piece in () if work.truncated else each.single:
         found = each.tablet.decide(
-            piece.operation, piece.keys, piece.hashes, piece.first, piece.shape, unchanged_since, False
+            piece.operation,
+            piece.keys,
+            piece.hashes,
+            piece.first,
+            piece.shape,
+            unchanged_since,
+            False,
+            work.version.order_of(piece.rows),
         )
         decided.changes += tablet_changes(work.version, each.tablet, piece.rows, found)
         count(piece, found.status)

@@ -61,8 +61,8 @@ def _checked(
     for batch, own in batches:
         operation = own or op
         if operation.base is Operation.DELETE:
-            keys = {column.name for column in schema.key}
-            batch = batch.select([name for name in batch.schema.names if name in keys])
+            needed = {column.name for column in (*schema.key, schema.ordering) if column is not None}
+            batch = batch.select([name for name in batch.schema.names if name in needed])
         check_size(batch.nbytes, batch.num_rows, limits)
         check_batch(batch.slice(0, 0), schema, operation, limits)
         yield operation, spelled_out(batch, schema, limits)

@@ -84,6 +84,7 @@ class WriteResult(Message, frozen=True):
     ``errors`` lists the first thousand; ``error_count`` counts all. ``truncated`` counts the cells of applied rows that
     were cut to the length of their varchar column: see ``ColumnOptions.too_long``. ``replaced`` counts the applied rows
     of an upsert that met a row with their key, there or before them in the data, if ``count_replaced`` asks for it.
+    ``stale`` counts the rows that were ignored because the table's ``order_by`` column has a higher value already.
     """
 
     timestamp: int
@@ -95,6 +96,7 @@ class WriteResult(Message, frozen=True):
     durability: Durability = Durability.FSYNC
     truncated: int = 0
     replaced: int = 0
+    stale: int = 0
 
     def shifted(self, rows: int) -> "WriteResult":
         """Return this result with error positions counted from ``rows``."""
@@ -116,4 +118,5 @@ def combine(results: list[WriteResult]) -> WriteResult:
         durability=results[-1].durability,
         truncated=sum(result.truncated for result in results),
         replaced=sum(result.replaced for result in results),
+        stale=sum(result.stale for result in results),
     )

@@ -89,6 +89,8 @@ def _add_column(state: TableState, step: alter.AddColumn, limits: Limits) -> Tab
 def _drop_column(state: TableState, step: alter.DropColumn, limits: Limits) -> TableState:
     del limits
     column = _value_column(state.schema, step.name, "cannot be dropped")
+    if column.id == state.schema.order_by:
+        raise InvalidArgumentError(f"column {step.name!r} orders the changes of each row: set order_by to None first")
     columns = tuple(other for other in state.schema.columns if other.id != column.id)
     return replace(state, schema=_with(state.schema, columns=columns))
 
@@ -99,6 +101,8 @@ def _rename_column(state: TableState, step: alter.RenameColumn, limits: Limits) 
         raise InvalidArgumentError(f"column {step.name!r} belongs to the store and cannot be renamed")
     if step.to != step.name:
         _check_new_name(state.schema, step.to, limits)
+    if column.id == state.schema.order_by:
+        state = replace(state, options=state.options.model_copy(update={"order_by": step.to}))
     return _with_column(state, column, name=step.to)
 
 
@@ -173,7 +177,8 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
         del parts[step.option]
     try:
         options = TableOptions.model_validate(parts).checked()
-        schema = state.schema.model_copy(update={"row_column": options.row_column})
+        parts = {"row_column": options.row_column, "order_by": state.schema.ordered_by(options.order_by)}
+        schema = state.schema.model_copy(update=parts)
         return replace(state, options=options, schema=schema)
     except ValidationError as error:
         why = error.errors()[0]["msg"]

@@ -29,6 +29,8 @@ UPKEEP = ("history_max_age_seconds", "maintenance", "row_column")
 WEEK_SECONDS = 7 * 24 * 3600
 """How long a table keeps its history, and a dropped one its files, without being asked for longer."""
 _NUMBER_MAX = (1 << 63) - 1
+_SINCE = frozenset({"row_column", "order_by"})
+"""The parts of a schema that came after version 0.1."""
 
 
 class TableOptions(Message, frozen=True, extra="forbid"):
@@ -46,6 +48,9 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     """The quota of bytes, on disk with all history and in memory; None: none."""
     row_column: bool = False
     """Whether files written from now on have each row once more as a whole, for reads of single rows."""
+    order_by: str | None = None
+    """The column that orders the changes of each row: a write with a lower value than the row has is ignored. None:
+    the last write counts."""
 
     @property
     def takes_more(self) -> bool:
@@ -79,6 +84,7 @@ class TableOptionsDict(TypedDict, total=False):
     max_rows: int | None
     max_bytes: int | None
     row_column: bool
+    order_by: str | None
 
 
 class TableDefinition(Message, frozen=True, extra="forbid"):
@@ -177,11 +183,13 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     next_column_id: int
     row_column: bool = False
     """Whether files have each row as a whole, too: the option of the table."""
+    order_by: int | None = None
+    """The id of the column that orders the changes of each row: the option of the table."""
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what has its default: version 0.1 rejects fields that it does not know."""
-        return {name: each for name, each in written(self).items() if name != "row_column" or each}
+        return {name: each for name, each in written(self).items() if name not in _SINCE or each}
 
     @classmethod
     def create(cls, definition: TableDefinition, limits: Limits) -> TableSchema:
@@ -203,13 +211,14 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         for column in columns:
             column.check_default("read_default", column.read_default, limits)
             column.check_default("write_default", column.write_default, limits)
-        return cls(
+        schema = cls(
             columns=columns,
             key_columns=key_columns,
             unique_key=definition.unique_key,
             next_column_id=len(columns) + 1,
             row_column=definition.options.row_column,
         )
+        return schema.model_copy(update={"order_by": schema.ordered_by(definition.options.order_by)})
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -235,6 +244,33 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     def auto_incrementing(self) -> ColumnSchema | None:
         """The key column that the store fills in for new rows; None if the key is unique."""
         return None if self.unique_key else self.key[-1]
+
+    @property
+    def ordering(self) -> ColumnSchema | None:
+        """The column that orders the changes of each row; None: the last write counts."""
+        return None if self.order_by is None else self.by_id[self.order_by]
+
+    def ordered_by(self, name: str | None) -> int | None:
+        """Return the id of the column that the table option ``order_by`` names; None for None.
+
+        Raises:
+            InvalidArgumentError: there is no such column, or its values cannot order changes.
+        """
+        if name is None:
+            return None
+        column = self.column(name)
+        if not self.unique_key:
+            raise InvalidArgumentError("order_by needs a unique key: here each row has a key of its own")
+        if column in self.key:
+            raise InvalidArgumentError(f"order_by cannot be {name!r}: a column of the key is the same in all changes")
+        if column.immutable:
+            raise InvalidArgumentError(f"order_by cannot be {name!r}: an immutable column is the same in all changes")
+        if not column.logical.may_be_key:
+            raise InvalidArgumentError(
+                f"order_by cannot be {name!r}, which has the type {column.type}; integers, decimals, text, bytes, "
+                "dates and timestamps have an order"
+            )
+        return column.id
 
     @property
     def has_dropped(self) -> bool:

@@ -37,6 +37,8 @@ class ApplyResult(BaseModel, frozen=True):
     deleted and comes back with some of the columns counts twice."""
     ignored: int
     """Deletes of keys that did not exist."""
+    stale: int = 0
+    """Changes older than the rows of their keys: see the table option ``order_by``."""
     commits: int
     skipped: int
     """Batches that an earlier run committed."""
@@ -62,10 +64,10 @@ def apply_changes(
 
     Each row of a file has the columns of the table, or the key and some of them, and in ``op_column`` the operation:
     one of ``change_rows.OPERATIONS``. Other columns that start with ``_`` and that the table lacks are ignored. A file
-    is split into batches of ``batch_rows`` changes. In each batch the last change of a key counts, by ``order_by``
-    (then the whole file is sorted) and by position. Cells that a row of JSON lacks stay as they are: a row may have
-    only what changed. A batch is one commit: its upserts and deletes become visible together, or not at all.
-    ``options`` say how the files are read.
+    is split into batches of ``batch_rows`` changes. In each batch the last change of a key counts, by ``order_by`` (by
+    default that of the table; then the whole file is sorted) and by position. Cells that a row of JSON lacks stay as
+    they are: a row may have only what changed. A batch is one commit: its upserts and deletes become visible
+    together, or not at all. ``options`` say how the files are read.
 
     Run an interrupted run again as it was: it skips batches already applied. Files are identified by path, size and
     modification time; another ``run`` applies them again.
@@ -85,6 +87,7 @@ def apply_changes(
     files = input_files(source, options)
     if len(files) > FILES_MAX:
         raise InvalidArgumentError(f"{len(files):,} files are too many for one run; at most {FILES_MAX:,} are allowed")
+    order_by = order_by or about.options.order_by
     results: list[TransactionResult] = []
     changes = 0
     with JobProgress(f"apply changes to {table}", len(files), show) as progress:
@@ -127,6 +130,7 @@ def _result(table: str, files: int, changes: int, results: Sequence[TransactionR
         changes=changes,
         applied=sum(result.applied for result in done),
         ignored=sum(result.ignored for result in done),
+        stale=sum(result.stale for result in done),
         commits=len(done),
         skipped=len(results) - len(done),
         timestamp=max((result.timestamp for result in done), default=None),

@@ -84,7 +84,9 @@ class ChangeFile:
         counts = ~is_delete & (places >= start[keys])
         gone = start[start != _NONE]
         gone = gone[is_delete[gone]]
-        deletes = rows.take(pa.array(np.sort(gone))).select(self.about.primary_key)
+        order = self.about.options.order_by
+        columns = [*self.about.primary_key, *([order] if order in rows.schema.names else [])]
+        deletes = rows.take(pa.array(np.sort(gone))).select(columns)
         upserts = self._images(rows, keys, places, has & counts[:, None])
         return ([(Operation.DELETE_IGNORE, deletes)] if len(gone) else []) + upserts
 

@@ -30,17 +30,20 @@ TASK_ROWS = 2 * 1024 * 1024
 BATCH_ROWS = 131_072
 BATCH_BYTES = 16 * 1024 * 1024
 ERRORS_MAX = 1_000
-_COUNTS = {"rows", "applied", "ignored", "error_count", "truncated"}
+_COUNTS = {"rows", "applied", "ignored", "stale", "error_count", "truncated"}
 
 
 class LoadResult(BaseModel, frozen=True):
-    """The outcome of a load of files. Each row of the files is counted once: applied, ignored, skipped or rejected."""
+    """The outcome of a load of files. Each row of the files is counted once: applied, ignored, stale,
+    skipped or rejected."""
 
     table: str
     files: int
     rows: int
     applied: int
     ignored: int
+    stale: int = 0
+    """Rows older than those of their keys: see the table option ``order_by``."""
     skipped: int = 0
     """Rows written by an earlier run of the same load; rows refused then are refused again."""
     error_count: int
@@ -143,7 +146,7 @@ def _load_frame(link: StoreLink, about: TableDescription, frame: Any, op: Operat
         from .spark_frame import write_spark_frame
 
         rows, cut = write_spark_frame(link, about, frame, op)
-        counts = {"rows": rows, "applied": rows, "ignored": 0, "error_count": 0, "truncated": cut}
+        counts = {"rows": rows, "applied": rows, "ignored": 0, "stale": 0, "error_count": 0, "truncated": cut}
         return LoadResult(table=about.name, files=0, errors=[], **counts)
     result = Table(link.service, about).write(frame, op, on_error="return")
     errors = [RefusedRow(file="", **error.model_dump()) for error in result.errors]
@@ -209,9 +212,10 @@ def _committed(link: StoreLink, tasks: Sequence[LoadTask], parts: Sequence[PartR
     if result.error_count:
         link.service.abort_transaction(first.transaction)
     if result.timestamp <= since:
-        made.skipped = result.applied + result.ignored
+        made.skipped = result.applied + result.ignored + result.stale
     else:
         made.applied, made.ignored = result.applied, result.ignored  # despite errors: on other servers
+        made.stale = result.stale
         made.truncated = result.cells_truncated
         made.replaced = result.replaced
     return made
@@ -224,6 +228,7 @@ def _combined(table: str, files: int, parts: Sequence[PartResult], aside: Reject
         rows=sum(part.rows for part in parts),
         applied=sum(part.applied for part in parts),
         ignored=sum(part.ignored for part in parts),
+        stale=sum(part.stale for part in parts),
         skipped=sum(part.skipped for part in parts),
         error_count=sum(part.error_count for part in parts),
         errors=[error for part in parts for error in part.errors][:ERRORS_MAX],

@@ -96,6 +96,7 @@ class PartResult:
     rows: int = 0
     applied: int = 0
     ignored: int = 0
+    stale: int = 0
     skipped: int = 0
     """Rows that an earlier run applied or ignored."""
     replaced: int = 0
@@ -141,10 +142,11 @@ class _Part:
         command = WriteCommand(table=task.about.name, op=task.op, writer=writer, count_replaced=counts)
         result = task.link.service.write(command, batch, number % NUMBERS)
         if result.timestamp <= task.since:
-            done.skipped += result.applied + result.ignored
+            done.skipped += result.applied + result.ignored + result.stale
         else:
             done.applied += result.applied
             done.ignored += result.ignored
+            done.stale += result.stale
             done.truncated += result.truncated
             done.replaced += result.replaced
         self._refused(batch, result)

@@ -59,7 +59,8 @@ class Work:
         """Return the outcome, once written; None: nothing was to be written."""
         if result is None:
             return Changed(self.kind, 0 if self.counts_applied else self.count)
-        return Changed(self.kind, result.applied if self.counts_applied else self.count, result.timestamp)
+        count = result.applied if self.counts_applied else self.count - result.stale
+        return Changed(self.kind, count, result.timestamp)
 
 
 @dataclass

@@ -67,8 +67,9 @@ class Importer:
         files: Sequence[ImportFile],
         mode: ImportMode,
         ticket: Ticket,
-    ) -> Commit:
-        """Apply an import as one commit, or nothing of it; ``version`` is the one that the files were built for.
+    ) -> tuple[Commit, WriteResult]:
+        """Apply an import as one commit, or nothing of it, and return its answer, without the timestamp; ``version`` is
+        the one that the files were built for.
 
         Raises:
             InvalidArgumentError: a file is wrong.
@@ -86,19 +87,19 @@ class Importer:
                     staged_import(self.environment, version, staging, files, mode) as staged,
                 ):
                     _check_distinct(version, staged)
-                    commit = self._attempt(table, version, staged, mode, sum(file.rows for file in files), ticket)
+                    result = self._attempt(table, version, staged, mode, sum(file.rows for file in files), ticket)
             except UnavailableError:
                 _check_there(table, version)  # a dropped table's directory is gone, which is not a disk error
                 raise
-            if commit:
-                return commit
+            if result:
+                return result
         raise UnavailableError(
             "other writers change keys of the import at the same time: nothing was applied; try again", 1.0
         )
 
     def _attempt(
         self, table: Table, version: TableVersion, staged: StagedImport, mode: ImportMode, rows: int, ticket: Ticket
-    ) -> Commit | None:
+    ) -> tuple[Commit, WriteResult] | None:
         """Apply the staged files; None if a key has come to the table meanwhile."""
         parts = self._parts(version, staged)
         tablets = {one.tablet for one in staged.rowsets} | {part.tablet for part in parts}
@@ -106,11 +107,12 @@ class Importer:
             _check_there(table, version)
             if not all(one.keys.are_still_new() for one in staged.rowsets):
                 return None
-            decided = [_decided(version, part, mode) for part in parts]
-            if None in decided:
+            decided = [each for part in parts if (each := _decided(version, part, mode)) is not None]
+            if len(decided) < len(parts):
                 return None
-            changes = [change for each in decided for change in each or ()]
-            answer = WriteResult(timestamp=0, rows=rows, applied=rows)
+            changes = [change for part_changes, _ in decided for change in part_changes]
+            stale = sum(count for _, count in decided)
+            answer = WriteResult(timestamp=0, rows=rows, applied=rows - stale, stale=stale)
             attachments = [one.attachment for one in staged.rowsets]
             with (
                 within(version.quota, table.name, changes, staged.rowsets),
@@ -127,7 +129,7 @@ class Importer:
                     each.tablet.apply(each.change, each.locations, commit.timestamp, commit.lsn)
                 table.changed(commit.timestamp)
                 ticket.keep(answer, commit.lsn, commit.timestamp)
-            return commit
+            return commit, answer
 
     @contextmanager
     def _without_writers(self, version: TableVersion, files: Sequence[ImportFile]) -> Iterator[None]:
@@ -173,13 +175,15 @@ def _check_there(table: Table, version: TableVersion) -> None:
         raise ConflictError(f"table {table.name!r} was altered during the import: start a new import")
 
 
-def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> list[TabletChange] | None:
-    """Return the changes of a tablet; None if a row that was dead is alive again, and ``mode`` does not allow that."""
+def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> tuple[list[TabletChange], int] | None:
+    """Return the changes of a tablet, and how many of its rows are stale; None if a row that was dead is alive again,
+    and ``mode`` does not allow that."""
     if len(repeated := np.flatnonzero(part.first != np.arange(len(part.first)))):
         raise _twice(version, part.rows, int(repeated[0]))
     shape = shape_of(version, {int(name) for name in part.rows.schema.names})
     operation = Operation.UPSERT if mode is ImportMode.UPSERT else Operation.INSERT
-    decided = part.tablet.decide(operation, part.keys, part.hashes, part.first, shape)
+    order = version.order_of(part.rows)
+    decided = part.tablet.decide(operation, part.keys, part.hashes, part.first, shape, order=order)
     if (refused := np.flatnonzero(decided.status < outcome.IGNORED)).size:
         if mode is ImportMode.INSERT_ONLY:
             return None
@@ -188,7 +192,8 @@ def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> list[
             f"{len(refused):,} rows of the import are already in the table and cannot be changed, because it "
             f"has immutable columns; the first has the key {key}"
         )
-    return tablet_changes(version, part.tablet, part.rows, decided)
+    stale = int(np.count_nonzero(decided.status == outcome.STALE))
+    return tablet_changes(version, part.tablet, part.rows, decided), stale
 
 
 def _check_distinct(version: TableVersion, staged: StagedImport) -> None:

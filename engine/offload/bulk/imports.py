@@ -156,13 +156,13 @@ class Imports:
         found = self._writers.once(number, lambda ticket: self._commit(asked, ticket))
         if isinstance(found, Answered):
             return RepeatedWrite(found, self._importer.log, Durability.FSYNC).result()
-        self._importer.log.acknowledge(found, Durability.FSYNC)
+        commit, answer = found
+        self._importer.log.acknowledge(commit, Durability.FSYNC)
         self._open.end(import_id)
         self._notify()
-        rows = sum(file.rows for file in asked.files)
-        return WriteResult(timestamp=found.timestamp, rows=rows, applied=rows)
+        return answer.model_copy(update={"timestamp": commit.timestamp})
 
-    def _commit(self, asked: ImportCommit, ticket: Ticket) -> Commit:
+    def _commit(self, asked: ImportCommit, ticket: Ticket) -> tuple[Commit, WriteResult]:
         with self._open.used(asked.import_id) as begun:
             first = begun.first_file_id
             check_names(asked.files, first, first + IMPORT_FILES_MAX)

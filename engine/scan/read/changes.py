@@ -65,11 +65,10 @@ def read_changes(chunk: Chunk, request: ScanRequest) -> pa.RecordBatch | None:
         if not len(commits):
             return None
     if feed.every:
-        before = commits.earlier()
+        changes = _compared(rowset, commits, commits.earlier())
     else:
-        commits = commits.last_of_rows()
-        before = commits.at(feed.since)
-    changes = _compared(rowset, commits, before)
+        last = commits.last_of_rows()
+        changes = _at_death(rowset, commits, _compared(rowset, last, last.at(feed.since)))
     known: dict[int, Vector] = {}
     if request.where is not None and len(changes.kind):
         known = {column.id: rowset.cells_at(column, changes.shown) for column in request.filter_columns}
@@ -85,6 +84,20 @@ def _compared(rowset: RowSet, commits: Moments, before: Moments) -> _Changes:
     lived, lives = rowset.lives_at(before), rowset.lives_at(commits)
     kind = np.where(lived, np.where(lives, _UPDATE, _DELETE), _INSERT).astype(np.int8)
     return _Changes(kind, commits, before).take(np.flatnonzero(lived | lives))
+
+
+def _at_death(rowset: RowSet, commits: Moments, changes: _Changes) -> _Changes:
+    """Return net changes with deletes at the moment when the row died: a later delete of the dead row may have moved
+    its place in the order (`outcome`)."""
+    deletes = np.flatnonzero(changes.kind == _DELETE)
+    later = deletes[~rowset.lives_at(changes.commits.take(deletes).earlier())] if len(deletes) else deletes
+    if not len(later):
+        return changes
+    among = commits.take(np.flatnonzero(np.isin(commits.rowids, changes.commits.rowids[later])))
+    deaths = among.take(np.flatnonzero(rowset.lives_at(among.earlier()) & ~rowset.lives_at(among))).last_of_rows()
+    timestamps = changes.commits.timestamps.copy()
+    timestamps[later] = deaths.timestamps
+    return _Changes(changes.kind, Moments(changes.commits.rowids, timestamps), changes.before)
 
 
 def _batch(rowset: RowSet, changes: _Changes, known: dict[int, Vector], request: ScanRequest) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from ...commit.commit_log import Commit, CommitLog
 from ...commit.numbered_writes import Ticket
 from ...record.change import ChangeKind, pack_record
 from ...rowset.native.page_rows import NotInMemoryError
-from ...tablet.row_write import RowPlace, RowValues, apply_row, find_row
+from ...tablet.row_write import RowPlace, RowValues, apply_row, find_row, newest_cells
 from ...tablet.tablet import Tablet
 from ...vectors.raw_cell import RawCell
 from ...wal.turn import UNLOGGED
@@ -119,6 +119,8 @@ def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided 
     written = place and plan.written(place)
     if place is None or written is None or not _fits(tablet, place, plan):
         return None
+    if plan.order is not None and place.rowset and not _is_in_time(place, plan, cells[plan.order], may_wait):
+        return None
     change, _, sources, values = written
     stored = [cells[i] if i >= 0 else default for i, default in sources]
     record = change.pack(tablet.tablet_id, stored)
@@ -126,6 +128,16 @@ def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided 
     if ticket and said:
         record = b"".join([*pack_record([], [ticket.note(said)]), record])
     return _Decided(row, change.kind, place, stored, values, record, said)
+
+
+def _is_in_time(place: RowPlace, plan: RowPlan, cell: RawCell, may_wait: bool) -> bool:
+    """Whether a row is no older than the one that there is, by their cells of the ordering column. Raises as
+    ``find_row``."""
+    newest = newest_cells(place, plan.order_columns, may_wait)
+    if newest is None:
+        return False
+    before = newest[len(plan.key_columns.ids)]
+    return before is None or (cell is not None and cell >= before)  # pyright: ignore[reportOperatorIssue]
 
 
 def is_plain(tablet: Tablet) -> bool:

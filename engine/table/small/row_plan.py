@@ -77,6 +77,13 @@ class RowPlan:
         self._strings = [i for i, column in enumerate(columns) if column.logical.is_variable]
         self._place = KeyPlacer(version.encoder).place
         self.key_columns = version.plans[PointPlan].key
+        self.order: int | None = None
+        """Which cell of a row orders it among the changes of its key; None: it has none."""
+        self.order_columns = self.key_columns
+        """The columns to read for that from the row that there is; of the key first."""
+        if schema.ordering in columns:
+            self.order = columns.index(schema.ordering)
+            self.order_columns = version.plans[PointPlan].columns_of((schema.ordering,))
         self.physicals = {column.id: physical_of(column.logical.arrow) for column in schema.columns}
         """The types of all columns of the table, by id."""
         sent = {column.id: i for i, column in enumerate(columns)}
@@ -175,9 +182,10 @@ class _RowPlans(PlansByForm[RowPlan]):
         if self._version.schema.auto_incrementing is not None:
             return None
         try:
-            return RowPlan(self._version, operation, names)
+            plan = RowPlan(self._version, operation, names)
         except InvalidArgumentError:
             return None
+        return None if plan.order is not None and operation.base is Operation.DELETE else plan
 
 
 def plan_of(version: TableVersion, operation: Operation, names: tuple[str, ...]) -> RowPlan | None:

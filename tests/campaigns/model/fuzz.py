@@ -26,6 +26,9 @@ from tests.campaigns.model.shapes import (
     ALL_TYPES,
     IMMUTABLE,
     NO_INDEX,
+    ORDERED,
+    ORDERED_BY_TEXT,
+    ORDERED_IMMUTABLE,
     PARTITIONED,
     SHORT_HISTORY,
     SMALL_INDEX,
@@ -50,6 +53,9 @@ _CASES = (
     (STRING_KEY_NO_INDEX, EmbeddedSubject),
     (PARTITIONED, DirectSubject),
     (NO_INDEX, DirectSubject),
+    (ORDERED, EmbeddedSubject),
+    (ORDERED_BY_TEXT, DirectSubject),
+    (ORDERED_IMMUTABLE, EmbeddedSubject),
 )
 
 

@@ -137,7 +137,8 @@ def writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[t
     """Operation, columns, rows; NULL in a key now and then, as one more thing to be refused."""
     model = shape.model
     values = tuple(model.defaults)
-    required = tuple(name for name in values if name in model.not_null)
+    required = tuple(name for name in values if name in model.not_null or name == model.order)
+    order = () if model.order is None else (model.order,)
     full = st.just(model.columns)
     some = st.sets(st.sampled_from(values), max_size=3).map(
         lambda chosen: model.key + tuple(name for name in values if name in chosen or name in required)
@@ -145,12 +146,13 @@ def writes(shape: Shape) -> st.SearchStrategy[tuple[str, tuple[str, ...], list[t
     partial = st.sets(st.sampled_from(values), min_size=1, max_size=3).map(
         lambda chosen: model.key + tuple(name for name in values if name in chosen)
     )
-    keys_only = st.just(model.key)
+    keys_only, with_order = st.just(model.key), st.just(model.key + order)
+    ordered = partial.map(lambda columns: columns + tuple(name for name in order if name not in columns))
     columns_of = {
-        "insert": st.one_of(full, some, partial),
-        "upsert": st.one_of(full, some, partial, keys_only),
+        "insert": st.one_of(full, some, ordered),
+        "upsert": st.one_of(full, some, ordered, with_order),
         "update": st.one_of(partial, full),
-        "delete": keys_only,
+        "delete": st.one_of(keys_only, with_order),
     }
     null_keys = st.tuples(*(st.sampled_from([*shape.cells[name], None]) for name in model.key))
     sound_keys = _keys(shape)

@@ -29,6 +29,8 @@ class ModelSchema:
     lengths: Mapping[str, int] = field(default_factory=dict)
     """Characters that a varchar column keeps."""
     immutable: frozenset[str] = frozenset()
+    order: str | None = None
+    """The column that orders the changes of a row."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -42,8 +44,12 @@ class Plan:
     rows: int
     applied: int = 0
     ignored: int = 0
+    stale: int = 0
     errors: list[tuple[int, str]] = field(default_factory=list)
     changes: dict[Key, Row | None] = field(default_factory=dict)
+    orders: dict[Key, Any] = field(default_factory=dict)
+    """The ordering values that keys get, those without a row included."""
+    truncates: bool = False
 
     @property
     def answer(self) -> tuple[int, int, int, list[tuple[int, str]]]:
@@ -56,6 +62,10 @@ class Oracle:
     def __init__(self, schema: ModelSchema) -> None:
         self.schema = schema
         self.versions: dict[Key, list[tuple[int, Row | None]]] = {}
+        self.orders: dict[Key, Any] = {}
+        """The newest ordering value of each key."""
+        self._ordered: dict[Key, int] = {}
+        """When the key got it: a delete of a key that has no row is a change, too."""
         self.last_timestamp = 0
 
     def plan(self, op: str, rows: Sequence[Row], atomic: bool = False, since: int | None = None) -> Plan:
@@ -68,7 +78,7 @@ class Oracle:
 
     def plan_many(self, writes: Iterable[tuple[str, Sequence[Row]]], truncate: bool) -> Plan:
         """Say what must become of a transaction of writes, the first error of which refuses all."""
-        plan = Plan(0)
+        plan = Plan(0, truncates=truncate)
         if truncate:
             plan.changes.update(dict.fromkeys(self.now()))
         for op, rows in writes:
@@ -84,6 +94,8 @@ class Oracle:
                 plan.applied += 1
             elif outcome == "IGNORED":
                 plan.ignored += 1
+            elif outcome == "STALE":
+                plan.stale += 1
             else:
                 plan.errors.append((position, outcome))
         plan.rows += len(rows)
@@ -94,6 +106,8 @@ class Oracle:
         self.last_timestamp = timestamp
         for key, row in plan.changes.items():
             self.versions.setdefault(key, []).append((timestamp, row))
+        self.orders.update(plan.orders)
+        self._ordered.update(dict.fromkeys(plan.orders, timestamp))
 
     def as_of(self, timestamp: int) -> dict[Key, Row]:
         """Return the rows that live at ``timestamp``."""
@@ -110,15 +124,26 @@ class Oracle:
         return [live[key] for key in keys if key in live]
 
     def _decide(self, op: str, given: Row, plan: Plan, since: int | None) -> str:
-        """Carry out one row on ``plan`` and return APPLIED, IGNORED or the code of its error."""
+        """Carry out one row on ``plan`` and return APPLIED, IGNORED, STALE or the code of its error."""
         given = {name: self._stored(name, cell) for name, cell in given.items()}
         if any(given[name] is None for name in given if name in self.schema.not_null):
             return "INVALID_ARGUMENT"
         key = tuple(given[name] for name in self.schema.key)
         base, ignores = op.removesuffix("_ignore"), op.endswith("_ignore")
+        order = self.schema.order
+        is_ordered, place = order in given, None if order is None else given.get(order)
+        if is_ordered and base == "delete" and place is None:
+            return "INVALID_ARGUMENT"
         if since is not None and self._changed_after(key, since):
             return "IGNORED" if ignores else "CONFLICT"
         old = plan.changes[key] if key in plan.changes else self._live(key)
+        if is_ordered and self._is_stale(key, place, plan):
+            return "STALE"
+        if is_ordered and base == "delete":
+            plan.orders[key] = place
+            if old is not None:
+                plan.changes[key] = None
+            return "APPLIED"
         if base == "insert" and old is not None:
             return "IGNORED" if ignores else "ALREADY_PRESENT"
         if base in ("update", "delete") and old is None:
@@ -134,11 +159,17 @@ class Oracle:
             return "INVALID_ARGUMENT"
         if old is None or row is None or len(given) > len(key):  # an upsert of a live row's key alone is no change
             plan.changes[key] = row
+        if is_ordered:
+            plan.orders[key] = place
         return "APPLIED"
+
+    def _is_stale(self, key: Key, value: Any, plan: Plan) -> bool:
+        standing = plan.orders.get(key, None if plan.truncates else self.orders.get(key))
+        return standing is not None and (value is None or value < standing)
 
     def _changed_after(self, key: Key, moment: int) -> bool:
         history = self.versions.get(key)
-        return history is not None and history[-1][0] > moment
+        return max(history[-1][0] if history else 0, self._ordered.get(key, 0)) > moment
 
     def _stored(self, name: str, cell: Any) -> Any:
         length = self.schema.lengths.get(name)

@@ -76,7 +76,7 @@ class Session:
             return
         assert since is None or since >= self.subject.history_mark(), "history that is too old was relied on"
         errors = [(error.row, error.code) for error in result.errors]
-        assert (result.rows, result.applied, result.ignored, errors) == plan.answer
+        assert (result.rows, result.applied, result.ignored, errors) == plan.answer and result.stale == plan.stale
         assert result.error_count == len(errors)
         self.oracle.commit(plan, result.timestamp)
         self.moments.append(result.timestamp)
@@ -89,7 +89,7 @@ class Session:
         batches = [(op, self.shape.batch(columns, rows)) for op, columns, rows in given]
         result = self.subject.transact(batches, truncate)
         errors = [(error.row, error.code) for error in result.errors]
-        assert (result.rows, result.applied, result.ignored, errors) == plan.answer
+        assert (result.rows, result.applied, result.ignored, errors) == plan.answer and result.stale == plan.stale
         self.oracle.commit(plan, result.timestamp)
         self.moments.append(result.timestamp)
 
@@ -112,6 +112,8 @@ class Session:
         self.subject.alteration().drop_range_partition(*ends).add_range_partition(*ends).apply()
         for key in [key for key in self.oracle.versions if within(key, ends)]:
             del self.oracle.versions[key]
+        for key in [key for key in self.oracle.orders if within(key, ends)]:
+            del self.oracle.orders[key]
 
     @recorded
     def maintain(self, op: str) -> None:

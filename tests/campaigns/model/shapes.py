@@ -48,7 +48,7 @@ class Shape:
             self.arrow,
             list(self.model.key),
             self.column_options,
-            options={"history_max_age_seconds": self.history_seconds},
+            options={"history_max_age_seconds": self.history_seconds, "order_by": self.model.order},
             partition_by=self.partition_by,
         )
 
@@ -103,6 +103,12 @@ STRING_KEY = replace(
     cells=U64.cells | {"k": ("", "a", "a\0", "a\0b", "ab", "long enough ", "long enough to go on", "\u00e4")},
     history_seconds=10,
 )
+ORDERED = replace(U64, model=replace(U64.model, order="v"))
+ORDERED_BY_TEXT = replace(
+    STRING_KEY, model=replace(STRING_KEY.model, order="s"), history_seconds=U64.history_seconds, key_index_bytes=1 << 10
+)
+ORDERED_IMMUTABLE = replace(IMMUTABLE, model=replace(IMMUTABLE.model, order="v"), history_seconds=U64.history_seconds)
+"""The history lasts: after it, a deleted row's place in the order is forgotten, at a moment that nobody knows."""
 STRING_KEY_NO_INDEX = replace(STRING_KEY, key_index_bytes=0)
 """One key column, of any length: encoded keys are bytes without an end mark."""
 

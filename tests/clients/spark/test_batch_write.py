@@ -65,6 +65,18 @@ def test_every_operation(homes: Table, source: Source, operation: str) -> None:
     assert len(set(changes["_timestamp"].to_pylist())) == 1, "one commit"
 
 
+@pytest.mark.parametrize("operation", ["delete", "delete_ignore"])
+def test_a_delete_sends_the_column_that_orders_changes(db: Database, source: Source, operation: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("city", pa.string()), ("at", pa.int64())])
+    table = db.create_table("homes", schema, "id", order_by="at")
+    table.insert({"id": [1, 2], "city": ["a", "b"], "at": [5, 5]})
+    rows = StructType().add("id", "long").add("city", "string").add("at", "long")
+    writer = source(operation=operation).writer(rows, False)
+    writer.commit(write(writer, [batch(id=[1, 2, 3], city=["a", "b", "c"], at=[4, 6, 6])]))
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "city": "a", "at": 5}]
+    assert table.upsert({"id": [2, 3], "city": ["late", "late"], "at": [5, 5]}).stale == 2
+
+
 REFUSED = {"insert": "ALREADY_PRESENT", "update": "NOT_FOUND", "delete": "NOT_FOUND"}
 
 

@@ -56,7 +56,7 @@ PARTITIONED BY (bucket(4, id), hash(day, 2, 7), range(day))
 COMMENT 'all of it'
 TBLPROPERTIES ('encoding.city' = 'dictionary', 'compression.price' = 'lz4', 'block_rows.PRICE' = '4096',
   'immutable.note' = 'true', 'too_long.city' = 'error', 'read_default.small' = '7', 'encoding.a.b' = 'alp',
-  'max_rows' = '100', 'history_max_age_seconds' = '3600',
+  'max_rows' = '100', 'history_max_age_seconds' = '3600', 'order_by' = 'number',
   'bounds' = '2020-01-01..2021-01-01, 2021-01-01..', 'splits' = '2020-07-01')
 """
 
@@ -81,7 +81,7 @@ def test_a_table_is_created_with_all_that_the_store_has(sql: Sql, uri: str) -> N
     assert (columns["price"]["compression"], columns["price"]["block_rows"]) == ("lz4", 4096)
     assert (columns["note"]["immutable"], columns["small"]["read_default"]) == (True, 7)
     assert columns["a.b"]["encoding"] == "alp"
-    wanted = {"max_rows": 100, "history_max_age_seconds": 3600, "comment": "all of it"}
+    wanted = {"max_rows": 100, "history_max_age_seconds": 3600, "order_by": "number", "comment": "all of it"}
     assert {name: told["options"][name] for name in wanted} == wanted
     ends = [("2020-01-01", "2020-07-01"), ("2020-07-01", "2021-01-01"), ("2021-01-01", None)]
     assert told["partitions"] == [
