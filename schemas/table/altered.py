@@ -177,8 +177,8 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
         del parts[step.option]
     try:
         options = TableOptions.model_validate(parts).checked()
-        parts = {"row_column": options.row_column, "order_by": state.schema.ordered_by(options.order_by)}
-        schema = state.schema.model_copy(update=parts)
+        update = {"row_column": options.row_column, "order_by": state.schema.ordered_by(options.order_by)}
+        schema = state.schema.model_copy(update=update)
         return replace(state, options=options, schema=schema)
     except ValidationError as error:
         why = error.errors()[0]["msg"]
