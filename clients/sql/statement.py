@@ -246,7 +246,7 @@ def _parameters(tokens: list[Token]) -> tuple[list[Edit], tuple[str, ...]]:
         else:
             continue
         names[name] = None
-        edits.append(Edit(token.start, end + 1, f"${name}"))
+        edits.append(Edit(token.start, end + 1, f"${name} "))  # else the text up to the next dollar could be quoted
     if marks and len(names) > marks:
         raise InvalidArgumentError("the statement has parameters of several forms: write ? for all, or $1, or $name")
     return edits, tuple(names)

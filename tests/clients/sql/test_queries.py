@@ -358,3 +358,9 @@ def test_a_compiled_sqlglot_is_refused(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 1 and "pip uninstall sqlglotc" in ran.stderr.splitlines()[-1]
     assert "InvalidArgumentError" in ran.stderr
+
+
+def test_marks_in_a_list_of_rows_quote_nothing(db: Database) -> None:
+    db.create_table("t", pa.schema([pa.field("k", pa.int64(), False), pa.field("v", pa.string())]), "k")
+    db.sql("INSERT INTO t VALUES (?,'a'),(?,'b')", [1, 2])
+    assert cells(db.sql("SELECT k, v FROM t ORDER BY k").to_arrow()) == [(1, "a"), (2, "b")]
