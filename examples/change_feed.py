@@ -27,7 +27,7 @@ class Follower:
         for change in feed.to_arrow().to_pylist():
             operation, timestamp = change.pop("_op"), change.pop("_timestamp")
             assert self.since < timestamp
-            if operation == "delete":
+            if operation in ("delete", "expire"):
                 del self.rows[change["sku"]]
             else:
                 self.rows[change["sku"]] = change

@@ -431,9 +431,9 @@ class Table(LazyTable):
     ) -> Scan:
         """Return the changes of all commits with ``since`` < timestamp <= ``until``: see docs/changes.md.
 
-        The columns are ``_op`` ("insert", "update" or "delete"), ``_timestamp`` (of the last commit in the change) and
-        the table's, or those in ``columns``: the values after the change, or the deleted ones. With ``before`` also
-        ``_before_<column>``, NULL for an insert. ``where`` filters by the values after the change, or the deleted ones.
+        The columns are ``_op`` ("insert", "update", "delete", "expire"), ``_timestamp`` (of the last commit in the
+        change, or the end of the row) and the table's, or those in ``columns``: the values after it, or the last. With
+        ``before`` also ``_before_<column>``, NULL for an insert. ``where`` does not filter by the earlier values.
 
         Each changed key has one row: the net change from ``since`` to ``until``. A key inserted and deleted in the
         range has none. With ``every`` there is one row for each key and commit, those of one key in timestamp order.

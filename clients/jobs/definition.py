@@ -19,7 +19,8 @@ def create_like(
     service: StoreService, about: TableDescription, name: str, comment: str, partition_by: Levels | None = None
 ) -> TableDescription:
     """Create the empty table that a job restores or copies into, with the columns, key, partitions and options of
-    another, but its own comment, and without ``order_by``: the rows may come with lower values than they had.
+    another, but its own comment, and without ``order_by`` and ``ttl``: the rows may come with lower values than they
+    had, and may expire meanwhile.
 
     ``partition_by`` replaces its partitions. Column ids are new.
 
@@ -37,7 +38,7 @@ def create_like(
         primary_key=[column for column in about.primary_key if about.unique_key or column != AUTO_INCREMENTING],
         unique_key=about.unique_key,
         partition_by=list(levels),  # pyright: ignore[reportArgumentType] - dicts are read as levels
-        options=about.options.model_copy(update={"comment": comment, "order_by": None}),
+        options=about.options.model_copy(update={"comment": comment, "order_by": None, "ttl": None}),
     )
     made = service.create_table(definition)
     if any(level.get("bounds") == [] for level in levels if isinstance(level, Mapping)):

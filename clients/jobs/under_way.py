@@ -162,10 +162,11 @@ class TableUnderWay:
         """
         self.check()
         options = self._like.options
-        order = [] if options.order_by is None else [SetOption(option="order_by", value=options.order_by)]
+        last = {"order_by": options.order_by, "ttl": options.ttl}
+        rules = [SetOption(option=name, value=value) for name, value in last.items() if value is not None]
         with self._lock:
             try:
-                self._alter(*order, SetComment(comment=options.comment), RenameTable(to=self._final))
+                self._alter(*rules, SetComment(comment=options.comment), RenameTable(to=self._final))
             except AlreadyPresentError:
                 self._service.describe_table(self._name)  # fails where some servers have it, and others do not
                 self._service.drop_table(self._name)

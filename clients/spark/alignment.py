@@ -105,7 +105,7 @@ def operations_of(words: pa.Array) -> tuple[pa.Int32Array, list[Operation]]:
     if words.null_count:
         raise InvalidArgumentError(f"the operation column is NULL in {words.null_count:,} rows")
     coded = pc.dictionary_encode(pc.utf8_lower(words))
-    known = {str(operation): operation for operation in Operation}
+    known = {str(operation): operation for operation in Operation} | {"expire": Operation.DELETE_IGNORE}
     found = [known.get(word) for word in coded.dictionary.to_pylist()]
     if None in found:
         wrong = coded.dictionary[found.index(None)].as_py()

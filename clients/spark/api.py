@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from ...schemas.cells.timestamp import Moment, is_age, read_moment
 from ...schemas.errors import InvalidArgumentError
+from ...schemas.rows.changes import GONE
 from ...schemas.table.operation import Operation
 from .options import ReadKeywords, WriteKeywords
 from .placement import tablet_of
@@ -121,7 +122,7 @@ def merge_changes(
         newest = f.max_by(f.struct("*"), f.col(order_by)).alias("last")
         last = changes.groupBy(*(f.col(f"`{name}`") for name in key)).agg(newest).select("last.*")
     what = f.lower(f.col(operation_column))
-    word = f.when(what == "delete", Operation.DELETE_IGNORE).when(what.isin("insert", "update"), Operation.UPSERT)
+    word = f.when(what.isin(*GONE), Operation.DELETE_IGNORE).when(what.isin("insert", "update"), Operation.UPSERT)
     others = [name for name in changes.columns if name.startswith("_") and name.lower() not in names]
     last = last.withColumn(operation_column, word).drop(*(name for name in others if name != operation_column))
     write_table(last, table, uri, **options | {"operationColumn": operation_column})

@@ -59,6 +59,7 @@ def put_in_place(
     environment.latch.check()
     kept, gone = _divided(version, state)
     with (
+        _without_maintenance(version, state),
         _new_tablets(state, kept, environment) as added,
         write_locks((*version.tablets, *(replaced.table.tablets if replaced else ()))),
         _new_memrowsets(kept, state.schema) as successors,
@@ -74,6 +75,17 @@ def put_in_place(
             table.name = state.name
             table.version = TableVersion(state.schema, state.options, (*kept, *added), state.partitions)
     return gone
+
+
+@contextmanager
+def _without_maintenance(version: TableVersion, state: TableState) -> Iterator[None]:
+    """Wait for the maintenance of all tablets if rows will expire at other times: a merge that has begun drops rows
+    that may then live again, and change."""
+    with ExitStack() as held:
+        if state.schema.ttl != version.schema.ttl:
+            for tablet in sorted(version.tablets, key=lambda tablet: tablet.tablet_id):
+                held.enter_context(tablet.maintenance_lock)
+        yield
 
 
 def _divided(version: TableVersion, state: TableState) -> tuple[list[Tablet], list[Tablet]]:

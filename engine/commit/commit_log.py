@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ...schemas.errors import InternalError
 from ...schemas.rows.write import Durability
+from ...schemas.table.table import TableSchema
 from ..manifest.read_only_latch import ReadOnlyLatch
 from ..mvcc.mvcc import MvccManager
 from ..record.change import Attachment, Change, pack_record
@@ -69,6 +70,11 @@ class CommitLog:
     def read_only_reason(self) -> str | None:
         """Why commits are impossible; None if they are possible."""
         return self._latch.reason or (str(self._wal.failed) if self._wal.failed else None)
+
+    def now(self, *schemas: TableSchema) -> int:
+        """Return a moment after all commits so far; 0 if rows expire in no table with these schemas, and so none is
+        needed."""
+        return self._mvcc.now() if any(schema.ttl for schema in schemas) else 0
 
     @property
     def is_crowded(self) -> bool:

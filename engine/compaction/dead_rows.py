@@ -39,12 +39,17 @@ def long_dead(rowset: DiskRowSet, ancient_history_mark: int) -> int:
         return 0
     if rowset.deltas.last_change(LIVE) <= ancient_history_mark:
         return dead
-    mark = ancient_history_mark - ancient_history_mark % _STEP
+    mark = rounded(ancient_history_mark)
     state = (mark, dead, sum(store.counts().get(LIVE, 0) for store in rowset.deltas.stores.memory))
     known = _COUNTS.get(rowset)
     if known is None or known.state != state:
         known = _COUNTS[rowset] = _Count(state, dead - _died_after(rowset, mark))
     return max(known.rows, 0)
+
+
+def rounded(mark: int) -> int:
+    """Return a mark for which rows are counted: they are counted again when it changes."""
+    return mark - mark % _STEP
 
 
 def _died_after(rowset: DiskRowSet, mark: int) -> int:

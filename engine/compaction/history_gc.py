@@ -2,7 +2,8 @@
 
 * UNDO files whose last change is at or before the mark: snapshots at the mark or later need none of them.
 * The insert timestamp of attached rowsets (`RowsetEntry.born`), once it is at or before the mark.
-* DiskRowSets whose rows all died at or before the mark. Their keys leave the key index, as if they had never existed.
+* DiskRowSets whose rows all died, or all expired, at or before the mark. Their keys leave the key index, as if they had
+  never existed.
 
 From then on snapshots below the mark are rejected (`TabletEntry.history_floor`, and `Version.history_floor` for scans
 that are about to start); a running scan has pinned its version and continues.
@@ -19,12 +20,14 @@ from collections.abc import Sequence
 
 from ..delta import LIVE
 from ..delta.file import DeltaFile
+from ..filter.expiry import Expiry
 from ..manifest.environment import Environment
 from ..manifest.manifest import TabletEntry
 from ..rowset.diskrowset import DiskRowSet
 from ..tablet.key_lookup import MovedKeys, hashes_of
 from ..tablet.open import remove_orphans
 from ..tablet.tablet import Tablet
+from .expired_rows import have_all_expired
 from .file_transaction import new_files, read_only_if_half_done, retire
 from .report import FlushReport
 
@@ -47,7 +50,8 @@ def gc(tablet: Tablet, environment: Environment, ancient_history_mark: int) -> F
 def gain(tablet: Tablet, ancient_history_mark: int) -> int:
     """Return the bytes of the history that ``gc`` would drop. Cheap; under no lock."""
     disk = tablet.version.disk
-    dead = [rowset for rowset in disk if _is_dead(rowset, ancient_history_mark)]
+    expiry = Expiry.of(tablet.schema)
+    dead = [rowset for rowset in disk if _is_dead(rowset, expiry, ancient_history_mark)]
     ancient = [file for rowset in disk if rowset not in dead for file in _ancient(rowset, ancient_history_mark)]
     return sum(file.size_bytes for file in ancient) + sum(rowset.bytes_on_disk for rowset in dead)
 
@@ -56,9 +60,11 @@ def _ancient(rowset: DiskRowSet, mark: int) -> list[DeltaFile]:
     return [file for file in rowset.deltas.stores.undo if file.metadata.last_timestamp <= mark]
 
 
-def _is_dead(rowset: DiskRowSet, mark: int) -> bool:
-    """Whether every row is dead and none was alive at any time from ``mark`` on."""
-    return not rowset.live.live_count and rowset.deltas.last_change(LIVE) <= mark
+def _is_dead(rowset: DiskRowSet, expiry: Expiry | None, mark: int) -> bool:
+    """Whether no row was alive at any time from ``mark`` on."""
+    if not rowset.live.live_count:
+        return rowset.deltas.last_change(LIVE) <= mark
+    return have_all_expired(rowset, expiry, mark)
 
 
 def _drop_undo(tablet: Tablet, environment: Environment, mark: int) -> int:
@@ -109,7 +115,8 @@ def _drop_births(tablet: Tablet, environment: Environment, mark: int) -> int:
 
 def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[int, int]:
     """Drop rowsets whose rows were all dead before the mark; return their rows and bytes."""
-    candidates = [rowset for rowset in tablet.version.disk if _is_dead(rowset, mark)]
+    expiry = Expiry.of(tablet.schema)
+    candidates = [rowset for rowset in tablet.version.disk if _is_dead(rowset, expiry, mark)]
     if not candidates:
         return 0, 0
     with tablet.write_lock:
@@ -118,7 +125,7 @@ def _drop_rowsets(tablet: Tablet, environment: Environment, mark: int) -> tuple[
     hashes = {rowset: list(hashes_of(rowset)) for rowset in candidates}
     with read_only_if_half_done(tablet.tablet_id, environment):
         with tablet.write_lock:
-            dead = [rowset for rowset in candidates if _is_dead(rowset, mark)]
+            dead = [rowset for rowset in candidates if _is_dead(rowset, expiry, mark)]
             if not dead:
                 return 0, 0
             gone = {rowset.rowset_id for rowset in dead}

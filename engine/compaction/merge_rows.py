@@ -17,6 +17,7 @@ from ...schemas.table.table import TableSchema
 from ..codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ..delta import LIVE
 from ..delta.run import DeltaRun, invert, merge_runs
+from ..filter.expiry import Expiry
 from ..rowset.diskrowset import DiskRowSet
 from ..rowset.location import pack
 from ..vectors.vector import FixedVector, Vector, concat
@@ -58,12 +59,19 @@ class Merge:
     """The pass of a merge over the rows of its input rowsets."""
 
     def __init__(
-        self, schema: TableSchema, inputs: Sequence[MergeInput], outputs: Outputs, ancient_history_mark: int
+        self,
+        schema: TableSchema,
+        inputs: Sequence[MergeInput],
+        outputs: Outputs,
+        ancient_history_mark: int,
+        may_expire: bool = True,
     ) -> None:
+        """``may_expire`` also drops rows that expired before the history."""
         self._schema = schema
         self._inputs = inputs
         self._outputs = outputs
         self._ancient = ancient_history_mark
+        self._expiry = Expiry.of(schema) if may_expire else None
         self.is_history_lost = False
         """Whether anything was dropped: then snapshots before the ancient history mark can no longer be read."""
 
@@ -90,7 +98,10 @@ class Merge:
 
     def _write(self, rows: MergedRows) -> None:
         if self._ancient:
-            gone = _ancient_dead(*self._liveness(rows))
+            alive, undo = self._liveness(rows)
+            gone = _ancient_dead(alive, undo)
+            if self._expiry:
+                gone |= alive & self._have_expired(self._expiry, rows, undo)
             if gone.any():
                 rows, self.is_history_lost = rows.without(gone), True
         if rows.page and rows.unmixed_rows >= LONG_RUN_PAGES * PAGE_ROWS:
@@ -109,6 +120,15 @@ class Merge:
             for part, positions, rowids in mine.by_part():
                 rows_there = pack(piece.output, first + positions)
                 self._inputs[part.source].moved.locations[rowids] = rows_there
+
+    def _have_expired(self, expiry: Expiry, rows: MergedRows, births: DeltaRun) -> np.ndarray:
+        """Return which rows expired at the ancient history mark or earlier, unless they came since (``births`` are the
+        UNDO deltas of liveness), or their moment was set since."""
+        cells, undo = self._column(expiry.column, rows)
+        gone = expiry.are_gone(cells, self._ancient)
+        gone[births.rowids] = False
+        gone[undo.rowids] = False
+        return gone
 
     def _liveness(self, rows: MergedRows) -> tuple[np.ndarray, DeltaRun]:
         """Return which rows are alive at F, and the UNDO deltas of liveness."""

@@ -1,7 +1,12 @@
-"""Rows whose keys come back while a compaction drops their old, long dead rows."""
+"""Rows that change while a compaction drops them, since they are long dead or have long expired.
+
+Mostly the first change stores the row anew. A delete, and what a delete leaves behind where a column orders changes
+(`outcome`), make it dead from then on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +19,7 @@ from ..rowset.memrowset import MemRowSet
 from ..rowset.native.absent import absent_cells
 from ..rowset.rowset import RowSet
 from ..vectors.keys.keys import KeyEncoder
-from ..vectors.vector import Vector, concat, patch
+from ..vectors.vector import FixedVector, Vector, concat, patch
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +43,9 @@ class _Rows:
 
 
 class RevivedRows:
-    """Collects changes of rows that a compaction drops and whose keys come back, and makes new rows of them.
+    """Collects changes of rows that a compaction drops, and makes new rows of them.
 
-    The first change of such a row brings it back, with a cell for every column that the table has at that time.
+    A change that stores such a row has a cell for every column that the table has at that time.
     """
 
     def __init__(self) -> None:
@@ -92,23 +97,53 @@ def _insert(
 
 
 def _rows(origin: _Origin, schema: TableSchema) -> _Rows:
-    """Separate the changes of an old rowset's rows into those that brought them back, and later ones."""
+    """Separate the changes of an old rowset's rows into the first of each, and later ones."""
     runs = {column_id: merge_runs(parts) for column_id, parts in origin.runs.items()}
-    is_first = np.append(True, runs[LIVE].rowids[1:] != runs[LIVE].rowids[:-1])
-    born = runs[LIVE].take(np.flatnonzero(is_first))
-    cells = {column.id: origin.rowset.base_at(column, born.rowids.astype(np.int64)) for column in schema.key}
+    rowids, births = _first_changes(runs)
+    runs[LIVE] = _with_deaths(runs.get(LIVE), rowids, births)
+    cells = {column.id: origin.rowset.base_at(column, rowids.astype(np.int64)) for column in schema.key}
     later: dict[int, DeltaRun] = {}
     for column_id, run in runs.items():
-        row = np.searchsorted(born.rowids, run.rowids)
-        is_birth = run.timestamps == born.timestamps[row]
+        row = np.searchsorted(rowids, run.rowids)
+        is_birth = run.timestamps == births[row]
+        if column_id == LIVE:
+            is_birth &= _are_alive(run)
         if column := schema.by_id.get(column_id):
             # A column that was added later has no cell in the first change: it shows the read default.
-            at_birth, births = absent_cells(column, len(born)), np.flatnonzero(is_birth)
-            cells[column_id] = patch(at_birth, row[births], run.values.take(births)) if len(births) else at_birth
+            at_birth, at = absent_cells(column, len(rowids)), np.flatnonzero(is_birth)
+            cells[column_id] = patch(at_birth, row[at], run.values.take(at)) if len(at) else at_birth
         rest = np.flatnonzero(~is_birth)
         if len(rest) and (column_id == LIVE or column_id in schema.by_id):
             later[column_id] = DeltaRun(row[rest].astype(np.int32), run.timestamps[rest], run.values.take(rest))
     for column in schema.values:
         if column.id not in cells:
-            cells[column.id] = absent_cells(column, len(born))
-    return _Rows(origin, born.rowids, born.timestamps, cells, later)
+            cells[column.id] = absent_cells(column, len(rowids))
+    return _Rows(origin, rowids, births, cells, later)
+
+
+def _first_changes(runs: Mapping[int, DeltaRun]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows (int32, ascending) of changes by column, and when the first of each was."""
+    rowids = np.concatenate([run.rowids for run in runs.values()])
+    timestamps = np.concatenate([run.timestamps for run in runs.values()])
+    order = np.lexsort((timestamps, rowids))
+    first = order[np.append(True, np.diff(rowids[order]) != 0)]
+    return rowids[first], timestamps[first]
+
+
+def _with_deaths(run: DeltaRun | None, rowids: np.ndarray, births: np.ndarray) -> DeltaRun:
+    """Return the changes of liveness, with a death for each row that its first change does not store."""
+    if run is None:
+        run = DeltaRun(rowids[:0], births[:0], FixedVector(np.empty(0, np.uint8)))
+    row = np.searchsorted(rowids, run.rowids)
+    is_dead = np.ones(len(rowids), np.bool_)
+    is_dead[row[run.timestamps == births[row]]] = False
+    rows = np.flatnonzero(is_dead)
+    if not len(rows):
+        return run
+    deaths = DeltaRun(rowids[rows], births[rows], FixedVector(np.zeros(len(rows), np.uint8)))
+    return merge_runs([deaths, run])
+
+
+def _are_alive(run: DeltaRun) -> np.ndarray:
+    assert isinstance(run.values, FixedVector), "liveness is a number"
+    return run.values.values.astype(np.bool_)

@@ -14,12 +14,14 @@ from ...schemas.protocol.service import MaintenanceKind
 from ...schemas.table.table import TableSchema
 from ..compaction.dead_rows import long_dead
 from ..compaction.delta_compaction import major, mergeable, minor
+from ..compaction.expired_rows import long_expired
 from ..compaction.flush import flush_memrowset
 from ..compaction.flush_deltas import flush_deltas
 from ..compaction.history_gc import gain, gc
 from ..compaction.merge import compact
 from ..compaction.policy import Candidate, Pick, pick
 from ..compaction.report import FlushReport
+from ..filter.expiry import Expiry
 from ..manifest.environment import Environment
 from ..options import MIB, StoreOptions
 from ..rowset.diskrowset import DiskRowSet
@@ -391,7 +393,8 @@ _LARGE_BYTES = 32 * MIB
 def candidate(rowset: DiskRowSet, mark: int, schema: TableSchema) -> Candidate:
     """Return a rowset as the policy of merges sees it, for maintenance to score."""
     size = rowset.bytes_on_disk
-    dead = long_dead(rowset, mark) / max(len(rowset), 1)
+    gone = long_dead(rowset, mark) + long_expired(rowset, Expiry.of(schema), mark)
+    dead = min(gone / max(len(rowset), 1), 1.0)
     unread = _unread_share(rowset, schema, size)
     return Candidate(rowset.rowset_id, rowset.min_key, rowset.max_key, size, unread + dead * (1 - unread))
 

@@ -174,7 +174,7 @@ class Statements:
             self._catch_up(statement, work, version, gathered, self._log.settle())
             origin = origin_of(_OPERATIONS[statement.kind], table.table_id, ticket)
             is_ordered = statement.kind is not StatementKind.RESTORE  # which brings back what is older
-            commit, said = self._applied(table, version, gathered.rows, durability, ticket, origin, is_ordered)
+            commit, said = self._applied(table, version, gathered, durability, ticket, origin, is_ordered)
         if commit is None:
             return said.model_copy(update={"timestamp": self._log.settle()})
         self._log.acknowledge(commit, durability)
@@ -184,17 +184,18 @@ class Statements:
         self,
         table: Table,
         version: TableVersion,
-        rows: StatementRows,
+        gathered: _Gathered,
         durability: Durability,
         ticket: Ticket | None,
         origin: Origin,
         is_ordered: bool,
     ) -> tuple[Commit | None, WriteResult]:
         """Decide, log and apply, under the locks; if a row is refused, nothing is applied."""
-        limits = self._options.limits
+        limits, ids, now = self._options.limits, table.auto_increment, gathered.moment
+        written_at = now if is_ordered else None  # what is restored brings the moment of its last write
         works = [
-            _PartialWork.of(route(version, batch, operation, limits, table.auto_increment), operation, is_ordered)
-            for operation, batch in rows.whole()
+            _PartialWork.of(route(version, batch, operation, limits, ids, written_at), operation, now, is_ordered)
+            for operation, batch in gathered.rows.whole()
         ]
         refused = any(has_errors(each.routed.checked, each.status) for each in works)
         said = _united([each.answer(durability, refused) for each in works], durability)
@@ -227,7 +228,7 @@ class _PartialWork:
     status: np.ndarray
 
     @classmethod
-    def of(cls, routed: RoutedBatch, operation: Operation, is_ordered: bool) -> _PartialWork:
+    def of(cls, routed: RoutedBatch, operation: Operation, now: int, is_ordered: bool) -> _PartialWork:
         version = routed.version
         decided = [
             part.tablet.decide(
@@ -236,6 +237,7 @@ class _PartialWork:
                 part.hashes,
                 part.first,
                 routed.shape,
+                now,
                 order=version.order_of(part.rows) if is_ordered else None,
             )
             for part in routed.parts

@@ -20,12 +20,14 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
 from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import ScanStream
-from ...schemas.rows.changes import ChangeSpec
+from ...schemas.rows.changes import GONE, ChangeSpec
 from ...schemas.rows.scan import ScanSpec
 from ...schemas.rows.statement import Statement, StatementKind
 from ...schemas.table.names import BEFORE
 from ...schemas.table.operation import Operation
+from ..filter.expiry import Expiry
 from ..table.table_version import TableVersion
+from ..vectors.arrow import from_arrow
 from .rows import distinct, key_ids
 
 ScanRows = Callable[[ScanSpec], ScanStream]
@@ -87,7 +89,7 @@ class _Change:
     def again(self, since: int, moment: int, changed: pa.RecordBatch) -> Found:
         """See Work."""
         for rows in self._scan(self._spec(changes=ChangeSpec(since=since, until=moment))).batches:
-            yield self._written(rows.filter(pc.not_equal(rows["_op"], "delete")))
+            yield self._written(rows.filter(pc.invert(pc.is_in(rows["_op"], value_set=pa.array(GONE)))))
 
     def _spec(self, **moment: Any) -> ScanSpec:
         statement = self._statement
@@ -157,13 +159,21 @@ class _Restore:
                 where = {"op": "in", "column": self._key[0], "values": values}
         for rows in self._scan(spec.model_copy(update={"where": where})).batches:
             mine = rows if ids is None else rows.filter(pc.is_in(key_ids(rows, self._version), value_set=ids))
-            yield from self._undone(mine)
+            yield from self._undone(mine, moment)
 
-    def _undone(self, rows: pa.RecordBatch) -> Found:
-        inserted, deleted, updated = (rows.filter(pc.equal(rows["_op"], op)) for op in ("insert", "delete", "update"))
+    def _undone(self, rows: pa.RecordBatch, moment: int) -> Found:
+        inserted, updated = (rows.filter(pc.equal(rows["_op"], op)) for op in ("insert", "update"))
         yield Operation.DELETE, inserted.select(self._key)
-        yield Operation.UPSERT, self._before(deleted, [*self._key, *self._values])
+        ended = self._before(rows.filter(pc.is_in(rows["_op"], pa.array(GONE))), [*self._key, *self._values])
+        yield Operation.UPSERT, self._living(ended, moment)
         yield from self._changed(updated)
+
+    def _living(self, rows: pa.RecordBatch, moment: int) -> pa.RecordBatch:
+        """Return the rows that would not have expired at a moment."""
+        if (expiry := Expiry.of(self._version.schema)) is None:
+            return rows
+        cells = from_arrow(rows.column(expiry.column.name), expiry.physical)
+        return rows.filter(pa.array(~expiry.are_gone(cells, moment)))
 
     def _before(self, rows: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
         cells = [rows.column(name if name in self._key else BEFORE + name) for name in names]

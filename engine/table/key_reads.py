@@ -16,9 +16,11 @@ from ...schemas.errors import InvalidArgumentError, UnavailableError, WrongServe
 from ...schemas.limits.limits import Limits
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
+from ..filter.expiry import Expiry
 from ..rowset.native.cell_table import CELL_SIZE, TooManyBytesError
 from ..tablet.lookup import Asked, look_up_in
 from ..tablet.point_batch import KEYS_MAX
+from ..vectors.arrow import from_arrow
 from ..vectors.keys.keys import take_keys
 from .checked_batch import check_batch
 from .point_plan import PointPlan
@@ -136,5 +138,8 @@ def _rows_of(
         version.check_here(numbers)
     parts = by_tablet(version, rows, encoded, numbers)
     asked = [Asked(part.tablet, part.keys, part.hashes, part.positions) for part in parts]
-    found = look_up_in(asked, snapshot, version.plans[PointPlan].columns, bytes_max)
-    return found if all(snapshot >= each.tablet.version.history_floor for each in asked) else None
+    batch = look_up_in(asked, snapshot, version.plans[PointPlan].columns, bytes_max)
+    if (expiry := Expiry.of(version.schema)) and batch.num_rows:
+        cells = from_arrow(batch.column(expiry.column.name), expiry.physical)
+        batch = batch.filter(pa.array(~expiry.are_gone(cells, snapshot)))
+    return batch if all(snapshot >= each.tablet.version.history_floor for each in asked) else None

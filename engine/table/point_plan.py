@@ -12,6 +12,7 @@ import numpy as np
 from ...schemas.limits.limits import Limits
 from ...schemas.store.description import TableDescription
 from ...schemas.table.column import ColumnSchema
+from ..filter.expiry import Expiry
 from ..partition.router import NOWHERE
 from ..rowset.native.row_columns import RowColumns
 from ..tablet.point_read import UndecidedError, read_row
@@ -60,12 +61,15 @@ class PointPlan:
         """What makes the only key column, an integer, an encoded key; 0 for other keys."""
         if len(schema.key) == 1 and version.encoder.is_u64:
             self._first_word = 1 << (8 * version.encoder.width - 1)
+        self._expiry = Expiry.of(schema)
+        self._always = (self._expiry.column,) if self._expiry else ()
+        """The columns that every read of rows needs."""
         self._known: TableDescription | None = None
         """A caller's description of the table whose key columns are those of this version."""
 
     def columns_of(self, columns: tuple[ColumnSchema, ...]) -> RowColumns:
         """Return the columns of the key and these: always the same for the same ones, for what readers keep."""
-        wanted = {column.id: column for column in (*self._key_columns, *columns)}
+        wanted = {column.id: column for column in (*self._key_columns, *columns, *self._always)}
         if len(wanted) == len(self._names):
             return self.columns
         if len(wanted) == len(self._key_columns):
@@ -103,6 +107,8 @@ class PointPlan:
         cells = read_row(tablet, placed, raw, snapshot, columns)
         if snapshot < tablet.version.history_floor:
             raise UndecidedError
+        if cells and (expiry := self._expiry) and expiry.is_gone(cells[columns.ids.index(expiry.column.id)], snapshot):
+            return None
         return cells
 
     def _row(self, cells: list[RawCell]) -> dict[str, Any]:

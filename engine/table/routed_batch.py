@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ...schemas import compute as pc
+from ...schemas.cells.timestamp import microseconds_of
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
 from ...schemas.table.operation import Operation
@@ -55,16 +57,19 @@ def route(
     operation: Operation,
     limits: Limits,
     auto_increment: AutoIncrement,
+    now: int | None,
     brought: np.ndarray = NO_IDS,
 ) -> RoutedBatch:
-    """Check a batch, number new rows if the table does so, and divide the batch by tablet. ``brought`` are ids that the
-    same commit brings, ascending.
+    """Check a batch, number new rows if the table does so, and divide the batch by tablet. Rows that say when they were
+    written, but not in the batch, are written at the moment ``now``, if it is given. ``brought`` are ids that the same
+    commit brings, ascending.
 
     Raises:
         InvalidArgumentError: the batch as a whole is wrong.
         WrongServerError: a row's tablet is on another server.
     """
     checked = check_batch(batch, version.schema, operation, limits)
+    checked = checked if now is None else filled(version, checked, operation, now)
     checked = auto_increment.number(checked, version.schema, operation, brought)
     _check_defaults(version, checked, operation, limits)
     checked, keys = keyed(version, checked, operation, limits)
@@ -79,6 +84,22 @@ def route(
         by_tablet(version, checked.rows, keys, numbers),
         auto_increment.first_id(checked, version.schema, operation),
     )
+
+
+def filled(version: TableVersion, checked: CheckedBatch, operation: Operation, now: int) -> CheckedBatch:
+    """Return a batch whose rows have the moment ``now`` as that of their last write, if the table has a column for it
+    and they have no value of their own."""
+    column = version.schema.filled
+    if column is None or operation.base is Operation.DELETE:
+        return checked
+    name, moment = str(column.id), pa.scalar(microseconds_of(now), column.logical.arrow)
+    rows = checked.rows
+    if name not in rows.schema.names:
+        return checked.with_column(rows.num_columns, name, pa.repeat(moment, rows.num_rows))
+    if not rows.column(name).null_count:
+        return checked
+    whole = rows.set_column(rows.schema.get_field_index(name), name, pc.fill_null(rows.column(name), moment))
+    return CheckedBatch(whole, checked.positions, checked.refusals)
 
 
 def _covered(

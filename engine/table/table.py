@@ -114,7 +114,7 @@ class Table:
             NotFoundError: the table was dropped meanwhile.
         """
         while True:
-            routed = route(self.version, batch, command.op, limits, self.auto_increment)
+            routed = route(self.version, batch, command.op, limits, self.auto_increment, log.now(self.schema))
             staging = direct_load.staged(routed, command) if direct_load else nullcontext([])
             try:
                 with staging as staged, write_locks([part.tablet for part in routed.parts]):
@@ -163,13 +163,14 @@ def _applied(
     """Decide, log and apply a batch, under the write locks of its tablets; ``staged`` parts are on disk already."""
     version, batch, checked = routed.version, routed.batch, routed.checked
     moment = None if command.if_timestamp is None else parse_moment(command.if_timestamp, "if_timestamp")
+    now = log.now(version.schema) if moment is None else moment
     attached = [one for one in staged if one.keys.are_still_new()]
     ready = {one.tablet.tablet_id for one in attached}
     decided = [
         all_stored(len(each.keys))
         if each.tablet.tablet_id in ready
         else each.tablet.decide(
-            command.op, each.keys, each.hashes, each.first, routed.shape, moment, order=version.order_of(each.rows)
+            command.op, each.keys, each.hashes, each.first, routed.shape, now, moment, order=version.order_of(each.rows)
         )
         for each in routed.parts
     ]

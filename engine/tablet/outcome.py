@@ -90,6 +90,7 @@ def decide(
     is_late: Callable[[np.ndarray], np.ndarray] | None = None,
     may_ignore_late: bool = True,
     ranked: Ranked | None = None,
+    are_stored: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Outcome:
     """Decide the outcome of each row of a batch in a tablet.
 
@@ -102,6 +103,7 @@ def decide(
         may_ignore_late: operations that ignore refused rows also ignore those.
         ranked: given rows and their locations, returns the ranks (see ``ordering``) of all rows of the batch, and of
             the rows at the locations; None: the batch has no column that orders changes.
+        are_stored: given locations, returns which rows were not deleted, but may have expired; None: those alive.
     """
     rows = np.arange(len(first))
     leaders = rows if (first == rows).all() else np.flatnonzero(first == rows)
@@ -120,7 +122,8 @@ def decide(
         keys = np.searchsorted(leaders, first)
         meets = None if operation.base is Operation.DELETE else _met_by(operation, shape)
         in_time = rows_in_time(*ranked(leaders, locations), keys, store | change, meets is not None)
-        ordered = _Ordered(status, locations, alive, store, change, keys, in_time)
+        stored = are_stored(locations) if are_stored else alive
+        ordered = _Ordered(status, locations, stored, store, change, keys, in_time)
         return ordered.outcome(operation, conflicts, meets)
     actors = _actors(operation, first, leaders, shape)
     empty = _NO_ROWS
@@ -146,7 +149,8 @@ class _Ordered:
 
     status: np.ndarray
     locations: np.ndarray
-    alive: np.ndarray
+    stored: np.ndarray
+    """Which rows were not deleted."""
     store: np.ndarray
     change: np.ndarray
     keys: np.ndarray
@@ -161,7 +165,7 @@ class _Ordered:
         store, change = self.store & (actors >= 0), self.change & (actors >= 0)
         none, is_delete = np.zeros(len(actors), np.bool_), operation.base is Operation.DELETE
         updates, marks = (none, change) if is_delete else (change, none)
-        deletes = marks & (self.alive | (locations < 0))
+        deletes = marks & (self.stored | (locations < 0))
         return Outcome(
             status=self._statuses(store | change, conflicts, meets),
             stores=actors[store],

@@ -15,17 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.errors import CorruptionError, SnapshotTooOldError
+from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ...schemas.table.partition_schema import WHOLE, TabletPartition
 from ...schemas.table.table import TableSchema
 from ..delta import LIVE
+from ..filter.expiry import Expiry
 from ..manifest.key_budget import KeyIndexBudget, unlimited
 from ..record.change import Change, ChangeKind
 from ..rowset.diskrowset import NEWEST, DiskRowSet
 from ..rowset.location import by_slot, rowids_of
 from ..rowset.memrowset import MemRowSet
 from ..rowset.rowset import RowSet
-from ..vectors.arrow import to_arrow
+from ..vectors.arrow import from_arrow, to_arrow
 from ..vectors.keys.keys import KeyEncoder, KeyVector, hash_keys, take_keys
 from ..vectors.physical import PhysicalType, physical_of
 from ..vectors.vector import FixedVector, Vector, conformed
@@ -231,14 +233,27 @@ class Tablet:
     # Look-ups, under the write lock
 
     def find(self, keys: KeyVector, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the location of each key (-1 if it has none) and whether its row is alive."""
+        """Return the location of each key (-1 if it has none) and whether its row is alive, expired or not."""
         locations = self.key_lookup.find(self.version, keys, hashes)
-        alive = np.zeros(len(locations), np.bool_)
-        known = np.flatnonzero(locations >= 0)
-        for slot, group in by_slot(locations[known]):
-            rows = known[group]
-            alive[rows] = self.rowset(slot).live.at(rowids_of(locations[rows]))
+        return locations, self.are_stored(locations)
+
+    def find_at(self, keys: KeyVector, hashes: np.ndarray, now: int) -> tuple[np.ndarray, np.ndarray]:
+        """Do as ``find``, with rows that have expired at the moment ``now`` as dead."""
+        locations, alive = self.find(keys, hashes)
+        if (expiry := Expiry.of(self.schema)) is not None:
+            stored = np.flatnonzero(alive)
+            cells = self.newest_cells(expiry.column, locations[stored], expiry.column.logical.arrow)
+            alive[stored] = ~expiry.are_gone(from_arrow(cells, expiry.physical), now)
         return locations, alive
+
+    def are_stored(self, locations: np.ndarray) -> np.ndarray:
+        """Return whether each location has a row that was not deleted, expired or not; -1 has none."""
+        alive = np.zeros(len(locations), np.bool_)
+        places = np.flatnonzero(locations >= 0)
+        for slot, group in by_slot(locations[places]):
+            rows = places[group]
+            alive[rows] = self.rowset(slot).live.at(rowids_of(locations[rows]))
+        return alive
 
     def changes_after(self, moment: int | None) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return ``changed_after`` for a moment; None for None.
@@ -268,14 +283,16 @@ class Tablet:
         hashes: np.ndarray,
         first: np.ndarray,
         shape: Shape,
+        now: int,
         unchanged_since: int | None = None,
         may_ignore_late: bool = True,
         order: pa.Array | None = None,
     ) -> Outcome:
         """Decide the outcome of a batch's rows; ``first``, ``shape`` and ``may_ignore_late`` as in `outcome.decide`.
 
-        Rows that changed after the timestamp ``unchanged_since`` are refused. ``order`` has the rows' cells of the
-        column that orders changes, None if the batch has none.
+        Rows that have expired at the moment ``now`` are as dead. Rows that changed after the timestamp
+        ``unchanged_since`` are refused. ``order`` has the rows' cells of the column that orders changes, None if the
+        batch has none.
 
         Raises:
             SnapshotTooOldError: the tablet's history does not reach back to it.
@@ -284,21 +301,21 @@ class Tablet:
 
         def find(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if len(rows) == len(hashes):
-                return self.find(keys, hashes)
-            return self.find(take_keys(keys, rows), hashes[rows])
+                return self.find_at(keys, hashes, now)
+            return self.find_at(take_keys(keys, rows), hashes[rows], now)
 
         def ranked(rows: np.ndarray, locations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             assert order is not None, "asked for only then"
-            mine, theirs = ranks_of([order, self.ordering_cells(locations, order.type)])
+            assert self.schema.ordering is not None, "rows have an order"
+            mine, theirs = ranks_of([order, self.newest_cells(self.schema.ordering, locations, order.type)])
             return mine, theirs
 
-        return decide(operation, first, find, shape, is_late, may_ignore_late, ranked if order is not None else None)
+        ranker = None if order is None else ranked
+        return decide(operation, first, find, shape, is_late, may_ignore_late, ranker, self.are_stored)
 
-    def ordering_cells(self, locations: np.ndarray, kind: pa.DataType) -> pa.Array:
-        """Return the newest cells of the column that orders changes, dead rows' included; NULL at location -1. They
-        have the Arrow type ``kind``."""
-        column = self.schema.ordering
-        assert column is not None, "there is one"
+    def newest_cells(self, column: ColumnSchema, locations: np.ndarray, kind: pa.DataType) -> pa.Array:
+        """Return the newest cells of a column, dead rows' included; NULL at location -1. They have the Arrow type
+        ``kind``."""
         places = np.zeros(len(locations), np.int64)
         parts, count = [pa.nulls(1, kind)], 1
         rows = np.flatnonzero(locations >= 0)

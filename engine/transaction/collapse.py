@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ...schemas.table.column import ColumnSchema
 from ..record.change import Change, ChangeKind
 from ..table.table_version import TableVersion
 from ..table.tablet_change import marked, stored_rows, taken
@@ -44,10 +45,11 @@ class Collapse:
         tablet: Tablet,
         pieces: Sequence[TabletPart],
         truncated: bool,
+        now: int,
         unchanged_since: int | None = None,
     ) -> None:
-        """Look up the keys of ``pieces``, at least one; if the table is ``truncated``, all their rows are dead. Rows
-        that changed after the timestamp ``unchanged_since`` are refused.
+        """Look up the keys of ``pieces``, at least one; if the table is ``truncated``, all their rows are dead, else
+        those that have expired ``now``. Rows that changed after the timestamp ``unchanged_since`` are refused.
 
         Raises:
             SnapshotTooOldError: the tablet's history does not reach back to it.
@@ -59,7 +61,8 @@ class Collapse:
         self._truncated = truncated
         keys, hashes = concat_keys([piece.keys for piece in pieces]), np.concatenate([p.hashes for p in pieces])
         leaders, self._ids = np.unique(first_occurrences(keys, hashes), return_inverse=True)
-        self._locations, self._lived = tablet.find(take_keys(keys, leaders), hashes[leaders])
+        self._locations, self._lived = tablet.find_at(take_keys(keys, leaders), hashes[leaders], now)
+        self._stored = tablet.are_stored(self._locations)  # expired or not
         # For each key: whether its row is alive so far, and the group and row that hold its combined change.
         self._alive = np.zeros(len(leaders), np.bool_) if truncated else self._lived.copy()
         self._group = np.full(len(leaders), _NOTHING, np.int64)
@@ -72,13 +75,14 @@ class Collapse:
         self._mark_group = np.full(len(leaders), _NOTHING, np.int64)
         self._mark_row = np.zeros(len(leaders), np.int64)
         if (column := version.schema.ordering) is not None:
-            self._rank_all(column.logical.arrow)
+            self._rank_all(column)
 
-    def _rank_all(self, kind: pa.DataType) -> None:
+    def _rank_all(self, column: ColumnSchema) -> None:
         cells = [self._version.order_of(piece.rows) for piece in self._pieces]
         locations = np.full(len(self._locations), -1) if self._truncated else self._locations
         present = [each for each in cells if each is not None]
-        self._rank, *ranks = ranks_of([self._tablet.ordering_cells(locations, kind), *present])
+        before = self._tablet.newest_cells(column, locations, column.logical.arrow)
+        self._rank, *ranks = ranks_of([before, *present])
         coming = iter(ranks)
         self._ranks = [None if each is None else next(coming) for each in cells]
 
@@ -130,7 +134,13 @@ class Collapse:
             return ranks, self._rank[ids[rows]]
 
         ranker = None if ranks is None else ranked
-        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late, False, ranker)
+
+        def are_stored(locations: np.ndarray) -> np.ndarray:
+            del locations
+            mine = ids[np.flatnonzero(piece.first == np.arange(len(piece)))]
+            return self._alive[mine] | self._stored[mine]
+
+        decided = decide(piece.operation, piece.first, find, piece.shape, self._is_late, False, ranker, are_stored)
         if len(decided.stores):
             self._store(ids[decided.stores], stored_rows(self._version, piece.rows, decided))
         mutable = [name for name in piece.rows.schema.names if int(name) not in self._version.immutable]
@@ -188,7 +198,7 @@ class Collapse:
         self._group[keys] = _NOTHING
         self._alive[keys] = False
         if not self._truncated:
-            self._put(keys, self._lived[keys], ChangeKind.DELETE, rows)
+            self._put(keys, self._stored[keys], ChangeKind.DELETE, rows)
 
     def _put(self, keys: np.ndarray, chosen: np.ndarray, kind: ChangeKind, rows: pa.RecordBatch) -> None:
         """Record the changes of the ``chosen`` (bool) keys; ``rows`` has one row for each key, chosen or not."""

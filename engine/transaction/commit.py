@@ -171,7 +171,8 @@ class Transactions:
         for _ in range(_ATTEMPTS):
             works = self._works(asked, parts)
             threads = self._options.load_threads
-            plan = Plan(works, self._options.limits, self._direct_load, self._most, self._pool, threads)
+            limits, now = self._options.limits, self._now(works)
+            plan = Plan(works, limits, now, self._direct_load, self._most, self._pool, threads)
             try:
                 if result := self._settle(asked, plan):
                     return result
@@ -202,6 +203,9 @@ class Transactions:
                 self._check_moment(asked.if_timestamp, work.table, "if_timestamp")
         return list(works.values())
 
+    def _now(self, works: Sequence[TableWork]) -> int:
+        return self._log.now(*(work.version.schema for work in works))
+
     def _settle(self, asked: TransactionCommit, plan: Plan) -> TransactionResult | None:
         """Decide, log and apply under the locks; None if rows are refused, or the plan is outdated."""
         patience = self._options.memory_patience_seconds if self._gate.is_relieved() else 0
@@ -213,7 +217,7 @@ class Transactions:
             if not all(each.loader.are_still_new() for each in _all(plan) if each.loader):
                 return None
             moment = None if asked.if_timestamp is None else parse_moment(asked.if_timestamp, "if_timestamp")
-            decided = _decide(plan, moment)
+            decided = _decide(plan, self._now(plan.works) if moment is None else moment, moment)
             if plan.refusals.count:
                 return None
             commit, done = self._logged(asked, plan, decided)
@@ -291,8 +295,8 @@ def _all(plan: Plan) -> list[TabletWork]:
     return [each for work in plan.works for each in work.tablets.values()]
 
 
-def _decide(plan: Plan, unchanged_since: int | None) -> _Outcome:
-    """Decide all rows; those that changed after the timestamp ``unchanged_since`` are refused."""
+def _decide(plan: Plan, now: int, unchanged_since: int | None) -> _Outcome:
+    """Decide all rows at the moment ``now``; those that changed after the timestamp ``unchanged_since`` are refused."""
     loaders = [each.loader for each in _all(plan) if each.loader]
     decided = _Outcome(
         [],
@@ -301,12 +305,12 @@ def _decide(plan: Plan, unchanged_since: int | None) -> _Outcome:
     )
     for work in plan.works:
         for each in work.tablets.values():
-            _decide_tablet(plan, work, each, decided, unchanged_since)
+            _decide_tablet(plan, work, each, decided, now, unchanged_since)
     return decided
 
 
 def _decide_tablet(
-    plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome, unchanged_since: int | None
+    plan: Plan, work: TableWork, each: TabletWork, decided: _Outcome, now: int, unchanged_since: int | None
 ) -> None:
     applied, changes = decided.applied, len(decided.changes)
 
@@ -325,6 +329,7 @@ def _decide_tablet(
             piece.hashes,
             piece.first,
             piece.shape,
+            now,
             unchanged_since,
             False,
             work.version.order_of(piece.rows),
@@ -333,7 +338,7 @@ def _decide_tablet(
         count(piece, found.status)
     revived = np.empty(0, np.int64)
     if ordered:
-        net = Collapse(work.version, each.tablet, ordered, work.truncated, unchanged_since)
+        net = Collapse(work.version, each.tablet, ordered, work.truncated, now, unchanged_since)
         for piece, status in zip(ordered, net.statuses(), strict=True):
             count(piece, status)
         decided.changes += net.changes()
@@ -342,6 +347,6 @@ def _decide_tablet(
         new = (each.change for each in decided.changes[changes:] if each.change.kind is ChangeKind.STORE)
         decided.replaced += decided.applied - applied - sum(change.rows.num_rows for change in new)
     if work.truncated:
-        gone = list(deletes(each.tablet, revived))
+        gone = list(deletes(each.tablet, revived, now))
         decided.changes += gone
         decided.truncated += sum(change.change.rows.num_rows for change in gone) + len(revived)

@@ -109,13 +109,14 @@ class Plan:
         self,
         works: Sequence[TableWork],
         limits: Limits,
+        now: int,
         direct_load: DirectLoad | None,
         most: int,
         pool: Executor,
         threads: int,
     ) -> None:
-        """Plan ``works`` and fill in their pieces. Rows of ``most`` bytes may pass through memory. ``pool`` writes new
-        rows with its ``threads``.
+        """Plan ``works`` at the moment ``now`` and fill in their pieces. Rows of ``most`` bytes may pass through
+        memory. ``pool`` writes new rows with its ``threads``.
 
         Raises:
             InvalidArgumentError: a part does not fit its table, or too many rows pass through memory.
@@ -128,6 +129,7 @@ class Plan:
         self.held_bytes = 0
         """Bytes of rows, and of keys to be deleted, that pass through memory."""
         self._limits = limits
+        self._now = now
         self._most = most
         self._direct_load = direct_load
         self._pool = pool
@@ -206,7 +208,7 @@ class Plan:
 
     def _pieces(self, work: TableWork, refusals: Refusals) -> Generator[TabletPart]:
         def cut(chunk: StagedChunk) -> RoutedBatch:
-            return routed(chunk, work.table, work.version, self._limits, work.brought)
+            return routed(chunk, work.table, work.version, self._limits, self._now, work.brought)
 
         with closing(self._each(work, cut)) as each:
             for chunk, parts in each:

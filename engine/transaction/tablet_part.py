@@ -167,16 +167,16 @@ def keys_of(chunk: StagedChunk, table: Table, version: TableVersion, limits: Lim
 
 
 def routed(
-    chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits, brought: np.ndarray = NO_IDS
+    chunk: StagedChunk, table: Table, version: TableVersion, limits: Limits, now: int, brought: np.ndarray = NO_IDS
 ) -> RoutedBatch:
-    """Check a chunk of a transaction and divide it by tablet; ``brought`` are the ids that the transaction brings.
-    Thread safe, but rows that the store numbers must come in order.
+    """Check a chunk of a transaction at the moment ``now`` and divide it by tablet; ``brought`` are the ids that the
+    transaction brings. Thread safe, but rows that the store numbers must come in order.
 
     Raises:
         InvalidArgumentError: it does not fit the table, whatever its cells.
     """
     with _about(chunk):
-        return route(version, chunk.batch, chunk.operation, limits, table.auto_increment, brought)
+        return route(version, chunk.batch, chunk.operation, limits, table.auto_increment, now, brought)
 
 
 def pieces(chunk: StagedChunk, routed: RoutedBatch, table: Table, refusals: Refusals) -> list[TabletPart]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from ..filter.expiry import Expiry
 from ..record.change import Change, ChangeKind
+from ..rowset.diskrowset import NEWEST
 from ..rowset.location import pack
 from ..rowset.rowset import RowSet
 from ..tablet.tablet import Tablet
@@ -17,16 +19,19 @@ from ..vectors.arrow import to_arrow
 _ROWS_AT_ONCE = 1 << 18
 
 
-def deletes(tablet: Tablet, kept: np.ndarray) -> Iterator[TabletChange]:
-    """Truncate a tablet: yield the deletes of all live rows except those at the locations ``kept``, some rows at a
-    time.
+def deletes(tablet: Tablet, kept: np.ndarray, now: int) -> Iterator[TabletChange]:
+    """Truncate a tablet: yield the deletes of all rows that live at the moment ``now``, except those at the locations
+    ``kept``, some rows at a time.
 
     Under the tablet's write lock; read all of them before applying any.
     """
+    expiry = Expiry.of(tablet.schema)
     for rowset in tablet.version.rowsets():
         for first in range(0, len(rowset), _ROWS_AT_ONCE):
             rows = np.arange(first, min(first + _ROWS_AT_ONCE, len(rowset)))
             rows = rows[rowset.live.at(rows)]
+            if expiry and len(rows):
+                rows = rows[~expiry.are_gone(rowset.gather(expiry.column, rows, NEWEST), now)]
             locations = pack(rowset.slot, rows)
             if len(kept):
                 stays = np.isin(locations, kept)

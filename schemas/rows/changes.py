@@ -9,8 +9,12 @@ import pyarrow as pa
 from ..message import Message
 from ..table.names import BEFORE
 
-OPS = ("insert", "update", "delete")
-"""The words of the column ``_op``."""
+BY_COMMITS = ("insert", "update", "delete")
+"""The words of the column ``_op`` for what commits do."""
+OPS = (*BY_COMMITS, "expire")
+"""All of them: nobody deletes a row that expires."""
+GONE = ("delete", "expire")
+"""Those of rows that are gone."""
 
 
 class ChangeSpec(Message, frozen=True, extra="forbid"):

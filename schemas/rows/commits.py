@@ -24,7 +24,7 @@ COMMITS_SCHEMA = pa.schema(
     ]
 )
 COUNTS = ("inserted", "updated", "deleted")
-"""The counts of rows, in the order of ``changes.OPS``."""
+"""The counts of rows, in the order of ``changes.BY_COMMITS``."""
 COMMITS_MAX = 1_000_000
 """Commits in one answer; ask for more with a later ``since``."""
 _PAGE_COMMITS = 10_000

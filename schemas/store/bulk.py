@@ -52,6 +52,7 @@ class ImportPlan(InBucket, frozen=True, extra="forbid"):
     """The answer of ``import_begin``: everything needed to build files that the table accepts."""
 
     import_id: str
+    """The number of the table, and the timestamp at which it began, in hexadecimal."""
     table: str
     schema_: TableSchema
     """Columns with their ids, types, encodings and compressions."""
@@ -69,6 +70,11 @@ class ImportPlan(InBucket, frozen=True, extra="forbid"):
     rowset_bytes: PositiveInt
     """Approximate bytes of rows for one file."""
     ttl_seconds: PositiveInt
+
+    @property
+    def began(self) -> int:
+        """The timestamp at which it began."""
+        return int(self.import_id.rpartition("-")[2], 16)
 
 
 class ImportFile(Message, frozen=True, extra="forbid"):

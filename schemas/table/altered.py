@@ -19,6 +19,7 @@ from .column import TRUNCATE, ColumnDefinition, ColumnSchema
 from .names import check_column_name, check_table_name
 from .partition_schema import UNPARTITIONED, PartitionSchema, RangePartition, RangeSplit
 from .table import TableOptions, TableSchema
+from .ttl import renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def _drop_column(state: TableState, step: alter.DropColumn, limits: Limits) -> T
     column = _value_column(state.schema, step.name, "cannot be dropped")
     if column.id == state.schema.order_by:
         raise InvalidArgumentError(f"column {step.name!r} orders the changes of each row: set order_by to None first")
+    if state.schema.ttl and column.id == state.schema.ttl.column:
+        raise InvalidArgumentError(f"column {step.name!r} says when rows expire: set ttl to None first")
     columns = tuple(other for other in state.schema.columns if other.id != column.id)
     return replace(state, schema=_with(state.schema, columns=columns))
 
@@ -99,10 +102,14 @@ def _rename_column(state: TableState, step: alter.RenameColumn, limits: Limits) 
     column = state.schema.column(step.name)
     if column == state.schema.auto_incrementing:
         raise InvalidArgumentError(f"column {step.name!r} belongs to the store and cannot be renamed")
+    if column == state.schema.filled:
+        raise InvalidArgumentError(f"column {step.name!r} says when rows were written: set ttl to None first")
     if step.to != step.name:
         _check_new_name(state.schema, step.to, limits)
     if column.id == state.schema.order_by:
         state = replace(state, options=state.options.model_copy(update={"order_by": step.to}))
+    if (ttl := state.options.ttl) and state.schema.ttl and column.id == state.schema.ttl.column:
+        state = replace(state, options=state.options.model_copy(update={"ttl": renamed(ttl, step.to)}))
     return _with_column(state, column, name=step.to)
 
 
@@ -177,11 +184,10 @@ def _set_option(state: TableState, step: alter.SetOption, limits: Limits) -> Tab
         del parts[step.option]
     try:
         options = TableOptions.model_validate(parts).checked()
-        update = {"row_column": options.row_column, "order_by": state.schema.ordered_by(options.order_by)}
-        schema = state.schema.model_copy(update=update)
+        schema = state.schema.model_copy(update=state.schema.of_options(options))
         return replace(state, options=options, schema=schema)
     except ValidationError as error:
-        why = error.errors()[0]["msg"]
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise InvalidArgumentError(f"table option {step.option!r} cannot be {step.value!r}: {why}") from None
 
 

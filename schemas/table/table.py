@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from functools import cached_property
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pyarrow as pa
-from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from ..cells.literal import to_json
 from ..cells.types import LogicalType
@@ -19,6 +19,7 @@ from ..phrases import perhaps
 from .column import ColumnDefinition, ColumnOptions, ColumnSchema
 from .names import Names, check_column_name, check_table_name, listed
 from .partition import HashLevel, Level, RangeLevel
+from .ttl import WRITTEN_AT, TimeToLive, ttl_parts, ttl_text
 
 AUTO_INCREMENTING = "auto_incrementing_id"
 """The column that completes the key of a table whose primary key is not unique."""
@@ -29,7 +30,8 @@ UPKEEP = ("history_max_age_seconds", "maintenance", "row_column")
 WEEK_SECONDS = 7 * 24 * 3600
 """How long a table keeps its history, and a dropped one its files, without being asked for longer."""
 _NUMBER_MAX = (1 << 63) - 1
-_SINCE = frozenset({"row_column", "order_by"})
+_MOMENTS = ("timestamp[us]", "date")
+_SINCE = frozenset({"row_column", "order_by", "ttl"})
 """The parts of a schema that came after version 0.1."""
 
 
@@ -51,6 +53,9 @@ class TableOptions(Message, frozen=True, extra="forbid"):
     order_by: str | None = None
     """The column that orders the changes of each row: a write with a lower value than the row has is ignored. None:
     the last write counts."""
+    ttl: Annotated[str | None, BeforeValidator(ttl_text)] = None
+    """When rows expire: a time after the moment in one of their columns, ``created + 30d``, or after their last write,
+    ``30d``. None: never."""
 
     @property
     def takes_more(self) -> bool:
@@ -85,6 +90,7 @@ class TableOptionsDict(TypedDict, total=False):
     max_bytes: int | None
     row_column: bool
     order_by: str | None
+    ttl: str | tuple[str, str] | None
 
 
 class TableDefinition(Message, frozen=True, extra="forbid"):
@@ -185,6 +191,8 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
     """Whether files have each row as a whole, too: the option of the table."""
     order_by: int | None = None
     """The id of the column that orders the changes of each row: the option of the table."""
+    ttl: TimeToLive | None = None
+    """When rows expire: the option of the table."""
 
     @model_serializer(mode="wrap")
     def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -200,7 +208,7 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         """
         _check_columns(definition, limits)
         _check_primary_key(definition)
-        definitions = list(definition.columns)
+        definitions = [*definition.columns, *_filled_in(definition)]
         key_columns = len(definition.primary_key)
         if not definition.unique_key:
             definitions.insert(key_columns, ColumnDefinition(name=AUTO_INCREMENTING, type="int64", nullable=False))
@@ -216,9 +224,8 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
             key_columns=key_columns,
             unique_key=definition.unique_key,
             next_column_id=len(columns) + 1,
-            row_column=definition.options.row_column,
         )
-        return schema.model_copy(update={"order_by": schema.ordered_by(definition.options.order_by)})
+        return schema.model_copy(update=schema.of_options(definition.options))
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -246,11 +253,54 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         return None if self.unique_key else self.key[-1]
 
     @property
+    def filled(self) -> ColumnSchema | None:
+        """The column of the moment of the last write, which the store fills in; None: there is none."""
+        return self.by_id[self.ttl.column] if self.ttl and self.ttl.is_filled else None
+
+    @property
     def ordering(self) -> ColumnSchema | None:
         """The column that orders the changes of each row; None: the last write counts."""
         return None if self.order_by is None else self.by_id[self.order_by]
 
-    def ordered_by(self, name: str | None) -> int | None:
+    def of_options(self, options: TableOptions) -> dict[str, Any]:
+        """Return the parts of the schema that options of the table decide.
+
+        Raises:
+            InvalidArgumentError: an option names a column that there is not, or that does not fit.
+        """
+        return {
+            "row_column": options.row_column,
+            "order_by": self._ordered_by(options.order_by),
+            "ttl": self._expiring(options.ttl, options.order_by),
+        }
+
+    def _expiring(self, text: str | None, order_by: str | None) -> TimeToLive | None:
+        if text is None:
+            return None
+        name, microseconds = ttl_parts(text)
+        if name is None and order_by == WRITTEN_AT:
+            raise InvalidArgumentError(
+                f"ttl {text!r} lets the store fill {WRITTEN_AT!r} in, and order_by needs it in each write: name it in "
+                f"ttl, as in '{WRITTEN_AT} + {text}'"
+            )
+        if name is None and WRITTEN_AT not in self.by_name:
+            raise InvalidArgumentError(
+                f"ttl {text!r} counts from the last write of a row, in the column {WRITTEN_AT!r}: first add it as a "
+                "timestamp, with the read_default from which the rows that are there count"
+            )
+        column = self.column(name or WRITTEN_AT)
+        if name is None and (column.type != _MOMENTS[0] or not column.nullable or column.immutable):
+            raise InvalidArgumentError(
+                f"ttl {text!r} counts from the last write of a row: its column {WRITTEN_AT!r} must be a timestamp, "
+                "nullable, not immutable, and no part of the key"
+            )
+        if column.logical.name not in _MOMENTS:
+            raise InvalidArgumentError(
+                f"ttl cannot count from {name!r}, which has the type {column.type}: a moment is a timestamp or a date"
+            )
+        return TimeToLive(column=column.id, microseconds=microseconds, is_filled=name is None)
+
+    def _ordered_by(self, name: str | None) -> int | None:
         """Return the id of the column that the table option ``order_by`` names; None for None.
 
         Raises:
@@ -306,9 +356,17 @@ class TableSchema(Message, frozen=True, extra="forbid", ignored_types=(cached_pr
         raise InvalidArgumentError(f"there is no column {name!r}{perhaps(name, self.by_name)}; the columns are {known}")
 
 
+def _filled_in(definition: TableDefinition) -> list[ColumnDefinition]:
+    """Return the columns that the options of a new table add to it."""
+    ttl, names = definition.options.ttl, {column.name for column in definition.columns}
+    if ttl is None or ttl_parts(ttl)[0] is not None or WRITTEN_AT in names:
+        return []
+    return [ColumnDefinition(name=WRITTEN_AT, type="timestamp[us]")]
+
+
 def _check_columns(definition: TableDefinition, limits: Limits) -> None:
     check_table_name(definition.name, limits)
-    count = len(definition.columns) + (not definition.unique_key)
+    count = len(definition.columns) + (not definition.unique_key) + len(_filled_in(definition))
     if count > limits.columns:
         raise InvalidArgumentError(
             f"table {definition.name!r} has {count} columns; at most {limits.columns} are allowed"

@@ -104,7 +104,7 @@ def test_the_rules_look_at_every_field_of_a_request() -> None:
     write |= {"count_replaced"}
     assert WriteCommand.model_fields.keys() == write
     assert Stage.model_fields.keys() == {"transaction", "part", "table_id"}
-    assert TableOptions.model_fields.keys() == {*QUOTAS, *UPKEEP, "comment", "order_by"}
+    assert TableOptions.model_fields.keys() == {*QUOTAS, *UPKEEP, "comment", "order_by", "ttl"}
     commit = {"transaction", "parts", "truncate", "table_ids", "if_timestamp", "app_id", "app_version"}
     assert TransactionCommit.model_fields.keys() == commit
 

@@ -188,7 +188,7 @@ def _unfinished(backups: TableBackups, about: TableDescription, run: _Run) -> tu
         plan = _plan_in(folder)
         follows = plan and plan.since == (last.until if last and plan.kind == "increment" else None)
         wanted = plan and (plan.kind == "full" or not run.force_full) and run.as_of is None
-        is_same = plan and not why_not_continued(plan.table.stores, about.stores) and _same_columns(plan.table, about)
+        is_same = plan and not why_not_continued(plan.table, about) and _same_columns(plan.table, about)
         if plan and follows and wanted and is_same:
             return name, plan
         _discard(folder, run)
@@ -207,7 +207,7 @@ def _begun(backups: TableBackups, about: TableDescription, run: _Run) -> tuple[s
     """Start a new backup and write its plan before anything else."""
     service = run.link.service
     last = None if run.force_full else backups.last
-    why_full = why_not_continued(last.table.stores, about.stores) if last else None
+    why_full = why_not_continued(last.table, about) if last else None
     last = None if why_full else last
     until = snapshot_of(service, run.as_of)
     if (newest := backups.last) and until <= newest.until:

@@ -55,9 +55,12 @@ def is_same_table(then: Sequence[TableStore], now: Sequence[TableStore]) -> bool
     return bool(_ids(then) & _ids(now))
 
 
-def why_not_continued(then: Sequence[TableStore], now: Sequence[TableStore]) -> str | None:
-    """Return why a backup cannot be continued by the changes since the last one, which the stores no longer have; None
-    if they have them."""
+def why_not_continued(last: TableDescription, about: TableDescription) -> str | None:
+    """Return why a backup of a table cannot be continued by the changes since the last one, which the stores do not
+    have; None if they have them."""
+    if last.options.ttl != about.options.ttl:
+        return "rows expire at other times than at the last backup"
+    then, now = last.stores, about.stores
     if not then:
         return "the last backup does not name its store"
     if not now:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, NonNegativeInt
 
 from ....schemas import compute as pc
 from ....schemas.errors import ConflictError, CorruptionError
-from ....schemas.rows.changes import OPS
+from ....schemas.rows.changes import GONE, OPS
 from ....schemas.table.names import BEFORE
 from ...convert.zoned import zoned
 from ..folder import Folder
@@ -63,7 +63,7 @@ class PartSums:
         op = batch.column("_op")
         earlier = [name for name in batch.schema.names if name.startswith(BEFORE)]
         names = [name.removeprefix(BEFORE) for name in earlier]
-        self._count(batch.filter(pc.not_equal(op, "delete")).select(names), 1)
+        self._count(batch.filter(pc.invert(pc.is_in(op, pa.array(GONE)))).select(names), 1)
         self._count(batch.filter(pc.not_equal(op, "insert")).select(earlier).rename_columns(names), -1)
 
     def _count(self, rows: pa.RecordBatch, sign: int) -> None:

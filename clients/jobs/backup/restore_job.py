@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ....schemas import compute as pc
 from ....schemas.cells.timestamp import Moment, read_moment
 from ....schemas.errors import CorruptionError, RowErrors
-from ....schemas.rows.changes import feed_schema
+from ....schemas.rows.changes import GONE, feed_schema
 from ....schemas.table.operation import Operation
 from ...executors.choice import ExecutorChoice, executor_of
 from ...executors.progress import Show
@@ -140,7 +140,7 @@ def restore(
 
 
 def _is_gone(batch: pa.RecordBatch) -> pa.Array:
-    return pc.equal(batch.column("_op"), "delete")
+    return pc.is_in(batch.column("_op"), pa.array(GONE))
 
 
 def _check(wanted: Backup, rows: int, checksum: str) -> None:

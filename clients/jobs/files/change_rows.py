@@ -25,7 +25,7 @@ from .text_cells import Piece
 
 _MEANINGS = {
     "upsert": "insert update upsert i u c r +i +u update_postimage update_after",
-    "delete": "delete d -d",
+    "delete": "delete d -d expire",
     "skip": "-u update_preimage update_before",
 }
 OPERATIONS: Mapping[str, str] = {word: kind for kind, words in _MEANINGS.items() for word in words.split()}

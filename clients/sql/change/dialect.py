@@ -84,7 +84,7 @@ class NyalaParser(PostgresParser):
     """PostgreSQL's parser with the hooks for the clauses of the module."""
 
     PROPERTY_PARSERS: ClassVar[dict[str, Any]] = {
-        **PostgresParser.PROPERTY_PARSERS,
+        **{word: parse for word, parse in PostgresParser.PROPERTY_PARSERS.items() if word != "TTL"},  # an option here
         "PARTITION BY": lambda self: self._partition_by(),
     }
     ALTER_PARSERS: ClassVar[dict[str, Any]] = {

@@ -79,12 +79,13 @@ class Importer:
         """
         for file in files:
             check_file(file, version, staging.fs, staging.path(file.name), self.limits)
+        now = self.log.now(version.schema)
         for number in range(_ATTEMPTS):
             _check_there(table, version)
             try:
                 with (
                     self._without_writers(version, files) if number >= _OPEN_ATTEMPTS else nullcontext(),
-                    staged_import(self.environment, version, staging, files, mode) as staged,
+                    staged_import(self.environment, version, staging, files, mode, now) as staged,
                 ):
                     _check_distinct(version, staged)
                     result = self._attempt(table, version, staged, mode, sum(file.rows for file in files), ticket)
@@ -107,7 +108,8 @@ class Importer:
             _check_there(table, version)
             if not all(one.keys.are_still_new() for one in staged.rowsets):
                 return None
-            decided = [each for part in parts if (each := _decided(version, part, mode)) is not None]
+            now = self.log.now(version.schema)
+            decided = [each for part in parts if (each := _decided(version, part, mode, now)) is not None]
             if len(decided) < len(parts):
                 return None
             changes = [change for part_changes, _ in decided for change in part_changes]
@@ -175,7 +177,9 @@ def _check_there(table: Table, version: TableVersion) -> None:
         raise ConflictError(f"table {table.name!r} was altered during the import: start a new import")
 
 
-def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> tuple[list[TabletChange], int] | None:
+def _decided(
+    version: TableVersion, part: TabletRows, mode: ImportMode, now: int
+) -> tuple[list[TabletChange], int] | None:
     """Return the changes of a tablet, and how many of its rows are stale; None if a row that was dead is alive again,
     and ``mode`` does not allow that."""
     if len(repeated := np.flatnonzero(part.first != np.arange(len(part.first)))):
@@ -183,7 +187,7 @@ def _decided(version: TableVersion, part: TabletRows, mode: ImportMode) -> tuple
     shape = shape_of(version, {int(name) for name in part.rows.schema.names})
     operation = Operation.UPSERT if mode is ImportMode.UPSERT else Operation.INSERT
     order = version.order_of(part.rows)
-    decided = part.tablet.decide(operation, part.keys, part.hashes, part.first, shape, order=order)
+    decided = part.tablet.decide(operation, part.keys, part.hashes, part.first, shape, now, order=order)
     if (refused := np.flatnonzero(decided.status < outcome.IGNORED)).size:
         if mode is ImportMode.INSERT_ONLY:
             return None

@@ -26,9 +26,9 @@ _KEYS_AT_ONCE = 1 << 14
 """Keys to look up before the write lock is released."""
 
 
-def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> tuple[np.ndarray, np.ndarray]:
+def existing_rows(tablet: Tablet, rowset: DiskRowSet, now: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of an imported file (int64, ascending) whose keys are in the tablet now, and whether they are
-    alive there.
+    alive there at the moment ``now``.
 
     Rows outside the key ranges of all rowsets are skipped.
     """
@@ -39,7 +39,7 @@ def existing_rows(tablet: Tablet, rowset: DiskRowSet) -> tuple[np.ndarray, np.nd
             keys = rowset.keys_in(start, min(start + _KEYS_AT_ONCE, last))
             hashes = hash_keys(keys)
             with tablet.write_lock:
-                locations, alive = tablet.find(keys, hashes)
+                locations, alive = tablet.find_at(keys, hashes, now)
             found.append(np.flatnonzero(locations >= 0) + start)
             living.append(alive[locations >= 0])
     return np.concatenate(found), np.concatenate(living)

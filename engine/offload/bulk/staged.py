@@ -52,9 +52,14 @@ class StagedImport:
 
 @contextmanager
 def staged_import(
-    environment: Environment, version: TableVersion, staging: Staging, imported: Sequence[ImportFile], mode: ImportMode
+    environment: Environment,
+    version: TableVersion,
+    staging: Staging,
+    imported: Sequence[ImportFile],
+    mode: ImportMode,
+    now: int,
 ) -> Iterator[StagedImport]:
-    """Prepare the checked files of an import; rowsets that the body does not attach are removed.
+    """Prepare the checked files of an import at the moment ``now``; rowsets that the body does not attach are removed.
 
     Raises:
         AlreadyPresentError: a key is in the table and ``mode`` does not allow that; the text has it.
@@ -65,7 +70,7 @@ def staged_import(
     try:
         with named("the files of the import could not be copied into the store"):
             for file in imported:
-                _stage(environment, version, by_id[file.tablet], staging, file, mode, found)
+                _stage(environment, version, by_id[file.tablet], staging, file, mode, now, found)
             for directory in {files.directory(by_id[file.tablet].directory_id) for file in imported}:
                 environment.fs.sync_directory(directory)
         yield found
@@ -86,6 +91,7 @@ def _stage(
     staging: Staging,
     file: ImportFile,
     mode: ImportMode,
+    now: int,
     found: StagedImport,
 ) -> None:
     path = files.path(tablet.directory_id, file.file_id, "base")
@@ -95,7 +101,7 @@ def _stage(
     hashes = np.concatenate([part for _, part in hashes_of(rowset)])
     new = NewKeys(tablet, hashes)
     found._watches.append(new)
-    existing, alive = existing_rows(tablet, rowset)
+    existing, alive = existing_rows(tablet, rowset, now)
     if not len(existing):
         found.rowsets.append(StagedRowSet(rowset, new, hashes))
         return

@@ -16,7 +16,7 @@ from ....schemas.store.bulk import ImportPlan
 from ....schemas.table.operation import Operation
 from ....schemas.table.table import TableOptions
 from ...table.checked_batch import CheckedBatch, check_batch
-from ...table.routed_batch import keyed, without_range
+from ...table.routed_batch import filled, keyed, without_range
 from ...table.table_version import TableVersion, grouped
 from ...table.tablet_change import whole_rows
 from ...tablet.tablet import Tablet
@@ -47,6 +47,7 @@ class Target:
         """
         version, limits = self.version, self.plan.limits
         checked = check_batch(batch, version.schema, Operation.INSERT, limits)
+        checked = filled(version, checked, Operation.INSERT, self.plan.began)
         if lacking := version.schema.required_columns(set(checked.column_ids)):
             names = ", ".join(repr(column.name) for column in lacking)
             raise InvalidArgumentError(f"the data has no column {names}, which is not nullable and has no default")

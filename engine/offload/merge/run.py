@@ -103,7 +103,7 @@ def _merged(
     ]
     outputs = Outputs(tablet, loose, names, moment, plan.rowset_rows, plan.rowset_bytes)
     try:
-        merge = Merge(plan.schema_, inputs, outputs, task.history_mark)
+        merge = Merge(plan.schema_, inputs, outputs, task.history_mark, may_expire=False)
         merge.run(None)
     finally:
         outputs.abort()

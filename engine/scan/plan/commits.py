@@ -10,14 +10,16 @@ import pyarrow as pa
 from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.service import ScanStream
-from ....schemas.rows.changes import OPS, ChangeSpec
+from ....schemas.rows.changes import BY_COMMITS, ChangeSpec
 from ....schemas.rows.commits import COMMITS_MAX, COUNTS, commits_table, since_of
 from ....schemas.rows.scan import ScanSpec
 from ....schemas.rows.writer_name import login_of, shown
 from ...commit.commit_authors import TRANSACTION, Authored
 from ...commit.numbered_writes import NumberedWrites
 from ...commit.transaction_memory import TransactionMemory
+from ...filter.expiry import Expiry
 from ...table.table import Table
+from ...vectors.arrow import from_arrow
 from .snapshots import Snapshots
 
 _MARGIN_MICROSECONDS = 1_000_000
@@ -62,11 +64,14 @@ def commits(
     now = snapshots.now(0)
     oldest = min(snapshots.ancient_history_mark(table) + margin, now)
     feed = ChangeSpec(since=since_of(since, oldest), until=max(now, since_of(since, oldest)), every=True)
-    counts = {op: _Counts() for op in OPS}
-    for batch in scan(ScanSpec(table=table.name, columns=[], changes=feed, here=True)).batches:
+    counts = {op: _Counts() for op in BY_COMMITS}
+    expiry = Expiry.of(table.schema)
+    columns = [expiry.column.name] if expiry else []
+    for batch in scan(ScanSpec(table=table.name, columns=columns, changes=feed, here=True)).batches:
+        ops = _done(batch, expiry) if expiry else batch["_op"]
         for op, counted in counts.items():
-            counted.add(batch["_timestamp"].filter(pc.equal(batch["_op"], op)).to_numpy())
-        if sum(len(counted.timestamps) for counted in counts.values()) > len(OPS) * COMMITS_MAX:
+            counted.add(batch["_timestamp"].filter(pc.equal(ops, op)).to_numpy())
+        if sum(len(counted.timestamps) for counted in counts.values()) > len(BY_COMMITS) * COMMITS_MAX:
             raise _too_many(table)
     found = np.unique(np.concatenate([counted.timestamps for counted in counts.values()]))
     if len(found) > COMMITS_MAX:
@@ -87,9 +92,18 @@ def commits(
             "transaction": transaction,
             "operation": [operation or None for operation, _, _ in origins],
             "user": [user or None for _, user, _ in origins],
-            **{name: counts[op].at(found) for name, op in zip(COUNTS, OPS, strict=True)},
+            **{name: counts[op].at(found) for name, op in zip(COUNTS, BY_COMMITS, strict=True)},
         }
     )
+
+
+def _done(batch: pa.RecordBatch, expiry: Expiry) -> pa.Array:
+    """Return the operations of changes. Rows that expired before the moment which they had were updated by a commit."""
+    ends = expiry.ends(from_arrow(batch[expiry.column.name], expiry.physical))
+    is_update = pa.array(
+        (ends != batch["_timestamp"].to_numpy()) & (batch["_op"].to_numpy(zero_copy_only=False) == "expire")
+    )
+    return pc.if_else(is_update, "update", batch["_op"])
 
 
 def _too_many(table: Table) -> InvalidArgumentError:

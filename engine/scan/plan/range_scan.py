@@ -146,7 +146,12 @@ class RangeScans:
             compiled = self._filters.compiled(spec.where, schema, version.encoder)
         except InvalidArgumentError:
             return None
-        if not compiled.is_key_range or not columns or len({column.id for column in columns}) < len(columns):
+        if (
+            schema.ttl
+            or not compiled.is_key_range
+            or not columns
+            or len({column.id for column in columns}) < len(columns)
+        ):
             return None
         conditions: list[Condition] = []
         for name, op in form:

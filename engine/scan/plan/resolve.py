@@ -20,6 +20,7 @@ from ....schemas.table.partition_schema import TabletPartition, sum_of
 from ....schemas.table.table import TableSchema
 from ...aggregate.plan import AggregatePlan
 from ...filter.compiled import FilterCache
+from ...filter.expiry import Expiry, unexpired
 from ...filter.prune import KeyRange
 from ...partition.prune import LevelCount
 from ...partition.prune import prune as prune_tablets
@@ -184,6 +185,8 @@ def resolve(
     schema = version.schema
     now = microseconds_of(snapshot if spec.now is None else spec.now)
     where = filters.compiled(spec.where, schema, version.encoder, now)
+    if changes is None:
+        where = unexpired(where, schema, snapshot)
     bound = where.bound
     plan = None if spec.aggregate is None else AggregatePlan.of(spec.aggregate, spec.group_by or (), schema)
     part = _part(spec)
@@ -196,6 +199,7 @@ def resolve(
         snapshot=snapshot,
         chunk_bytes=chunk_bytes,
         changes=changes,
+        expiry=Expiry.of(schema),
         limit=None if spec.limit is None else spec.limit + spec.offset,
         inverse=where.inverse,
         points=where.points,

@@ -16,6 +16,7 @@ from ...aggregate.plan import AggregatePlan
 from ...codecs.codec import BLOCK_ROWS, PAGE_ROWS
 from ...expression.tree import Expr
 from ...filter.bind import BoundFilter
+from ...filter.expiry import Expiry
 from ...filter.prune import KeyRange
 from ...rowset.diskrowset import DiskRowSet
 from ...rowset.native.absent import absent_bytes
@@ -67,6 +68,8 @@ class ScanRequest:
     snapshot: int
     chunk_bytes: int
     changes: ChangeRange | None = None
+    expiry: Expiry | None = None
+    """When rows expire; None: never. ``where`` leaves them out, but of a scan of changes."""
     limit: int | None = None
     inverse: BoundFilter | None = None
     """NOT ``where``, if it reads no other columns: if no row can match it, and no cell is NULL, every row matches
@@ -139,7 +142,7 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
     if first >= last:
         count.rowsets_by_key += 1
         return
-    if request.changes and not rowset.is_changed(request.changes.since, request.snapshot):
+    if request.changes and not _is_changed(rowset, request, request.changes.since):
         count.rowsets_unchanged += 1
         return
     row_bytes = _row_bytes(rowset, request)
@@ -169,6 +172,25 @@ def chunks(rowset: RowSet, request: ScanRequest, count: PruneCount) -> Iterator[
         if request.is_split and not is_sorted:
             rows = chunk_first + np.flatnonzero(_inside(rowset.keys_in(chunk_first, chunk_last), request.keys))
         yield Chunk(rowset, chunk_first, chunk_last, not base_may_match, rows, all_match)
+
+
+def _is_changed(rowset: RowSet, request: ScanRequest, since: int) -> bool:
+    """Whether a row may have changed, or expired, in the time of a scan of changes."""
+    if rowset.is_changed(since, request.snapshot):
+        return True
+    rows = rowset.row_count(request.snapshot)
+    return request.expiry is not None and may_expire(rowset, request.expiry, 0, rows, since, request.snapshot)
+
+
+def may_expire(rowset: RowSet, expiry: Expiry, first: int, last: int, since: int, until: int) -> bool:
+    """Whether some of the rows [first, last) may expire after ``since`` and up to ``until``, as they are at
+    ``since``."""
+    zones = rowset.zone_maps_at(expiry.column.id, first, last, since)
+    low, high = expiry.last_gone(since), expiry.last_gone(until)
+    return not zones or any(
+        zone.min is not None and zone.min <= high and (zone.max is None or zone.max > low)  # pyright: ignore
+        for zone in zones
+    )
 
 
 def fetched(wanted: Iterable[Chunk], request: ScanRequest) -> Iterator[Chunk]:

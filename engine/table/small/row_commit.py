@@ -10,6 +10,7 @@ from ....schemas.rows.write import Durability, WriteResult
 from ...commit.commit_authors import Origin
 from ...commit.commit_log import Commit, CommitLog
 from ...commit.numbered_writes import Ticket
+from ...filter.expiry import Expiry
 from ...record.change import ChangeKind, pack_record
 from ...rowset.native.page_rows import NotInMemoryError
 from ...tablet.row_write import RowPlace, RowValues, apply_row, find_row, newest_cells
@@ -90,7 +91,7 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
     keep = log.authors.add
     for row in rows:
         try:
-            one = _decided(row, durability, may_wait)
+            one = _decided(row, log, durability, may_wait)
         except NotInMemoryError:
             row.leave()
             continue
@@ -110,12 +111,16 @@ def commit_rows(rows: Sequence[RowWrite], log: CommitLog, durability: Durability
             one.row.leave()
 
 
-def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided | None:
+def _decided(row: RowWrite, log: CommitLog, durability: Durability, may_wait: bool) -> _Decided | None:
     """Decide what becomes of a row; None if only the batch lane can tell, or refuses. Raises as ``find_row``."""
     plan, ticket, (tablet, key, cells, _) = row.plan, row.ticket, row.planned
+    if plan.filled is not None:
+        cells = plan.whole(cells, log.now(plan.version.schema))
     if row.table.version is not plan.version or row.table.dropped_until is not None or not is_plain(tablet):
         return None
     place = find_row(tablet, key, cells[: len(plan.key_columns.ids)], plan.key_columns, may_wait)
+    if place and place.is_alive and plan.expiry:
+        place = _unless_gone(place, plan, plan.expiry, log.now(plan.version.schema), may_wait)
     written = place and plan.written(place)
     if place is None or written is None or not _fits(tablet, place, plan):
         return None
@@ -128,6 +133,16 @@ def _decided(row: RowWrite, durability: Durability, may_wait: bool) -> _Decided 
     if ticket and said:
         record = b"".join([*pack_record([], [ticket.note(said)]), record])
     return _Decided(row, change.kind, place, stored, values, record, said)
+
+
+def _unless_gone(place: RowPlace, plan: RowPlan, expiry: Expiry, now: int, may_wait: bool) -> RowPlace | None:
+    """Return the place of a row, as dead if it has expired at the moment ``now``; None if that cannot be read here.
+    Raises as ``find_row``."""
+    newest = newest_cells(place, plan.expiry_columns, may_wait)
+    if newest is None:
+        return None
+    is_gone = expiry.is_gone(newest[plan.expiry_columns.ids.index(expiry.column.id)], now)
+    return place._replace(is_alive=False) if is_gone else place
 
 
 def _is_in_time(place: RowPlace, plan: RowPlan, cell: RawCell, may_wait: bool) -> bool:

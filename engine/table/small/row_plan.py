@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ....schemas.cells.moment import python_cell
+from ....schemas.cells.timestamp import microseconds_of
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.limits.limits import Limits
 from ....schemas.table.operation import Operation
+from ...filter.expiry import Expiry
 from ...partition.router import NOWHERE
 from ...record.change import ChangeKind
 from ...record.row_change import RowChange
@@ -84,9 +86,19 @@ class RowPlan:
         if schema.ordering in columns:
             self.order = columns.index(schema.ordering)
             self.order_columns = version.plans[PointPlan].columns_of((schema.ordering,))
+        self.expiry = Expiry.of(schema)
+        """When rows expire; None: never."""
+        self.expiry_columns = self.key_columns
+        """The columns to read for that from the row that there is; of the key first."""
+        if self.expiry:
+            self.expiry_columns = version.plans[PointPlan].columns_of((self.expiry.column,))
         self.physicals = {column.id: physical_of(column.logical.arrow) for column in schema.columns}
         """The types of all columns of the table, by id."""
         sent = {column.id: i for i, column in enumerate(columns)}
+        self.filled: int | None = None
+        """Which cell of a row is the moment at which it is written, unless it has one; None: there is none."""
+        if schema.filled and operation.base is not Operation.DELETE:
+            self.filled = sent.setdefault(schema.filled.id, len(columns))
         self.other_bytes = version.bytes_of_defaults(sent) + _CELL_BYTES * len(schema.columns)
         """About as many as a row takes beside its strings."""
         self._decide(version, operation, sent)
@@ -147,6 +159,12 @@ class RowPlan:
         if key.length > limits.key_bytes or number == NOWHERE or not version.is_here(number):
             return None
         return PlannedRow(version.tablets[number], key, cells, size + self.other_bytes)
+
+    def whole(self, cells: Sequence[RawCell], now: int) -> Sequence[RawCell]:
+        """Return the cells of a row with the moment ``now`` as that at which it is written, if it needs one."""
+        if self.filled is None or (self.filled < len(cells) and cells[self.filled] is not None):
+            return cells
+        return [*cells[: self.filled], microseconds_of(now), *cells[self.filled + 1 :]]
 
     def written(self, place: RowPlace) -> Written | None:
         """Return what becomes of a row, None if only the batch lane can tell, or refuses."""

@@ -33,24 +33,42 @@ def feed(oracle: Oracle, since: int, until: int, every: bool, where: Filter | No
 
 
 def _of_key(oracle: Oracle, key: Key, since: int, until: int, every: bool) -> Iterator[Change]:
-    versions = oracle.versions[key]
-    inside = [(timestamp, row) for timestamp, row in versions if since < timestamp <= until]
-    for timestamp, after in inside if every else inside[-1:]:
+    states = _states(oracle, key)
+    versions = [(timestamp, row) for timestamp, row, _ in states]
+    inside = [state for state in states if since < state[0] <= until]
+    for timestamp, after, has_expired in inside if every else inside[-1:]:
         last = next((row for committed, row in reversed(versions) if committed < timestamp), None)
         before = last if every else next((row for committed, row in reversed(versions) if committed <= since), None)
         if before is None and after is None:
             continue
-        op = "insert" if before is None else "delete" if after is None else "update"
+        end = "expire" if has_expired else "delete"
+        op = "insert" if before is None else end if after is None else "update"
         shown = last if after is None else after
         assert shown is not None, "a key dies once"
         yield Change(key, op, timestamp, shown, before)
+
+
+def _states(oracle: Oracle, key: Key) -> list[tuple[int, Row | None, bool]]:
+    """Return the states of a key with the moments from which they hold, and whether its row has expired then."""
+    versions = oracle.versions[key]
+    states: list[tuple[int, Row | None, bool]] = []
+    for number, (timestamp, row) in enumerate(versions):
+        end = oracle.schema.end(row)
+        if end is None or end > timestamp:
+            states.append((timestamp, row, False))
+        elif states and states[-1][1] is not None:
+            states.append((timestamp, None, True))
+        following = versions[number + 1][0] if number + 1 < len(versions) else None
+        if end is not None and timestamp < end and (following is None or end < following):
+            states.append((end, None, True))
+    return [state for at, state in enumerate(states) if state[1] is not None or (at and states[at - 1][1] is not None)]
 
 
 def replayed(state: dict[Key, Row], changes: list[Change]) -> dict[Key, Row]:
     """Return ``state`` as ``changes`` leave it."""
     result = dict(state)
     for change in changes:
-        if change.op == "delete":
+        if change.op in ("delete", "expire"):
             del result[change.key]
         else:
             result[change.key] = change.row

@@ -24,6 +24,10 @@ from tests.campaigns.model.altering import OPTIONS, UNUSUAL, Altering
 from tests.campaigns.model.machine import machine_of
 from tests.campaigns.model.shapes import (
     ALL_TYPES,
+    EXPIRING,
+    EXPIRING_KEY,
+    EXPIRING_ORDERED,
+    EXPIRING_SHORT_HISTORY,
     IMMUTABLE,
     NO_INDEX,
     ORDERED,
@@ -56,6 +60,10 @@ _CASES = (
     (ORDERED, EmbeddedSubject),
     (ORDERED_BY_TEXT, DirectSubject),
     (ORDERED_IMMUTABLE, EmbeddedSubject),
+    (EXPIRING, EmbeddedSubject),
+    (EXPIRING_SHORT_HISTORY, DirectSubject),
+    (EXPIRING_ORDERED, EmbeddedSubject),
+    (EXPIRING_KEY, EmbeddedSubject),
 )
 
 

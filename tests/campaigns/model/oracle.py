@@ -8,8 +8,9 @@ timestamp that the store gave. ``as_of`` reads any moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 Key = tuple[Any, ...]
@@ -31,6 +32,15 @@ class ModelSchema:
     immutable: frozenset[str] = frozenset()
     order: str | None = None
     """The column that orders the changes of a row."""
+    ttl: tuple[str, timedelta] | None = None
+    """The column and the time after it at which a row expires."""
+
+    def end(self, row: Row | None) -> int | None:
+        """Return the moment at which a row expires; None: never."""
+        if row is None or self.ttl is None or (begin := row[self.ttl[0]]) is None:
+            return None
+        at = begin if isinstance(begin, datetime) else datetime(begin.year, begin.month, begin.day)
+        return (at + self.ttl[1] - datetime(1970, 1, 1)) // timedelta(microseconds=1) << 12
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,6 +77,8 @@ class Oracle:
         self._ordered: dict[Key, int] = {}
         """When the key got it: a delete of a key that has no row is a change, too."""
         self.last_timestamp = 0
+        self.clock: Callable[[], int] = lambda: 0
+        """The newest moment, for rows that expire."""
 
     def plan(self, op: str, rows: Sequence[Row], atomic: bool = False, since: int | None = None) -> Plan:
         """Say what must become of ``rows``, which all have the same columns and must not have changed ``since``."""
@@ -111,12 +123,12 @@ class Oracle:
 
     def as_of(self, timestamp: int) -> dict[Key, Row]:
         """Return the rows that live at ``timestamp``."""
-        found = ((key, _latest(history, timestamp)) for key, history in self.versions.items())
+        found = ((key, self._latest(history, timestamp)) for key, history in self.versions.items())
         return {key: row for key, row in found if row is not None}
 
     def now(self) -> dict[Key, Row]:
         """Return the rows that live."""
-        return {key: row for key, history in self.versions.items() if (row := history[-1][1]) is not None}
+        return self.as_of(max(self.clock(), self.last_timestamp))
 
     def get(self, keys: Iterable[Key]) -> list[Row]:
         """Return the live rows of ``keys`` in the order asked."""
@@ -177,8 +189,9 @@ class Oracle:
 
     def _live(self, key: Key) -> Row | None:
         history = self.versions.get(key)
-        return history[-1][1] if history else None
+        return self._latest(history, max(self.clock(), self.last_timestamp)) if history else None
 
-
-def _latest(history: list[tuple[int, Row | None]], timestamp: int) -> Row | None:
-    return next((row for committed, row in reversed(history) if committed <= timestamp), None)
+    def _latest(self, history: list[tuple[int, Row | None]], timestamp: int) -> Row | None:
+        row = next((row for committed, row in reversed(history) if committed <= timestamp), None)
+        end = self.schema.end(row)
+        return row if end is None or end > timestamp else None

@@ -49,6 +49,8 @@ class Session:
         self.shape = shape
         self.subject = subject
         self.oracle = Oracle(shape.model)
+        if shape.model.ttl:
+            self.oracle.clock = subject.now
         self.ranges = shape.ranges
         self.moments: list[int] = [subject.now()]
         self.steps: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -48,7 +48,11 @@ class Shape:
             self.arrow,
             list(self.model.key),
             self.column_options,
-            options={"history_max_age_seconds": self.history_seconds, "order_by": self.model.order},
+            options={
+                "history_max_age_seconds": self.history_seconds,
+                "order_by": self.model.order,
+                "ttl": self.model.ttl and (self.model.ttl[0], f"{self.model.ttl[1] // timedelta(seconds=1)}s"),
+            },
             partition_by=self.partition_by,
         )
 
@@ -111,6 +115,29 @@ ORDERED_IMMUTABLE = replace(IMMUTABLE, model=replace(IMMUTABLE.model, order="v")
 """The history lasts: after it, a deleted row's place in the order is forgotten, at a moment that nobody knows."""
 STRING_KEY_NO_INDEX = replace(STRING_KEY, key_index_bytes=0)
 """One key column, of any length: encoded keys are bytes without an end mark."""
+
+_BEGIN = datetime(2023, 11, 14, 22, 13, 20)
+"""When the clock of a test begins."""
+EXPIRING = replace(
+    U64,
+    arrow=U64.arrow.append(pa.field("until", pa.timestamp("us"))),
+    model=replace(U64.model, defaults={**U64.model.defaults, "until": None}, ttl=("until", timedelta(seconds=3))),
+    cells=U64.cells
+    | {"until": (None, *(_BEGIN + timedelta(seconds=seconds) for seconds in (-900, -2, 0, 4, 9, 15, 30, 900)))},
+    filtered=(*U64.filtered, "until"),
+)
+EXPIRING_SHORT_HISTORY = replace(EXPIRING, history_seconds=6)
+EXPIRING_ORDERED = replace(EXPIRING, model=replace(EXPIRING.model, order="v"))
+EXPIRING_KEY = replace(
+    EXPIRING,
+    arrow=pa.schema([pa.field("until", pa.timestamp("us"), False), *U64.arrow]),
+    model=replace(
+        U64.model, key=("until", "k"), not_null=U64.model.not_null | {"until"}, ttl=("until", timedelta(seconds=3))
+    ),
+    cells=EXPIRING.cells | {"until": EXPIRING.cells["until"][1:5], "k": (0, 1)},
+    history_seconds=6,
+)
+"""The moment is in the key."""
 
 _NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")
 

@@ -63,6 +63,12 @@ def test_few_batches_where_kinds_rarely_change() -> None:
     assert [part.num_rows for _, part in grouped(batch, ["a"], words, False)] == [1000, 999, 1]
 
 
+def test_a_row_that_expired_is_deleted_if_it_is_there() -> None:
+    batch = pa.record_batch({"a": [1, 2]})
+    found = list(grouped(batch, ["a"], pa.array(["insert", "Expire"]), False))
+    assert [str(operation) for operation, _ in found] == ["insert", "delete_ignore"]
+
+
 @pytest.mark.parametrize("words", [["merge", "upsert"], [None, "upsert"]])
 def test_words_that_are_no_operation_are_refused(words: list) -> None:
     with pytest.raises(InvalidArgumentError, match="operation column"):

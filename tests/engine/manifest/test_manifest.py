@@ -10,6 +10,8 @@ from nyala.engine.manifest.manifest import Manifest, ManifestFile, TabletEntry, 
 from nyala.engine.manifest.place import ManifestInDirectory
 from nyala.engine.manifest.rowset_entry import RowsetEntry
 from nyala.schemas.errors import CorruptionError, InvalidArgumentError, StorageFullError, UnavailableError
+from nyala.schemas.limits.limits import Limits
+from nyala.schemas.table.column import ColumnDefinition
 from nyala.schemas.table.partition_schema import (
     UNPARTITIONED,
     WHOLE,
@@ -18,6 +20,7 @@ from nyala.schemas.table.partition_schema import (
     RangePartition,
     TabletPartition,
 )
+from nyala.schemas.table.table import TableDefinition, TableOptions, TableSchema
 
 UUID = "0123456789abcdef0123456789abcdef"
 
@@ -65,6 +68,32 @@ def test_golden_partitions():
     assert TabletEntry.model_validate_json('{"id":5,"inserts_durable_lsn":0,"rowsets":[]}').partition == WHOLE
     assert UNPARTITIONED.model_dump_json() == (
         '{"hash":[],"range_columns":[],"ranges":[{"lower":[],"upper":[],"hash":null}]}'
+    )
+
+
+def test_golden_options_of_a_table():
+    """Parts with their defaults are left out: version 0.1 knows none of them."""
+    names = [("k", "int64"), ("at", "timestamp[us]"), ("n", "int32")]
+    definition = TableDefinition(
+        name="t", columns=[ColumnDefinition(name=name, type=kind) for name, kind in names], primary_key=["k"]
+    )
+    definition.columns[0] = definition.columns[0].model_copy(update={"nullable": False})
+    plain = TableSchema.create(definition, Limits())
+    assert plain.model_dump_json().endswith('],"key_columns":1,"unique_key":true,"next_column_id":4}')
+    options = TableOptions(order_by="n", ttl="at + 30d", row_column=True)
+    assert options.model_dump_json() == (
+        '{"history_max_age_seconds":604800,"maintenance":"on","comment":"","row_column":true,"order_by":"n",'
+        '"ttl":"at + 30d"}'
+    )
+    schema = TableSchema.create(definition.model_copy(update={"options": options}), Limits())
+    assert schema.model_dump_json().endswith(
+        '],"key_columns":1,"unique_key":true,"next_column_id":4,"row_column":true,"order_by":3,'
+        '"ttl":{"column":2,"microseconds":2592000000000,"is_filled":false}}'
+    )
+    assert TableSchema.model_validate_json(schema.model_dump_json()) == schema
+    written = TableSchema.create(definition.model_copy(update={"options": TableOptions(ttl="90s")}), Limits())
+    assert written.model_dump_json().endswith(
+        '"next_column_id":5,"ttl":{"column":4,"microseconds":90000000,"is_filled":true}}'
     )
 
 

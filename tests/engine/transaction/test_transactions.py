@@ -417,7 +417,7 @@ def test_rows_that_wait_do_not_keep_those_that_they_came_with() -> None:
     own = subject.store._catalog.table("t")
     batch = pa.record_batch([pa.array(range(40_000), pa.int64()), ["v"] * 40_000], schema=SCHEMA)
     chunk = StagedChunk("part", 0, Operation.UPSERT, batch)
-    parts = routed(chunk, own, own.version, subject.options.limits)
+    parts = routed(chunk, own, own.version, subject.options.limits, 0)
     for piece in pieces(chunk, parts, own, Refusals(1)):
         few = replace(piece, rows=piece.rows.slice(5, 7), keys=slice_keys(piece.keys, 5, 12), hashes=piece.hashes[5:12])
         assert few.rows.get_total_buffer_size() > 100_000

@@ -49,6 +49,18 @@ def test_create_table_with_all_it_takes(sql: SmallSql) -> None:
     sql.run("CREATE TABLE IF NOT EXISTS t (id int PRIMARY KEY)")
 
 
+def test_rows_that_expire(sql: SmallSql) -> None:
+    sql.run("CREATE TABLE t (id int PRIMARY KEY, at timestamp) WITH (ttl = 'at+2h')")
+    assert sql.store.describe_table("t").options.ttl == "at + 2h"
+    sql.run("INSERT INTO t VALUES (1, '2020-01-01'), (2, NULL)")
+    assert [row["id"] for row in sql.rows("t")] == [2]
+    sql.run("ALTER TABLE t RESET (ttl)")
+    assert len(sql.rows("t")) == 2
+    sql.run("CREATE TABLE u (id int PRIMARY KEY, n int) WITH (ttl = '2h')")
+    sql.run("INSERT INTO u (id) VALUES (1), (2)")
+    assert all(row["written_at"] for row in sql.rows("u"))
+
+
 ALTERATIONS = [
     ("ADD COLUMN x int NOT NULL DEFAULT 3", lambda sql: sql.rows("t")[0]["x"] == 3),
     ("ADD x text, ADD COLUMN y numeric(4,1) DEFAULT 2.5", lambda sql: sql.rows("t")[0]["y"] == 2.5),

@@ -25,6 +25,7 @@ public final class TableProperties {
   public static final String TOO_LONG = "too_long";
   public static final String ROW_COLUMN = "row_column";
   public static final String ORDER_BY = "order_by";
+  public static final String TTL = "ttl";
 
   /** Options of a table, which may change. */
   private static final List<String> OPTIONS = OptionNames.of("table property");
@@ -58,7 +59,7 @@ public final class TableProperties {
   /** Returns the JSON of the value of an option, or of an attribute of a column of a type. */
   public static JsonNode value(String part, String text, String typeWord) {
     boolean isBool = part.equals(IMMUTABLE) || part.equals(UNIQUE_KEY) || part.equals(ROW_COLUMN);
-    boolean isWord = part.equals("maintenance") || part.equals(ORDER_BY);
+    boolean isWord = part.equals("maintenance") || part.equals(ORDER_BY) || part.equals(TTL);
     boolean isNumber = isOption(part) && !isWord && !isBool || part.equals(BLOCK_ROWS);
     if (part.equals(READ_DEFAULT)) {
       return CellJson.of(text, typeWord);
