@@ -42,7 +42,17 @@ def test_a_failing_disk_loses_nothing(kind: str, caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize("kind", ["EIO", "EIO from then on", "ENOSPC", "short writes"])
 @pytest.mark.parametrize(
     "name",
-    ["cleanup", "compactions", "attachments", "tablets", "alterations", "recoveries", "transactions", "tables"],
+    [
+        "cleanup",
+        "compactions",
+        "attachments",
+        "tablets",
+        "alterations",
+        "recoveries",
+        "transactions",
+        "ordered",
+        "tables",
+    ],
 )
 def test_a_disk_that_fails_in_compactions_alterations_and_recovery_loses_nothing(
     name: str, kind: str, caplog: pytest.LogCaptureFixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -131,6 +131,8 @@ class Run:
     """How the table is cut into tablets."""
     row_column: bool = False
     """Whether files have each row once more as a whole."""
+    order_by: str | None = None
+    """The column that orders the changes of each row."""
     columns: frozenset[tuple[str, ...]] = frozenset([()])
     """The columns that alterations have added; several possibilities after one that failed."""
 
@@ -141,7 +143,12 @@ class Run:
 
     def create(self) -> None:
         self.tables = frozenset([False, True])
-        options = {"history_max_age_seconds": HISTORY_SECONDS, "row_column": self.row_column}
+        self.oracle = Oracle(replace(MODEL, order=self.order_by))
+        options = {
+            "history_max_age_seconds": HISTORY_SECONDS,
+            "row_column": self.row_column,
+            "order_by": self.order_by,
+        }
         self.opened.create_table(
             TableDefinition.from_arrow(TABLE, SCHEMA, ["id"], options=options, partition_by=self.partition_by)
         )
@@ -152,7 +159,8 @@ class Run:
         self.tables = frozenset([False, True])
         self.opened.drop_table(TABLE)
         self.tables = frozenset([False])
-        self.oracle, self.moments, self.last = Oracle(MODEL), [], None
+        self.moments, self.last = [], None
+        self.oracle = Oracle(MODEL)
 
     def restart(self) -> None:
         """Close the store if it is open, and open it."""
@@ -447,6 +455,29 @@ def tables(run: Run) -> None:
     run.write("insert", [row(3, 3)])
 
 
+def ordered(run: Run) -> None:
+    """Write rows that come late, and delete rows before they come, in memory, on disk, in deltas and after restarts."""
+    run.order_by = "batch"
+    run.start()
+    run.write("upsert", [row(number, 5) for number in range(4)])
+    run.write("delete", [{"id": 0, "batch": 9}, {"id": 7, "batch": 9}])
+    run.write("upsert", [row(0, 8), row(1, 4), row(2, 6)])
+    run.maintain("flush")
+    run.write("delete", [{"id": 1, "batch": 7}])
+    run.maintain("flush_deltas")
+    run.write("upsert", [row(1, 6), row(7, 8), row(3, 7)])
+    run.restart()
+    run.write("upsert", [row(0, 8), row(1, 6), row(7, 8)])
+    run.write("delete", [{"id": 8, "batch": 20}])
+    run.maintain("flush")
+    run.maintain("compact")
+    run.write("upsert", [row(0, 8), row(7, 10), row(8, 19)])
+    run.transact([("delete", [{"id": 3, "batch": 12}])], [("upsert", [row(3, 11), row(9, 1)])])
+    run.restart()
+    run.maintain("flush_deltas")
+    run.write("upsert", [row(3, 11), row(8, 21)])
+
+
 WORKLOADS: dict[str, Callable[[Run], None]] = {
     workload.__name__: workload
     for workload in (
@@ -462,6 +493,7 @@ WORKLOADS: dict[str, Callable[[Run], None]] = {
         alterations,
         recoveries,
         transactions,
+        ordered,
         tables,
     )
 }
