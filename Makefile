@@ -105,7 +105,7 @@ ceph: MINUTES = 10
 ceph: .venv/.installed-dev  ## the same over a Ceph with two gateways, whose OSD is killed, out of Debian's packages (MINUTES=10 SEED=0 LEASE=5)
 	@$(BIN)/python tests/campaigns/failover/campaign.py --minutes $(MINUTES) --seed $(SEED) --way ceph --lease $(or $(LEASE),5)
 
-kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server; WAY=openings: how long a start takes then)
+kill9: .venv/.installed-dev  ## kill -9 a loaded server and look for lost rows (CYCLES=200 SEED=0; WAY=retries, scans, sessions: clients live on; WAY=embedded: without a server; WAY=orders: changes in random orders; WAY=openings: how long a start takes then)
 	@$(BIN)/python tests/campaigns/crash/$(or $(WAY),kill9).py --cycles $(CYCLES) --seed $(SEED)
 
 stops: .venv/.installed-dev  ## SIGTERM under load: it ends in 10 s, with a clean log, and loses nothing (CYCLES=200 SEED=0, 2 to 8 s each)

@@ -56,6 +56,7 @@ STEPS = (
     Step("kill9", "make kill9 CYCLES={dose} SEED={seed}", 100),
     Step("kill9-embedded", "make kill9 WAY=embedded CYCLES={dose} SEED={seed}", 50),
     Step("kill9-openings", "make kill9 WAY=openings CYCLES={dose} SEED={seed}", 20),
+    Step("kill9-orders", "make kill9 WAY=orders CYCLES={dose} SEED={seed}", 1_000),
     Step("kill9-retries", "make kill9 WAY=retries CYCLES={dose} SEED={seed}", 30),
     Step("kill9-scans", "make kill9 WAY=scans CYCLES={dose} SEED={seed}", 30),
     Step("kill9-sessions", "make kill9 WAY=sessions CYCLES={dose} SEED={seed}", 30),

@@ -6,6 +6,7 @@ from nyala.clients.flight import server_wait
 from tests.campaigns.crash.embedded import EmbeddedCampaign
 from tests.campaigns.crash.kill9 import Campaign
 from tests.campaigns.crash.openings import OpeningCampaign
+from tests.campaigns.crash.orders import OrderCampaign
 from tests.campaigns.crash.retries import RetryCampaign
 from tests.campaigns.crash.scans import ScanCampaign
 from tests.campaigns.crash.sessions import SessionCampaign
@@ -50,6 +51,15 @@ def test_writes_in_flight_on_sessions_are_applied_once(patience: None) -> None:
     assert campaign.cycles == 2
     assert campaign.acknowledged > 50, "too little was written to mean anything"
     assert campaign.changes_checked > 100
+
+
+def test_changes_in_random_orders_leave_what_the_sorted_log_leaves() -> None:
+    campaign = OrderCampaign(seed=0)
+    cycles = dose(20, 60)
+    campaign.run(cycles)
+    assert campaign.cycles == cycles
+    assert campaign.kills > 0
+    assert campaign.rows > 2 * cycles, "too few rows are left to mean anything"
 
 
 def test_rows_written_one_by_one_by_the_killed_process_itself_are_there() -> None:
