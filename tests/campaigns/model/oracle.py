@@ -148,7 +148,7 @@ class Oracle:
             return "INVALID_ARGUMENT"
         if since is not None and self._changed_after(key, since):
             return "IGNORED" if ignores else "CONFLICT"
-        old = plan.changes[key] if key in plan.changes else self._live(key)
+        old = plan.changes[key] if key in plan.changes else self._live(key, since)
         if is_ordered and self._is_stale(key, place, plan):
             return "STALE"
         if is_ordered and base == "delete":
@@ -187,9 +187,12 @@ class Oracle:
         length = self.schema.lengths.get(name)
         return cell[:length] if length is not None and cell is not None else cell
 
-    def _live(self, key: Key) -> Row | None:
-        history = self.versions.get(key)
-        return self._latest(history, max(self.clock(), self.last_timestamp)) if history else None
+    def _live(self, key: Key, seen: int | None = None) -> Row | None:
+        """Return the newest row of a key, unless it is dead, or has expired now, or when it was ``seen``."""
+        row = self.versions[key][-1][1] if key in self.versions else None
+        end = self.schema.end(row)
+        now = max(self.clock(), self.last_timestamp) if seen is None else seen
+        return row if end is None or end > now else None
 
     def _latest(self, history: list[tuple[int, Row | None]], timestamp: int) -> Row | None:
         row = next((row for committed, row in reversed(history) if committed <= timestamp), None)
