@@ -50,7 +50,7 @@ class Event(NamedTuple):
 
     def row(self, log: int) -> dict[str, object]:
         """Return the row to write."""
-        own = {"log": log, "key": self.key, "at": self.at}
+        own: dict[str, object] = {"log": log, "key": self.key, "at": self.at}
         return own if self.is_delete else own | {"text": f"{self.at} of {log}"}
 
 
