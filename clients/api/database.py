@@ -415,7 +415,7 @@ def _columns_and_rows(
 ) -> tuple[NewSchema, Any]:
     """Return the columns of a new table, and the rows to load, None for none."""
     if isinstance(schema, pa.Schema):
-        return schema_for(schema, options), data
+        return schema_for(schema, primary_key, options), data
     if schema is not None:
         raise InvalidArgumentError(
             f"schema must be a pyarrow.Schema, not a {type(schema).__name__}; pass rows as data="

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...schemas.cells.types import LogicalType, holder, nearest_word
+from ...schemas.cells.types import LogicalType, holder, key_type, nearest_word
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import counted
 from ...schemas.protocol.command import built
@@ -110,9 +110,14 @@ def table_definition(
     if unknown := [column for column in key if column not in columns]:
         known = f"the columns are {', '.join(columns)}" if columns else "give columns, as in --column id:int64"
         raise InvalidArgumentError(f"the key names column {unknown[0]!r}, which is not there; {known}")
-    ordered = [columns[column].model_copy(update={"nullable": False}) for column in key]
+    ordered = [_of_key(columns[column]) for column in key]
     ordered += [column for column in columns.values() if column.name not in key]
     return TableDefinition(name=name, columns=ordered, primary_key=list(key), **more)
+
+
+def _of_key(column: ColumnDefinition) -> ColumnDefinition:
+    kind = key_type(LogicalType.parse(column.type))
+    return column.model_copy(update={"nullable": False, "type": str(kind)})
 
 
 def columns_like(schema: pa.Schema) -> dict[str, ColumnDefinition]:

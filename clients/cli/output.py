@@ -18,6 +18,7 @@ from ...schemas.errors import InvalidArgumentError
 from ..api.scan import Scan
 from ..convert.cells import python_rows
 from ..convert.zoned import zoned
+from ..jobs.files.parquet_form import parquet_schema, to_parquet
 
 SHOWN_ROWS = 100
 """How many rows a terminal shows when no limit is given; files and pipes get all."""
@@ -124,19 +125,21 @@ class _Counted:
 def _write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
     import pyarrow.parquet as pq
 
-    schema = zoned(reader.schema)
+    schema = parquet_schema(zoned(reader.schema))
     with pq.ParquetWriter(file, schema) as writer:
-        return _write_all(reader, lambda batch: writer.write_batch(batch.cast(schema)))
+        return _write_all(reader, lambda batch: writer.write_batch(to_parquet(batch, schema)))
 
 
 def _write_csv(reader: pa.RecordBatchReader, file: BinaryIO, has_titles: bool = True) -> int:
     import pyarrow.csv as csv
 
-    from .rows import beyond_as_numbers
+    from .rows import as_text, beyond_as_numbers, with_text
 
-    with csv.CSVWriter(file, reader.schema, write_options=csv.WriteOptions(include_header=has_titles)) as writer:
+    schema = with_text(reader.schema)
+    with csv.CSVWriter(file, schema, write_options=csv.WriteOptions(include_header=has_titles)) as writer:
 
         def write(batch: pa.RecordBatch) -> None:
+            batch = as_text(batch, schema)
             readable = beyond_as_numbers(batch)
             if readable is batch:
                 writer.write_batch(batch)

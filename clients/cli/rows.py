@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.literal import to_json
 from ...schemas.cells.moment import DAY_MICROSECONDS, FIRST_MICROSECOND, LAST_MICROSECOND
 
 PIECE_ROWS = 32_768
@@ -55,7 +56,7 @@ def cell_texts(batch: pa.RecordBatch) -> list[pa.Array]:
 
 def nested_text(cells: pa.Array) -> pa.Array:
     """Return lists and structs that a command prints, as text of JSON."""
-    texts = [None if cell is None else json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
+    texts = [None if cell is None else json.dumps(to_json(cell), ensure_ascii=False) for cell in cells.to_pylist()]
     return pa.array(texts, pa.string())
 
 
@@ -67,6 +68,22 @@ def beyond_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
         if text is not column:
             batch = batch.set_column(place, batch.schema.names[place], text)
     return batch
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    """Whether cells are written as JSON in text: lists, structs and maps, and intervals as a list of their numbers."""
+    return pa.types.is_nested(kind) or pa.types.is_interval(kind)
+
+
+def with_text(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with text in place of what only JSON holds."""
+    return pa.schema([field.with_type(pa.string()) if _is_json(field.type) else field for field in schema])
+
+
+def as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the schema that ``with_text`` returned for it."""
+    arrays = [nested_text(cells) if _is_json(cells.type) else cells for cells in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +113,9 @@ def _json_text(cells: pa.Array) -> pa.Array:
         return _each(cells, lambda cell: json.dumps({"base64": base64.b64encode(cell).decode()}))
     if is_.is_null(kind):
         return pa.nulls(len(cells), pa.string())
-    if is_.is_nested(kind):
+    if is_.is_duration(kind):
+        return cells.cast(pa.int64()).cast(pa.string())
+    if _is_json(kind):
         return nested_text(cells)
     return _moment_or(cells, lambda given: _quoted(_plain_text(given)))
 
@@ -121,6 +140,8 @@ def _json_float(cells: pa.Array) -> pa.Array:
 
 
 def _tab_text(cells: pa.Array) -> pa.Array:
+    if _is_json(cells.type):
+        return _tab_text(nested_text(cells))
     if pa.types.is_binary(cells.type):
         return _each(cells, lambda cell: "0x" + cell.hex())
     if not pa.types.is_string(cells.type):

@@ -23,6 +23,9 @@ from ..jobs.files.text_cells import cell_of_text
 _TOKEN = re.compile(
     r"""\s*(?: (?P<text>'(?:[^']|'')*') | (?P<name>"(?:[^"]|"")*") | (?P<word>[^\s,()'"]+) | (?P<mark>[,()]) )""", re.X
 )
+_NESTED = re.compile(r"\w+\s*<")
+_SUFFIXED = re.compile(r"\w+\s*\([^()]*\)(?:\s*\[\s*\d*\s*\])+")
+_LENGTHS = re.compile(r"(?:\s*\[\s*\d*\s*\])*")
 _SHORT = re.compile(r"(?P<name>[^\s:,\"']+):(?P<type>[^!]+)(?P<required>!?)")
 
 
@@ -125,6 +128,10 @@ class _Parser:
         return True
 
     def _type(self) -> str:
+        if self._kind == "word" and (end := self._nested_end()):
+            first, self._at = self._at - len(self._token), end
+            self._next()
+            return str(LogicalType.parse(self._text[first:end]))
         word = self._take(lambda: self._kind == "word", "a type").lower()
         if word == "double":
             self._takes("precision")
@@ -135,6 +142,24 @@ class _Parser:
             self._expect(")")
             word = f"{word}({','.join(numbers)})"
         return str(LogicalType.parse(word))
+
+    def _nested_end(self) -> int | None:
+        """Return where a type with angle brackets ends that begins with this word; None if it has none."""
+        place = self._at - len(self._token)
+        if suffixed := _SUFFIXED.match(self._text, place):
+            return suffixed.end()
+        if not (match := _NESTED.match(self._text, place)):
+            return None
+        depth, is_quoted = 0, False
+        for place in range(match.end() - 1, len(self._text)):
+            letter = self._text[place]
+            is_quoted ^= letter == '"'
+            if not is_quoted:
+                depth += (letter == "<") - (letter == ">")
+            if depth == 0:
+                suffix = _LENGTHS.match(self._text, place + 1)
+                return suffix.end() if suffix else place + 1
+        raise InvalidArgumentError(f"{self._text!r}: a type has a < without its >")
 
     def _literal(self, kind: str) -> Any:
         if self._takes("null"):

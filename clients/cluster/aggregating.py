@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import comparable_type
 from ...schemas.rows.aggregate import AggregateFunction
 
 Measures = Mapping[str, tuple[str, str]]
@@ -32,6 +33,9 @@ def partial_measures(measures: Measures) -> dict[str, tuple[str, str]]:
 def merged(partials: Sequence[pa.Table], measures: Measures, group_by: Sequence[str], schema: pa.Schema) -> pa.Table:
     """Combine the answers of all servers to the ``partial_measures`` of an aggregate into one of ``schema``."""
     together = pa.concat_tables(partials).combine_chunks()  # aligns buffers that came from the network
+    for place, field in enumerate(together.schema):
+        if field.name not in group_by and (kind := comparable_type(field.type)) != field.type:
+            together = together.set_column(place, field.name, together[place].cast(kind))
     asked = partial_measures(measures)
     kinds = [(name, _MERGED_BY[function]) for name, (_, function) in asked.items()]
     found = together.group_by(list(group_by), use_threads=False).aggregate(kinds)

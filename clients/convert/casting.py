@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ...schemas.cells.casts import FITTING, is_castable, kind_of
+from ...schemas.cells.casts import FITTING, fits, is_castable, kind_of, nested_misfit, times_of_text
 from ...schemas.cells.types import LogicalType
 from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.phrases import perhaps
 from ...schemas.table.column import ColumnSchema
+from .nested_layout import plain_layout
 
 _CAST_HERE = {("bool", "bool"), ("text", "text"), ("binary", "binary"), ("timestamp", "date")}
 """Casts (column, data) that the store could make but that are made here: they only change the layout of cells."""
@@ -28,6 +29,12 @@ _WORDS = {
     "timestamp": "timestamps",
     "text": "strings",
     "binary": "bytes",
+    "time": "times",
+    "duration": "durations",
+    "interval": "intervals",
+    "list": "lists",
+    "struct": "structs",
+    "map": "maps",
 }
 
 
@@ -108,6 +115,12 @@ def cast(values: pa.Array, target: LogicalType, name: str) -> pa.Array:
         if target.name == "decimal" and pa.types.is_integer(values.type):
             # Through a decimal that holds every integer: Arrow rejects the direct cast by type, not by value.
             values = values.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))
+        if pa.types.is_time(target.arrow) and kind_of(values.type) == "text":
+            values = times_of_text(values.cast(pa.string()))
+        if target.is_nested:
+            values = plain_layout(values)
+        if pa.types.is_interval(target.arrow) and not pa.types.is_interval(values.type):
+            values = values.cast(pa.binary(16)).view(target.arrow)  # as files of Parquet have it
         return values.cast(target.arrow)
     except pa.ArrowException as error:
         why = str(error).partition("\n")[0]
@@ -130,7 +143,13 @@ def misfit_of(field: pa.Field, target: LogicalType) -> str | None:
     """Return why a column of this type cannot take the cells of a field in a user's data, and what would work; None if
     it can."""
     given, fitting = kind_of(field.type), FITTING[kind_of(target.arrow)]
-    if given == "null" or given in fitting:
+    if given == "null" or (given in fitting and not target.fields):
         return None
+    if given in fitting:
+        if (misfit := nested_misfit(bare_type(field.type), target.arrow, fits)) is None:
+            return None
+        path, kind, there = misfit
+        why = f"where it takes {there}" if there else "a field that it does not have"
+        return f"column {field.name!r} is {field.type}, which cannot be cast to {target}: {path} is {kind}, {why}"
     works = ", ".join(_WORDS[kind] for kind in fitting)
     return f"column {field.name!r} is {field.type}, which cannot be cast to {target}; accepted types: {works}"

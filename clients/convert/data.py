@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import fits
 from ...schemas.cells.moment import FIRST_MICROSECOND, LAST_MICROSECOND
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.column import ColumnSchema
@@ -205,6 +206,8 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     try:
+        if column is not None and column.logical.is_nested and _is_untyped(values):
+            return _nested(values, column)
         if isinstance(values, list | tuple) and column is not None:
             return _from_python(values, column)
         return _from_anything(values)
@@ -214,6 +217,21 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
         why = str(error).partition("\n")[0]
         wanted = f", which the table stores as {column.logical}" if column else ""
         raise InvalidArgumentError(f"the values of column {name!r}{wanted} have no common type: {why}") from None
+
+
+def _nested(values: Any, column: ColumnSchema) -> pa.Array | pa.ChunkedArray:
+    """Return Python's lists, dicts and pairs in Arrow's own type, to be cast later; in the column's type if they have
+    none that goes into it."""
+    target, from_pandas = column.logical.arrow, _is_pandas(values, "Series")
+    try:
+        cells = pa.array(values, from_pandas=from_pandas)
+        if fits(cells.type, target):
+            return cells
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass
+    if pa.types.is_map(target):
+        values = [list(each.items()) if isinstance(each, Mapping) else each for each in values]
+    return pa.array(values, target, from_pandas=from_pandas)
 
 
 def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:
@@ -236,6 +254,8 @@ def _from_python(values: Sequence[Any], column: ColumnSchema) -> pa.Array:
     try:
         cells = pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if column.logical.name == "uint64" and all(value is None or isinstance(value, int) for value in values):
+            return pa.array(values, pa.uint64())
         if column.logical.is_integer:
             raise  # Arrow would truncate fractions
         return pa.array(values, column.logical.arrow)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.cells.casts import ROUND_IT
-from ...schemas.cells.types import LogicalType, holder, nearest, nearest_word
+from ...schemas.cells.types import LogicalType, holder, key_type, nearest, nearest_word
 from ...schemas.cells.wrapped import bare_type, unwrapped
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.column import ColumnOptions
@@ -37,21 +37,21 @@ class NewTableData(NamedTuple):
     rows: pa.Table | pa.RecordBatchReader
 
 
-def schema_for(schema: pa.Schema, options: Options) -> NewSchema:
+def schema_for(schema: pa.Schema, primary_key: Sequence[str], options: Options) -> NewSchema:
     """Convert the Arrow schema of a user's data to one with types that a table can have.
 
     Raises:
         InvalidArgumentError: no table holds some columns; the message names all of them, and what would work.
     """
-    return _new_schema(schema, options, {}, ())
+    return _new_schema(schema, primary_key, options, {}, ())
 
 
 def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTableData:
     """Convert a user's ``data`` for a new table: return the table's columns, those of the key first, and its rows.
 
-    Cells in memory are examined if their type alone does not decide: unsigned 64-bit integers that all fit become
-    int64, and nanoseconds must be whole microseconds. Python's decimals get all digits that a column can have, since
-    larger ones may come. A ``type`` in ``options`` is used if the cells can be cast to it.
+    Cells in memory are examined if their type alone does not decide: unsigned 64-bit integers of a key that all fit
+    become int64, and nanoseconds must be whole microseconds. Python's decimals get all digits that a column can have,
+    since larger ones may come. A ``type`` in ``options`` is used if the cells can be cast to it.
 
     Raises:
         InvalidArgumentError: it is not data, lacks a key column, or has columns that no table holds, all of them named.
@@ -66,10 +66,10 @@ def read_new(data: Any, primary_key: Sequence[str], options: Options) -> NewTabl
             f"{', '.join(known[:20]) or 'none'}"
         )
     names = [name for name in primary_key if name in known] + [name for name in known if name not in primary_key]
-    held, lossy = _looked_at(rows) if isinstance(rows, pa.Table) else ({}, [])
+    held, lossy = _looked_at(rows, primary_key) if isinstance(rows, pa.Table) else ({}, [])
     held |= {name: wide for name in given.guessed if (wide := _widest(given.schema.field(name).type))}
     fields = [given.schema.field(name) for name in names]
-    return NewTableData(_new_schema(fields, options, held, [*given.misfits, *lossy]), rows)
+    return NewTableData(_new_schema(fields, primary_key, options, held, [*given.misfits, *lossy]), rows)
 
 
 def _rows(given: GivenData, is_in_memory: bool) -> pa.Table | pa.RecordBatchReader:
@@ -79,7 +79,11 @@ def _rows(given: GivenData, is_in_memory: bool) -> pa.Table | pa.RecordBatchRead
 
 
 def _new_schema(
-    fields: Iterable[pa.Field], options: Options, held: Mapping[str, LogicalType], misfits: Sequence[str]
+    fields: Iterable[pa.Field],
+    primary_key: Sequence[str],
+    options: Options,
+    held: Mapping[str, LogicalType],
+    misfits: Sequence[str],
 ) -> NewSchema:
     """Return the columns, with the types in ``held`` if any; ``misfits`` are problems found before."""
     made: list[pa.Field] = []
@@ -88,6 +92,8 @@ def _new_schema(
     for field in fields:
         chosen = _chosen(options.get(field.name))
         kind = chosen or held.get(field.name) or holder(field.type)
+        if kind and not chosen and field.name in primary_key:
+            kind = key_type(kind)
         if pa.types.is_string(field.type) and chosen is None:
             made.append(field)  # keeps its metadata, which may say varchar
         elif why := misfit_of(field, chosen) if chosen else None if kind else _no_type(field):
@@ -138,14 +144,14 @@ def _note(field: pa.Field, kind: LogicalType) -> Iterator[str]:
     yield f"column {field.name!r} is {field.type} and is stored as {kind}{why}"
 
 
-def _looked_at(rows: pa.Table) -> tuple[dict[str, LogicalType], list[str]]:
-    """Return which unsigned columns fit in int64, and problems of timestamps that are too fine for a table."""
+def _looked_at(rows: pa.Table, primary_key: Sequence[str]) -> tuple[dict[str, LogicalType], list[str]]:
+    """Return which unsigned columns of the key fit in int64, and problems of timestamps too fine for a table."""
 
     held: dict[str, LogicalType] = {}
     lossy: list[str] = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         bare = bare_type(field.type)
-        if pa.types.is_uint64(bare):
+        if pa.types.is_uint64(bare) and field.name in primary_key:
             largest = max((pc.max(cells).as_py() or 0 for cells in _cells(column)), default=0)
             if largest <= _INT64_MAX:
                 held[field.name] = LogicalType("int64")

@@ -20,6 +20,8 @@ _SETTINGS = {
     # Limit batches to Python by rows only (10,000 by default), not by bytes, as before Spark 4.1: with a byte limit
     # Spark 4.3 sums the sizes of all columns after every row, which takes half the time of a write.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    # Columns of times: Spark 4.3 has the type, but statements with one are errors by default.
+    "spark.sql.timeType.enabled": "true",
 }
 _WITHOUT_SHUFFLES = {
     # Join and group by more columns than a table is hashed by without a shuffle, and by fewer.

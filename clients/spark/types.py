@@ -4,6 +4,13 @@
 |---|---|
 | timestamp[us] | timestamp: the cells are moments; an explicit schema may ask for timestamp_ntz: see `zone` |
 | varchar(n), string | string |
+| uint8, uint16, uint32, uint64 | the next wider integer: short, int, bigint, decimal(20,0) |
+| float16 | float |
+| time32, time64 | time |
+| duration | interval day to second |
+| list, large_list, fixed_size_list | array |
+| struct, map | struct, map |
+| month_day_nano_interval | none: leave the column out |
 | all others | the type of the same name |
 """
 
@@ -36,6 +43,15 @@ _SAME: dict[str, spark.DataType] = {
     "string": spark.StringType(),
     "varchar": spark.StringType(),
     "binary": spark.BinaryType(),
+    "uint8": spark.ShortType(),
+    "uint16": spark.IntegerType(),
+    "uint32": spark.LongType(),
+    "uint64": spark.DecimalType(20, 0),
+    "float16": spark.FloatType(),
+    "time64[us]": spark.TimeType(6),
+    **dict.fromkeys(("time32[s]", "time32[ms]", "time64[ns]"), spark.TimeType(6)),
+    "duration[us]": spark.DayTimeIntervalType(),
+    **dict.fromkeys(("duration[s]", "duration[ms]", "duration[ns]"), spark.DayTimeIntervalType()),
 }
 _FEED = (
     spark.StructField("_op", spark.StringType(), False),
@@ -45,7 +61,16 @@ _FEED = (
 
 def spark_type(kind: LogicalType) -> spark.DataType:
     """Return the Spark type of a column of type ``kind``."""
-    return spark.DecimalType(kind.precision, kind.scale) if kind.name == "decimal" else _SAME[kind.name]
+    if kind.name == "decimal":
+        return spark.DecimalType(kind.precision, kind.scale)
+    if kind.name == "struct":
+        return spark.StructType([spark.StructField(name, spark_type(inner)) for name, inner in kind.fields])
+    if kind.is_nested:
+        inner = [spark_type(each) for _, each in kind.fields]
+        return spark.MapType(inner[0], inner[1]) if kind.name == "map" else spark.ArrayType(inner[0])
+    if kind.name not in _SAME:
+        raise InvalidArgumentError(f"Spark has no type for a column of {kind}: leave it out, by the option columns")
+    return _SAME[kind.name]
 
 
 def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
@@ -56,6 +81,14 @@ def arrow_type(kind: spark.DataType, name: str) -> pa.DataType:
     """
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, spark.ArrayType):
+        return pa.list_(arrow_type(kind.elementType, name))
+    if isinstance(kind, spark.MapType):
+        return pa.map_(arrow_type(kind.keyType, name), arrow_type(kind.valueType, name))
+    if isinstance(kind, spark.StructType):
+        return pa.struct([pa.field(each.name, arrow_type(each.dataType, name), each.nullable) for each in kind])
+    if isinstance(kind, spark.TimeType):
+        return pa.time64("ns")
     if isinstance(kind, spark.TimestampType):
         return _UTC
     if isinstance(kind, spark.TimestampNTZType):
@@ -205,4 +238,6 @@ def _as_wanted(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return cells in a type; a scan's timestamps have no zone and mean UTC."""
     if wanted == _NAIVE:
         return walls(cells, session_zone())
-    return cells if cells.type == wanted else cells.view(wanted)
+    if cells.type == wanted:
+        return cells
+    return cells.view(wanted) if wanted == _UTC else cells.cast(wanted)

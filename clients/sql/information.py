@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ...schemas.cells.nested_names import struct_text
 from ...schemas.errors import InvalidArgumentError, NotFoundError, PermissionDeniedError
 from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import StoreService
@@ -67,6 +68,13 @@ def sql_type(kind: pa.DataType) -> str:
         return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
         return "timestamp with time zone" if kind.tz else "timestamp without time zone"
+    if pa.types.is_struct(kind):
+        return struct_text((field.name, sql_type(field.type)) for field in kind)
+    if pa.types.is_map(kind):
+        return f"map<{sql_type(kind.key_type)}, {sql_type(kind.item_type)}>"
+    if pa.types.is_nested(kind):
+        size = kind.list_size if pa.types.is_fixed_size_list(kind) else ""
+        return f"{sql_type(kind.value_type)}[{size}]"
     return _TYPES.get(str(kind), str(kind))
 
 
@@ -81,6 +89,12 @@ _TYPES = {
     "string": "text",
     "binary": "bytea",
     "date32[day]": "date",
+    "uint8": "utinyint",
+    "uint16": "usmallint",
+    "uint32": "uinteger",
+    "uint64": "ubigint",
+    "time64[us]": "time",
+    "month_day_nano_interval": "interval",
 }
 
 

@@ -129,6 +129,8 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
     try:
         return pa.scalar(value.item() if hasattr(value, "item") and hasattr(value, "dtype") else value)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        if isinstance(value, int) and 0 <= value < 1 << 64:
+            return pa.scalar(value, pa.uint64())
         raise InvalidArgumentError(
             f"{_shown(name)} cannot be of type {type(value).__name__}: give a number, text, bytes, a date, a time or "
             "None"

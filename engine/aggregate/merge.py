@@ -151,7 +151,8 @@ def _measure(measure: Measure, states: dict[State, list[pa.Array]]) -> pa.Array:
     valid = rest[0][0].to_numpy()
     state = measure.states[0]
     if state.kind is StateKind.BOUNDS:
-        return _bound(measure, parts, valid)
+        assert state.column is not None
+        return _bound(measure, parts, valid).cast(state.column.logical.arrow)
     if measure.function is AggregateFunction.AVG:
         return _average(state, parts, valid)
     return _sum(state, parts, valid)
@@ -180,7 +181,7 @@ def _sum(state: State, parts: list[pa.Array], valid: np.ndarray) -> pa.Array:
     numbers = [part.to_numpy() for part in parts]
     if len(numbers) == 1:
         return pa.array(numbers[0], mask=valid == 0)
-    if kind.is_integer and kind.name != "int64":
+    if kind.is_integer and not kind.sum_is_wide:
         return pa.array(numbers[0] + (numbers[1] << 32), mask=valid == 0)
     wide = _wide(*numbers)
     if state.physical is PhysicalType.INT128:

@@ -185,7 +185,7 @@ class _Slot:
         if self.state.kind is not StateKind.BOUNDS:
             return [pa.array(result) for result in results]
         assert self.state.column is not None
-        kind = self.state.column.logical.arrow
+        kind = self.state.bound_type
         if self.fold == kernels.BOUND_FLOATS:
             lows, highs, counts = results
             return float_bounds(lows, highs, counts, kind)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import comparable_type
 from ...schemas.table.column import ColumnSchema
 from ..kernels.cells import aggregate as kernels
 from ..vectors.arrow import to_arrow
@@ -65,6 +66,12 @@ class State:
         assert self.column is not None, "rows have no type"
         return physical_of(self.column.logical.arrow)
 
+    @property
+    def bound_type(self) -> pa.DataType:
+        """The type in which Arrow compares the cells of its column; it compares neither durations nor half floats."""
+        assert self.column is not None, "rows have no bounds"
+        return comparable_type(self.column.logical.arrow)
+
     def fold(self, groups: Groups, vector: Vector | None) -> list[pa.Array]:
         """Return its columns, one slot per group, for the rows in ``groups`` and their cells."""
         row_count = len(groups.numbers)
@@ -77,7 +84,7 @@ class State:
             assert isinstance(vector, FixedVector), "numbers are summed"
             return _totals(groups, vector, self.physical)
         assert self.column is not None
-        return _bounds(groups, vector, self.physical, self.column.logical.arrow)
+        return _bounds(groups, vector, self.physical, self.bound_type)
 
 
 def _counts(groups: Groups, valid: np.ndarray | None) -> pa.Array:

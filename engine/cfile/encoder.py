@@ -18,6 +18,7 @@ from ..codecs.compression import LZ4
 from ..codecs.dictionary import DictionaryBuilder
 from ..codecs.fsst import FsstCodec
 from ..codecs.registry import codec_by_name
+from ..codecs.shredded import ShreddedCodec
 from ..vectors.physical import PhysicalType
 from ..vectors.vector import BytesVector, DictionaryVector, Vector, as_bytes
 from .format import IS_DICTIONARY
@@ -199,12 +200,19 @@ def _recoded(builder: DictionaryBuilder, cells: DictionaryVector) -> np.ndarray 
     return codes
 
 
-def stream_encoder(physical: PhysicalType, codec: Codec | None, compression: int) -> StreamEncoder:
+def stream_encoder(
+    physical: PhysicalType, codec: Codec | None, compression: int, nested: str | None = None
+) -> StreamEncoder:
     """Return the encoder of a new stream of a cfile with the given ``codec``; with None each page gets one that suits
-    it."""
+    it. ``nested`` is the type of nested cells, without which they are not taken apart."""
+    plain = codec_by_name("plain")
+    if isinstance(codec, ShreddedCodec):
+        codec = ShreddedCodec(nested) if nested else plain
     if codec and codec.name != "dictionary":
         return StreamEncoder(physical, [codec], compression)
-    others = [codec_by_name("plain")] if codec else candidates_of(physical)
+    others = [plain] if codec else candidates_of(physical)
+    if nested and not codec:
+        others = [plain, ShreddedCodec(nested)]
     if physical is PhysicalType.BYTES:
         return DictionaryEncoder(physical, others, compression)
     return StreamEncoder(physical, others, compression)

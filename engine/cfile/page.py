@@ -17,6 +17,7 @@ from ..codecs.dictionary import DictionaryCodec
 from ..codecs.fsst import FsstCodec
 from ..codecs.prefix import PrefixCodec
 from ..codecs.registry import codec_by_code, codec_by_name
+from ..codecs.shredded import ShreddedCodec
 from ..fs.failures import reading
 from ..fs.far import FarFile
 from ..fs.filesystem import ReadableFile
@@ -120,7 +121,7 @@ class Page:
     @property
     def is_restored(self) -> bool:
         """Whether its strings are put together from pieces: to copy plain ones takes a tenth of the time."""
-        return isinstance(self.codec, FsstCodec | PrefixCodec)
+        return isinstance(self.codec, FsstCodec | PrefixCodec | ShreddedCodec)
 
     @property
     def encoded(self) -> EncodedPage:

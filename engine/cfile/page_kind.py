@@ -1,6 +1,18 @@
 """The kind of a page for the kernels that read it, and the place where its cells begin."""
 
-from ..kernels.reads.point_read import BITS, CODES, FIXED, FRAMES, NULLS, PREFIXES, RUNS, SHUFFLED, STRINGS, SYMBOLS
+from ..kernels.reads.point_read import (
+    BITS,
+    CODES,
+    FIXED,
+    FRAMES,
+    NULLS,
+    PREFIXES,
+    RUNS,
+    SHUFFLED,
+    STRINGS,
+    SYMBOLS,
+    UNREAD,
+)
 from ..vectors.memory.memory import address_of, address_or_0
 from ..vectors.physical import PhysicalType
 from .page import Page
@@ -41,4 +53,5 @@ _KINDS: dict[str, int] = {
     "alp": FRAMES,
     "prefix": PREFIXES,
     "fsst": SYMBOLS,
+    "shredded": UNREAD,
 }

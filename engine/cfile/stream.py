@@ -36,7 +36,7 @@ _PARTS_MAX = 2
 have been."""
 _OUTLINE = -2
 """Ends the address of a page's outline in the page cache, where it is evicted as pages are."""
-_RESTORED = frozenset({"prefix", "fsst"})
+_RESTORED = frozenset({"prefix", "fsst", "shredded"})
 _ONE_BY_ONE = 256
 """More rows of a page at once do not count: they may be a pass over the table."""
 

@@ -72,11 +72,12 @@ class CFileWriter:
         compression: str = "none",
         zone_maps: bool = True,
         page_rows: int | None = PAGE_ROWS,
+        nested: str | None = None,
     ) -> StreamWriter:
         """Begin the stream ``key``; any number may be open at once, and each must be finished before the file.
 
         ``page_rows``, a power of two up to ``PAGE_ROWS``, is the number of rows of its pages; None lets the first page
-        decide: PAGE_ROWS, or fewer if its cells are long.
+        decide: PAGE_ROWS, or fewer if its cells are long. ``nested`` is the type of nested cells, which have no order.
 
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``.
         """
@@ -84,7 +85,7 @@ class CFileWriter:
         assert key not in self._keys, f"{key} is written twice"
         codec, compression_number = _encoding_of(physical, encoding, compression)
         self._keys.add(key)
-        return StreamWriter(self, key, physical, codec, compression_number, zone_maps, page_rows)
+        return StreamWriter(self, key, physical, codec, compression_number, zone_maps, page_rows, nested)
 
     def write_stream(
         self,
@@ -95,13 +96,14 @@ class CFileWriter:
         compression: str = "none",
         zone_maps: bool = True,
         page_rows: int | None = PAGE_ROWS,
+        nested: str | None = None,
     ) -> None:
         """Write the cells of ``vectors``, chunked in any way, as the stream ``key``.
 
         Raises InvalidArgumentError when ``encoding`` or ``compression`` is unknown or does not fit ``physical``, or
         when one cell takes more than ``MAX_PAGE_BYTES``.
         """
-        stream = self.open_stream(key, physical, encoding, compression, zone_maps, page_rows)
+        stream = self.open_stream(key, physical, encoding, compression, zone_maps, page_rows, nested)
         for vector in vectors:
             stream.append(vector)
         stream.finish()
@@ -174,6 +176,7 @@ class StreamWriter:
         compression: int,
         zone_maps: bool,
         page_rows: int | None,
+        nested: str | None,
     ) -> None:
         known = page_rows or PAGE_ROWS
         assert 0 < known <= PAGE_ROWS and not known & (known - 1), "checked by the schema"
@@ -188,6 +191,7 @@ class StreamWriter:
         self._compression = compression
         self._zone_maps = zone_maps
         self._page_rows = page_rows
+        self._nested = nested
         self._cutter = PageCutter(known)
         self._encoder = self._new_encoder()
         self._pages: list[PageEntry] = []
@@ -269,7 +273,7 @@ class StreamWriter:
         )
 
     def _new_encoder(self) -> StreamEncoder:
-        return stream_encoder(self._physical, self._codec, self._compression)
+        return stream_encoder(self._physical, self._codec, self._compression, self._nested)
 
     def _write(self, vector: Vector, is_full: bool) -> None:
         """Write a page; the first one may turn out to be several."""

@@ -9,6 +9,7 @@ from .fsst import FsstCodec
 from .plain import PlainCodec
 from .prefix import PrefixCodec
 from .run_length import RunLengthCodec
+from .shredded import ShreddedCodec
 
 _CODECS: tuple[Codec, ...] = (
     PlainCodec(),
@@ -19,6 +20,7 @@ _CODECS: tuple[Codec, ...] = (
     FrameOfReferenceCodec(),
     AlpCodec(),
     FsstCodec(),
+    ShreddedCodec(),
 )
 _BY_CODE = {codec.code: codec for codec in _CODECS}
 _BY_NAME = {codec.name: codec for codec in _CODECS}

@@ -42,6 +42,8 @@ class ColumnEncoding:
     compression: str
     page_rows: int | None = None
     """Rows of a page of base cells; a power of two. None lets the length of the cells decide."""
+    nested: str | None = None
+    """The type of nested cells, which are taken apart in base files."""
 
 
 class DeltaFileMetadata(Message, frozen=True, extra="ignore"):

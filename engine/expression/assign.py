@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import times_of_text
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
 from . import moments
 from .comparing import compared
-from .numbers import Value, as_kind, holds_somewhere, is_number, rounded, word
+from .numbers import Value, as_decimal, as_kind, holds_somewhere, is_number, rounded, spread, word
 
 _TRUE = ("true", "t", "yes", "y", "on", "1")
 _FALSE = ("false", "f", "no", "n", "off", "0")
@@ -56,7 +57,7 @@ def convert(value: Value, target: LogicalType, is_cast: bool) -> Value:
 def _number(value: Value, kind: pa.DataType, is_cast: bool) -> Value:
     if pa.types.is_decimal(kind):
         if pa.types.is_integer(value.type):
-            value = value.cast(pa.int64()).cast(pa.decimal256(19, 0))
+            value = as_decimal(value)
         elif pa.types.is_floating(value.type):
             value = rounded(as_kind(value, pa.float64()), kind.scale)
         else:
@@ -95,6 +96,9 @@ def _parsed(value: Value, kind: pa.DataType) -> Value:
         return rounded(text.cast(_WIDEST), kind.scale).cast(kind)
     if pa.types.is_timestamp(kind):
         return _moment(text, kind)
+    if pa.types.is_time(kind):
+        times = times_of_text(spread(text, 1)).cast(kind)
+        return times[0] if isinstance(text, pa.Scalar) else times
     if not pa.types.is_floating(kind):
         return text.cast(kind)
     numbers = text.cast(pa.float64())
@@ -126,10 +130,16 @@ def _truth(text: Value) -> Value:
 
 def _goes(given: pa.DataType, kind: pa.DataType, is_cast: bool) -> bool:
     is_ = pa.types
-    if is_.is_temporal(kind) and not is_.is_duration(given):
-        return is_.is_date(given) or is_.is_timestamp(given) or is_.is_string(given)
-    if is_.is_duration(given):
+    if is_.is_nested(kind) or is_.is_nested(given) or is_.is_interval(kind) or is_.is_interval(given):
         return False
+    if is_.is_duration(kind) or is_.is_duration(given):
+        return is_.is_duration(kind) and is_.is_duration(given)
+    if is_.is_time(kind):
+        return is_.is_time(given) or is_.is_string(given)
+    if is_.is_time(given):
+        return is_cast and is_.is_string(kind)
+    if is_.is_temporal(kind):
+        return is_.is_date(given) or is_.is_timestamp(given) or is_.is_string(given)
     if is_cast and (is_.is_string(kind) or is_.is_string(given)):
         return True
     if is_cast and is_.is_boolean(given):

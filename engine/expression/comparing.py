@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.casts import comparable_type
 from ...schemas.cells.types import LogicalType
 from ...schemas.errors import InvalidArgumentError
 from .literal import Cell, expected, shown
@@ -50,6 +51,7 @@ def compared_with(op: ComparisonOp, value: Value, literal: Any) -> Value | None:
         meaning = narrowed(op, literal, kind)
     except ValueError:
         raise _not_comparable(value.type, literal, kind) from None
+    value = value.cast(comparable_type(value.type))
     if isinstance(meaning, CellComparison):
         return pc.call_function(ARROW_COMPARISONS[meaning.op], [value, _scalar(meaning.cell, value.type)])
     if isinstance(value, pa.Scalar):
@@ -68,13 +70,14 @@ def cells_listed(kind: pa.DataType, literals: Sequence[Any]) -> pa.Array | None:
     if logical is None:
         return None
     try:
-        return _array(listed_cells(literals, logical), kind)
+        return _array(listed_cells(literals, logical), comparable_type(kind))
     except ValueError as error:
         raise _not_comparable(kind, error.args[-1], logical) from None
 
 
 def listed(value: Value, cells: pa.Array) -> Value:
     """Return where a value of an expression is among the values of a list, of its type; NULL where it is NULL."""
+    value = value.cast(comparable_type(value.type))
     if isinstance(value, pa.Scalar):
         return listed(spread(value, 1), cells)[0]  # pyright: ignore[reportReturnType]
     if pa.types.is_floating(value.type):  # Arrow takes 0.0 and -0.0 for two numbers
@@ -94,17 +97,19 @@ def comparable(left: Value, right: Value) -> tuple[Value, Value]:
     """
     if is_number(left.type) and is_number(right.type):
         return alike(left, right)
-    if left.type == right.type:
+    if left.type == right.type and not pa.types.is_nested(left.type):
         return left, right
+    if pa.types.is_time(left.type) and pa.types.is_time(right.type):
+        return left.cast(pa.time64("ns")), right.cast(pa.time64("ns"))
     if pa.types.is_string(left.type) and _is_moment(right.type):
         left = left.cast(right.type)
     elif pa.types.is_string(right.type) and _is_moment(left.type):
         right = right.cast(left.type)
-    elif _is_moment(left.type) and _is_moment(right.type):
+    elif all(_is_moment(value.type) and not pa.types.is_time(value.type) for value in (left, right)):
         return halves_of_days(left), halves_of_days(right)
     elif {pa.string(), pa.binary()} == {left.type, right.type}:
         return left.cast(pa.binary()), right.cast(pa.binary())
-    if left.type == right.type:
+    if left.type == right.type and not pa.types.is_nested(left.type):
         return left, right
     raise InvalidArgumentError(
         f"{word(left.type)} and {word(right.type)} cannot be compared; use CAST(... AS ...) if that makes sense"
@@ -116,7 +121,7 @@ def _unknown() -> pa.Scalar:
 
 
 def _is_moment(kind: pa.DataType) -> bool:
-    return pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
+    return pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind)
 
 
 def _kind_of(kind: pa.DataType) -> LogicalType | None:
@@ -142,8 +147,8 @@ def _array(cells: Sequence[Cell], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     if pa.types.is_date32(kind):
         return pa.array(cells, pa.int32()).cast(kind)
-    if pa.types.is_timestamp(kind):
-        return pa.array(cells, pa.int64()).cast(kind)
+    if pa.types.is_temporal(kind):
+        return pa.array(cells, pa.int32() if pa.types.is_time32(kind) else pa.int64()).cast(kind)
     if pa.types.is_boolean(kind):
         return pa.array([bool(cell) for cell in cells], kind)
     if pa.types.is_string(kind):

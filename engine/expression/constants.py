@@ -52,6 +52,8 @@ def _value_of(literal: Any) -> pa.Scalar:
         return pa.scalar(microseconds // DAY_MICROSECONDS, pa.int32()).cast(pa.date32())
     if kind == "timestamp":
         return pa.scalar(moment(literal)[0], pa.timestamp("us"))
+    if kind == "time":
+        return pa.scalar(content, pa.string()).cast(pa.time64("ns"))
     return pa.scalar(content, pa.duration("us"))
 
 
@@ -88,7 +90,9 @@ def literal_of(value: pa.Scalar) -> Any:
     if is_.is_timestamp(kind):
         return {"timestamp": value.cast(pa.int64()).as_py()}
     if is_.is_duration(kind):
-        return {"interval": value.cast(pa.int64()).as_py()}
+        return {"interval": value.cast(pa.duration("us")).cast(pa.int64()).as_py()}
+    if is_.is_time(kind):
+        return {"time": value.cast(pa.string()).as_py()}
     if is_.is_decimal(kind):
         return {"decimal": f"{value.as_py():f}"}
     if is_.is_string(kind) or is_.is_binary(kind):

@@ -1,29 +1,36 @@
-"""The functions of an expression."""
+"""The functions of an expression.
+
+A part of a nested value that is not there is NULL: a field of a NULL, an item past the end, a key that a map lacks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import InvalidArgumentError
 from . import moments
+from .constants import value_of
 from .numbers import (
     Value,
     as_decimal,
     as_kind,
     check_finite,
     holds_somewhere,
+    is_list,
     is_number,
     number_kind,
     roomy,
     rounded,
+    spread,
     word,
 )
 from .sizes import check_filled, check_joined, check_replaced
-from .tree import ComparisonOp, Constant, Expr
+from .tree import FIELD, ITEM, ComparisonOp, Constant, Expr
 
 
 class Evaluator(Protocol):
@@ -84,6 +91,7 @@ def common(values: Sequence[Value]) -> list[Value]:
     Raises:
         InvalidArgumentError: they have none.
     """
+    values = [value.cast(pa.float32()) if pa.types.is_float16(value.type) else value for value in values]
     kinds = [value.type for value in values if not pa.types.is_null(value.type)]
     if not kinds or all(kind == kinds[0] for kind in kinds):
         return [value.cast(kinds[0]) for value in values] if kinds else list(values)
@@ -221,9 +229,133 @@ def _part(name: str) -> Function:
 
 def _length(of: Evaluator, args: Sequence[Expr]) -> Value:
     value = of.value(args[0])
+    if (items := _items_of(value)) is not None:
+        return items
     if pa.types.is_binary(value.type):
         return pc.binary_length(value).cast(pa.int64())
     return pc.utf8_length(_text(value, "LENGTH")).cast(pa.int64())
+
+
+def _field(of: Evaluator, args: Sequence[Expr]) -> Value:
+    """Return ``struct.name``."""
+    value, name = of.value(args[0]), _literal(args[1])
+    kind = value.type
+    if pa.types.is_null(kind):
+        return value
+    names = [kind.field(i).name for i in range(kind.num_fields)] if pa.types.is_struct(kind) else None
+    if names is None:
+        raise InvalidArgumentError(f"{word(kind)} has no fields, and so no {name!r}")
+    if name not in names:
+        raise InvalidArgumentError(f"the struct has no field {name!r}; its fields are {', '.join(names)}")
+    return pc.struct_field(_cells(value), [names.index(name)])
+
+
+def _item(of: Evaluator, args: Sequence[Expr]) -> Value:
+    """Return ``list[number]``, counted from 0, or from the end if it is negative; or ``map[key]``, of a key that is
+    there twice the last value."""
+    value, place = of.value(args[0]), _literal(args[1])
+    if pa.types.is_null(value.type):
+        return value
+    if pa.types.is_map(value.type):
+        return _value_at(value, place)
+    if not is_list(value.type):
+        raise InvalidArgumentError(f"{word(value.type)} has no items")
+    if not isinstance(place, int) or isinstance(place, bool):
+        raise InvalidArgumentError("the place of an item must be a whole number, counted from 0")
+    return _item_at(_lists(value), place)
+
+
+def _item_at(lists: pa.Array, place: int) -> pa.Array:
+    lengths = _lengths(lists)
+    items = pc.list_flatten(lists)
+    place = max(min(place, 1 << 62), -(1 << 62))
+    at = np.full(len(lists), place, np.int64) if place >= 0 else lengths + place
+    is_there = (at >= 0) & (at < lengths)
+    firsts = np.cumsum(lengths) - lengths
+    return items.take(pa.array(np.where(is_there, firsts + at, 0), mask=~is_there))
+
+
+def _value_at(value: Value, key: Any) -> Value:
+    maps, key_type = _lists(value), value.type.key_type
+    sought = value_of(key)
+    try:
+        if pa.types.is_string(sought.type) != pa.types.is_string(key_type):
+            raise pa.ArrowInvalid
+        sought = sought.cast(key_type)
+    except pa.ArrowException:
+        raise InvalidArgumentError(f"the keys of the map are {word(key_type)}") from None
+    keys, items = pc.list_flatten(maps).flatten()
+    places = np.full(len(maps), -1, np.int64)
+    equal = np.flatnonzero(pc.equal(keys, sought).to_numpy(zero_copy_only=False))
+    places[_rows(maps, equal)] = equal
+    return items.take(pa.array(np.maximum(places, 0), mask=places < 0))
+
+
+def _contains(of: Evaluator, args: Sequence[Expr]) -> Value:
+    """Return whether a list has an item, a map a key, or a text another one."""
+    value = of.value(args[0])
+    if pa.types.is_null(value.type):
+        return pa.scalar(None, pa.bool_())
+    if pa.types.is_string(value.type):
+        return pc.match_substring(value, pattern=_pattern(_literal(args[1])))
+    if not is_list(value.type) and not pa.types.is_map(value.type):
+        raise InvalidArgumentError(f"CONTAINS takes a list, a map or text, not {word(value.type)}")
+    if not isinstance(args[1], Constant):
+        raise InvalidArgumentError("CONTAINS takes a literal, the same for all rows")
+    lists = _lists(value)
+    items = pc.list_flatten(lists)
+    if pa.types.is_map(value.type):
+        items = items.field(0)
+    if args[1].value is None:
+        return pa.scalar(None, pa.bool_())
+    equal = spread(of.compare("=", items, args[1]), len(items))
+    places = np.flatnonzero(pc.fill_null(equal, False).to_numpy(zero_copy_only=False))
+    answers = np.zeros(len(lists), np.bool_)
+    answers[_rows(lists, places)] = True
+    return pa.array(answers, mask=pc.is_null(lists).to_numpy(zero_copy_only=False))
+
+
+def _items_of(value: Value) -> Value | None:
+    """Return how many items a list has, or a map; None if a value is neither."""
+    if not is_list(value.type) and not pa.types.is_map(value.type):
+        return None
+    lists = _lists(value)
+    return pa.array(_lengths(lists), mask=pc.is_null(lists).to_numpy(zero_copy_only=False))
+
+
+def _cells(value: Value) -> pa.Array:
+    return spread(value, 1) if isinstance(value, pa.Scalar) else spread(value, len(value))
+
+
+def _lists(value: Value) -> pa.Array:
+    """Return lists as they are, and maps as lists of pairs."""
+    cells = _cells(value)
+    if pa.types.is_map(cells.type):
+        return cells.cast(pa.list_(pa.struct([cells.type.key_field, cells.type.item_field])))
+    return cells
+
+
+def _lengths(lists: pa.Array) -> np.ndarray:
+    """Return the number of items (int64) of each list, 0 for NULL."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _rows(lists: pa.Array, places: np.ndarray) -> np.ndarray:
+    """Return the rows of the items at ``places`` of all items."""
+    return np.searchsorted(np.cumsum(_lengths(lists)), places, "right")
+
+
+def _literal(node: Expr) -> Any:
+    if not isinstance(node, Constant):
+        raise InvalidArgumentError("this argument must be a literal, the same for all rows")
+    return node.value
+
+
+def _pattern(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgumentError("CONTAINS looks for text in quotes in a text")
+    return value
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -231,10 +363,13 @@ FUNCTIONS: dict[str, Function] = {
     "CEIL": _toward("ceil"),
     "COALESCE": _coalesce,
     "CONCAT": lambda of, args: joined([of.value(each) for each in args]),
+    "CONTAINS": _contains,
     "DAY": _part("day"),
+    FIELD: _field,
     "FLOOR": _toward("floor"),
     "GREATEST": _extreme("max_element_wise"),
     "HOUR": _part("hour"),
+    ITEM: _item,
     "LEAST": _extreme("min_element_wise"),
     "LEFT": _left,
     "LENGTH": _length,

@@ -73,6 +73,9 @@ def bounds(kind: LogicalType) -> tuple[int, int] | None:
     if kind.name == "decimal":
         greatest = 10**kind.precision - 1
         return -greatest, greatest
+    if kind.is_integer:
+        least, end = kind.bounds
+        return least, end - 1
     bits = _BITS.get(kind.name)
     if bits is None:
         return None
@@ -83,7 +86,9 @@ def expected(kind: LogicalType) -> str:
     """Return in words the literals that an expression can compare with a column of ``kind``."""
     if kind.is_integer or kind.is_floating or kind.name == "decimal":
         return "a number"
-    return _EXPECTED[kind.name]
+    if kind.is_nested:
+        return "IS NULL"
+    return _EXPECTED[kind.name.partition("[")[0]]
 
 
 def shown(value: Any) -> str:
@@ -96,11 +101,24 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-_BITS = {"bool": 1, "int8": 8, "int16": 16, "int32": 32, "int64": 64, "date": 32, "timestamp[us]": 64}
+_BITS = {
+    "bool": 1,
+    "date": 32,
+    "timestamp[us]": 64,
+    **dict.fromkeys(("time32[s]", "time32[ms]"), 32),
+    **dict.fromkeys(("time64[us]", "time64[ns]"), 64),
+    **dict.fromkeys(("duration[s]", "duration[ms]", "duration[us]", "duration[ns]"), 64),
+}
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
 _EXPECTED = {
     "bool": "TRUE or FALSE",
     "date": "a date such as '2024-05-31', or a timestamp",
-    "timestamp[us]": "a timestamp such as '2024-05-31 23:59:59', or a date",
+    "duration": "an interval such as INTERVAL '90' MINUTE",
+    "month_day_nano_interval": "IS NULL",
+    "time32": "a time such as '23:59:59'",
+    "time64": "a time such as '23:59:59.5'",
+    "timestamp": "a timestamp such as '2024-05-31 23:59:59', or a date",
     "string": "a string",
     "varchar": "a string",
     "binary": "X'...' or a string",
@@ -182,6 +200,10 @@ def _float(value: Any, kind: LogicalType) -> Place:
         greatest = float(np.finfo(np.float32).max)
         with np.errstate(over="ignore"):
             number = float(np.float32(number))
+    elif kind.name == "float16":
+        greatest = float(np.finfo(np.float16).max)
+        with np.errstate(over="ignore"):
+            number = float(np.float16(number))
     if math.isinf(number) and exact not in (math.inf, -math.inf):
         return Place(greatest if number > 0 else -math.inf, False)
     return Place(number)
@@ -199,6 +221,35 @@ def _timestamp(value: Any, kind: LogicalType) -> Place:
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(value, True, kind)
     return _within(*moment(value), kind)
+
+
+def _time(value: Any, kind: LogicalType) -> Place:
+    if isinstance(value, dict):
+        value = value["time"]
+    if isinstance(value, dt.time):
+        value = value.isoformat()
+    if not isinstance(value, str) or not (match := _TIME.fullmatch(value.strip())):
+        raise ValueError
+    hours, minutes, seconds = int(match[1]), int(match[2]), int(match[3] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError
+    return _in_units(
+        (hours * 3600 + minutes * 60 + seconds) * 1_000_000_000 + int((match[4] or "0").ljust(9, "0")), kind
+    )
+
+
+def _duration(value: Any, kind: LogicalType) -> Place:
+    """A span of microseconds, as an expression has it."""
+    if isinstance(value, dt.timedelta):
+        value = {"interval": value // dt.timedelta(microseconds=1)}
+    if not isinstance(value, dict):
+        raise ValueError
+    return _in_units(value["interval"] * 1_000, kind)
+
+
+def _in_units(nanoseconds: int, kind: LogicalType) -> Place:
+    below, rest = divmod(nanoseconds, _NANOSECONDS[kind.arrow.unit])
+    return _within(below, rest == 0, kind)
 
 
 def moment(value: Any) -> tuple[int, bool]:
@@ -238,12 +289,12 @@ def _binary(value: Any, _: LogicalType) -> Place:
 
 _PLACERS: dict[str, Callable[[Any, LogicalType], Place]] = {
     "bool": _bool,
-    "int8": _integer,
-    "int16": _integer,
-    "int32": _integer,
-    "int64": _integer,
+    **{f"{sign}int{bits}": _integer for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "date": _date,
     "timestamp[us]": _timestamp,
+    **{f"time{kind}": _time for kind in ("32[s]", "32[ms]", "64[us]", "64[ns]")},
+    **{f"duration[{unit}]": _duration for unit in _NANOSECONDS},
+    "float16": _float,
     "float": _float,
     "double": _float,
     "decimal": _decimal,

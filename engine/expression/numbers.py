@@ -81,7 +81,7 @@ def _computed(value: Value, what: str) -> Value:
     if not is_number(value.type):
         raise InvalidArgumentError(f"{what} takes numbers, not {word(value.type)}; CAST(... AS ...) converts")
     kind = number_kind([value.type])
-    return value if kind is None else value.cast(kind)
+    return as_decimal(value) if kind is None else value.cast(kind)
 
 
 def alike(left: Value, right: Value) -> tuple[Value, Value]:
@@ -97,7 +97,7 @@ def number_kind(kinds: list[pa.DataType]) -> pa.DataType | None:
     digits."""
     if any(pa.types.is_floating(kind) for kind in kinds):
         return pa.float64()
-    return None if any(pa.types.is_decimal(kind) for kind in kinds) else pa.int64()
+    return None if any(pa.types.is_decimal(kind) or pa.types.is_uint64(kind) for kind in kinds) else pa.int64()
 
 
 def as_kind(value: Value, kind: pa.DataType) -> Value:
@@ -122,6 +122,8 @@ def as_decimal(value: Value) -> Value:
     """Return a whole or decimal number of an expression with room for the digits of a result."""
     if pa.types.is_decimal(value.type):
         return value.cast(pa.decimal256(value.type.precision, value.type.scale))
+    if pa.types.is_uint64(value.type):
+        return value.cast(pa.decimal256(20, 0))
     return value.cast(pa.int64()).cast(pa.decimal256(19, 0))
 
 
@@ -253,7 +255,13 @@ def word(kind: pa.DataType) -> str:
     names = {"text": is_.is_string(kind), "a decimal": is_.is_decimal(kind), "a bool": is_.is_boolean(kind)}
     names |= {"an integer": is_.is_integer(kind), "a float": is_.is_floating(kind), "a date": is_.is_date(kind)}
     names |= {"a timestamp": is_.is_timestamp(kind), "an interval": is_.is_duration(kind), "NULL": is_.is_null(kind)}
+    names |= {"a time": is_.is_time(kind), "a list": is_list(kind), "a struct": is_.is_struct(kind)}
     return next((name for name, holds in names.items() if holds), str(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the type of an expression is a list of any kind; a map is none."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def spread(value: Value, count: int) -> pa.Array:

@@ -118,10 +118,7 @@ class WordReader:
         return not is_typed and not (word.is_keyword("INTERVAL") and after.kind in (Kind.STRING, Kind.NUMBER))
 
     def _column(self) -> ColumnName:
-        word = self.take()
-        if self.peek().is_symbol("."):
-            self.refuse(self.peek(), "a column has no qualifier; a dot in its name needs double quotes")
-        return ColumnName(word.text)
+        return ColumnName(self.take().text)
 
     def _interval(self) -> int:
         """Read ``'90' MINUTE``, ``90 MINUTES`` or ``'90 minutes'`` as microseconds."""

@@ -6,6 +6,7 @@
               | expr [NOT] LIKE | ILIKE string [ESCAPE character]
               | expr || expr | expr + - expr | expr * / % expr | - expr | expr :: type
               | ( expr ) | function ( expr, ... ) | CAST ( expr AS type ) | EXTRACT ( part FROM expr )
+              | expr . field | expr [ number or key ]
               | CASE [expr] WHEN expr THEN expr ... [ELSE expr] END | column | literal
     op       := = | == | <> | != | < | <= | > | >=
     literal  := number | string | TRUE | FALSE | NULL | X'hex' | DATE string | TIMESTAMP string | INTERVAL string unit
@@ -32,7 +33,7 @@ from .building import Builder, Part
 from .operand import WordReader
 from .pattern import with_backslash
 from .signatures import ALIASES, MANY, NAMES, PARTS, SIGNATURES
-from .tree import Among, ComparisonOp, Constant, Expr, IsNull, IsTruth, Matches
+from .tree import FIELD, ITEM, Among, ComparisonOp, Constant, Expr, IsNull, IsTruth, Matches
 from .words import Kind, Word, words_of
 
 TEXT_MAX = 4 * 1024 * 1024
@@ -210,6 +211,8 @@ class _Parser(WordReader):
             return True
         if word.is_symbol(")"):
             self._close()
+        elif word.is_symbol(".", "["):
+            self._part()
         elif word.is_symbol("::"):
             self.take()
             kind = self.kind()
@@ -217,6 +220,28 @@ class _Parser(WordReader):
         else:
             self.expected(word, "AND, OR or the end")
         return False
+
+    def _part(self) -> None:
+        """Read ``.field`` of a struct, or ``[0]`` of a list."""
+        word = self.take()
+        place = self.take()
+        if word.is_symbol("."):
+            if place.kind not in (Kind.WORD, Kind.QUOTED):
+                self.refuse(place, "a dot is followed by the field of a struct; a dot in a name needs double quotes")
+            name, literal = FIELD, place.text
+        else:
+            sign = -1 if place.is_symbol("-") else 1
+            place = self.take() if sign < 0 else place
+            literal = place.value
+            if isinstance(literal, int):
+                literal *= sign
+            if place.kind not in (Kind.NUMBER, Kind.STRING):
+                self.refuse(place, "brackets hold the number of an item, counted from 0, or the key of a map in quotes")
+            self.expect("]", "the end of the brackets")
+            name = ITEM
+        self._builder.add()
+        value = self._operands.pop()
+        self._operands.append(self._builder.call(name, [value, Part(Constant(literal), 1, place)], value.word))
 
     def _after_keyword(self, word: Word) -> bool:
         """Read a keyword; return whether an operand is due."""

@@ -8,6 +8,7 @@ SIGNATURES: dict[str, tuple[int, int]] = {
     "CEIL": (1, 1),
     "COALESCE": (1, MANY),
     "CONCAT": (1, MANY),
+    "CONTAINS": (2, 2),
     "DAY": (1, 1),
     "FLOOR": (1, 1),
     "GREATEST": (1, MANY),
@@ -36,6 +37,8 @@ SIGNATURES: dict[str, tuple[int, int]] = {
 """The least and the most arguments of each function. EXTRACT(part FROM x) is the function of that part."""
 
 ALIASES = {
+    "ARRAY_CONTAINS": "CONTAINS",
+    "CARDINALITY": "LENGTH",
     "CEILING": "CEIL",
     "CHARACTER_LENGTH": "LENGTH",
     "CHAR_LENGTH": "LENGTH",

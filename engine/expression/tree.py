@@ -26,6 +26,10 @@ ARROW_COMPARISONS: dict[ComparisonOp, str] = {
 """Arrow's functions that compare."""
 
 
+FIELD, ITEM = ".", "[]"
+"""The names of the functions that ``struct.field`` and ``list[0]`` stand for."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnName:
     """A column that an expression names."""

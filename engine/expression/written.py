@@ -11,6 +11,7 @@ from . import moments
 from .constants import value_of
 from .operand import INTERVALS, RESERVED
 from .tree import (
+    FIELD,
     Among,
     Arithmetic,
     Between,
@@ -67,6 +68,9 @@ def sql_of(tree: Expr) -> str:
             return _case(tree)
         case Cast():
             return f"CAST({sql_of(tree.arg)} AS {tree.kind})"
+        case Call(name="." | "[]", args=(value, Constant(value=part))):
+            text = sql_of(value) if isinstance(value, ColumnName | Call) else f"({sql_of(value)})"
+            return f"{text}.{column_of(part)}" if tree.name == FIELD else f"{text}[{_literal(part)}]"
         case Call():
             return f"{tree.name}({', '.join(map(sql_of, tree.args))})"
 

@@ -39,4 +39,5 @@ def encodings(schema: TableSchema) -> dict[int, ColumnEncoding]:
 
 def _encoding(column: ColumnSchema) -> ColumnEncoding:
     physical = physical_of(column.logical.arrow)
-    return ColumnEncoding(physical, column.encoding, column.compression, column.block_rows)
+    nested = column.type if column.logical.is_nested else None
+    return ColumnEncoding(physical, column.encoding, column.compression, column.block_rows, nested)

@@ -109,7 +109,9 @@ def write_columns_file(
         for column_id, cells in sorted(columns.items()):
             how = encodings[column_id]
             key, page_rows = StreamKey(column_id, "base"), how.page_rows
-            writer.write_stream(key, how.physical, cells, how.encoding, how.compression, page_rows=page_rows)
+            writer.write_stream(
+                key, how.physical, cells, how.encoding, how.compression, page_rows=page_rows, nested=how.nested
+            )
         return writer.finish(metadata.model_dump(mode="json"))
 
 
@@ -217,7 +219,12 @@ class BaseFileWriter:
 
     def _open(self, column_id: int, how: ColumnEncoding) -> StreamWriter:
         return self._writer.open_stream(
-            StreamKey(column_id, "base"), how.physical, how.encoding, how.compression, page_rows=how.page_rows
+            StreamKey(column_id, "base"),
+            how.physical,
+            how.encoding,
+            how.compression,
+            page_rows=how.page_rows,
+            nested=how.nested,
         )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...schemas import compute as pc
 from ...schemas.errors import CorruptionError
+from ...schemas.limits.limits import Limits
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.table import TableSchema
 from ..cfile.format import StreamKey
@@ -22,6 +23,7 @@ from ..delta.file import ColumnEncoding
 from ..partition.router import Router
 from ..vectors.arrow import to_arrow
 from ..vectors.keys.keys import hash_keys, key_bytes, keys_ascend
+from ..vectors.nested import MalformedCellError
 from ..vectors.vector import FixedVector, Vector, as_bytes
 from .base_file import KEY_INDEX, ROWS
 from .diskrowset import DiskRowSet
@@ -137,34 +139,40 @@ def verify_nulls(schema: TableSchema, reader: CFileReader) -> None:
             raise CorruptionError(reader.path, 0, f"column {column.name!r} is NOT NULL, but has a NULL")
 
 
-def verify_cells(schema: TableSchema, reader: CFileReader, cell_bytes: int | None = None) -> None:
-    """Check that the text of a rowset is UTF-8, no longer than its type allows, and that cells have at most
-    ``cell_bytes``.
+def verify_cells(schema: TableSchema, reader: CFileReader, limits: Limits | None = None) -> None:
+    """Check that the text of a rowset is UTF-8, no longer than its type allows, that nested cells are such, and that
+    cells are no larger than the ``limits``.
 
     Raises:
         CorruptionError: with the first wrong column and row.
     """
     for key in reader.streams():
         column = schema.by_id.get(key.column_id)
-        if key.role not in ("base", "value") or column is None or not column.logical.is_variable:
+        if key.role not in ("base", "value") or column is None:
+            continue
+        if not column.logical.is_variable and not column.logical.is_nested:
             continue
         stream = reader.stream(key)
         step = max(min(_BYTES_AT_ONCE * stream.row_count // max(stream.raw_bytes, 1), _ROWS_AT_ONCE), 1)
         for first in range(0, stream.row_count, step):
-            cells = to_arrow(stream.read(first, min(first + step, stream.row_count)), column.logical.arrow)
-            if why := _why_unsound(cells, column, cell_bytes):
+            if why := _why_unsound(stream.read(first, min(first + step, stream.row_count)), column, limits):
                 raise CorruptionError(reader.path, 0, f"column {column.name!r}, in the rows from {first} on: {why}")
 
 
-def _why_unsound(cells: pa.Array, column: ColumnSchema, cell_bytes: int | None) -> str | None:
-    if column.logical.is_text:
+def _why_unsound(vector: Vector, column: ColumnSchema, limits: Limits | None) -> str | None:
+    try:
+        cells = to_arrow(vector, column.logical.arrow)
+    except MalformedCellError as error:
+        return str(error)
+    if column.logical.is_text or column.logical.is_nested:
         try:
             cells.validate(full=True)
         except pa.ArrowInvalid:
             return "a cell is not valid UTF-8"
-        if column.logical.length and (pc.max(pc.utf8_length(cells)).as_py() or 0) > column.logical.length:
+        if column.logical.name == "varchar" and (pc.max(pc.utf8_length(cells)).as_py() or 0) > column.logical.length:
             return f"a cell has more than {column.logical.length} characters"
-    longest = pc.max(pc.binary_length(cells)).as_py() or 0
-    if cell_bytes is not None and longest > cell_bytes:
-        return f"a cell has {longest:,} bytes, more than {cell_bytes:,}"
+    longest = int(as_bytes(vector).lengths.max(initial=0))
+    most = limits and (limits.nested_cell_bytes if column.logical.is_nested else limits.cell_bytes)
+    if most is not None and longest > most:
+        return f"a cell has {longest:,} bytes, more than {most:,}"
     return None

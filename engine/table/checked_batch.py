@@ -25,11 +25,9 @@ from ...schemas.rows.batches import in_one
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
-from .casts import bools, cast, range_of
+from ..vectors.nested import nested_sizes
+from .casts import beyond_calendar, bools, cast, cast_to_nested, range_of
 from .decoded_size import decoded_bytes, without_views
-
-FIRST_DATE, LAST_DATE = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31 in days since 1970."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +73,8 @@ _CODED = frozenset(
 )
 """Kinds of arrays whose cells may take more bytes than their buffers; an extension type may have such a storage."""
 _kind_number = attrgetter("id")
+_WIDER = 64
+"""A cell of a nested column is at most so many times as large as in Arrow, which has a bit for a struct of a bool."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,8 +145,8 @@ def _check_row_count(count: int, columns: Sequence[ColumnSchema], limits: Limits
 
 def row_bytes(columns: Sequence[ColumnSchema]) -> int:
     """Return the fewest bytes that a row of a table takes."""
-    kinds = [column.logical.arrow for column in columns]
-    return sum(4 if pa.types.is_binary(kind) or pa.types.is_string(kind) else kind.bit_width // 8 for kind in kinds)
+    kinds = [column.logical for column in columns]
+    return sum(4 if kind.is_variable or kind.is_nested else kind.arrow.bit_width // 8 for kind in kinds)
 
 
 def spelled_out(batch: pa.RecordBatch, schema: TableSchema, limits: Limits) -> pa.RecordBatch:
@@ -240,8 +240,8 @@ def _is_given(column: ColumnSchema, schema: TableSchema, operation: Operation) -
 
 
 def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
-    array = _cast(array, column, refusals)
     kind = column.logical
+    array = _nested(array, column, refusals, limits) if kind.is_nested else _cast(array, column, refusals)
     if array.null_count and not column.nullable:
         message = f"column {column.name!r} is NOT NULL, but the value is NULL"
         refusals.refuse(bools(array.is_null()), "INVALID_ARGUMENT", message)
@@ -253,10 +253,26 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
         message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"
         refusals.refuse(bools(too_large), "TOO_LARGE", message)
     if kind.name == "date" and len(array):
-        days = array.view(pa.int32())
-        outside = pc.or_(pc.less(days, FIRST_DATE), pc.greater(days, LAST_DATE))
         message = f"column {column.name!r} has a date outside 0001-01-01 to 9999-12-31"
-        refusals.refuse(bools(outside), "INVALID_ARGUMENT", message)
+        if (outside := beyond_calendar(array)) is not None:
+            refusals.refuse(outside, "INVALID_ARGUMENT", message)
+    return array
+
+
+def _nested(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limits: Limits) -> pa.Array:
+    array, misfits = cast_to_nested(array, column)
+    if misfits:
+        path, target = misfits.path, misfits.target
+        where = f"at {path} " if path else ""
+        takes = range_of(target.arrow) if not target.is_nested else f"lists of {target.length} items"
+        message = f"column {column.name!r} is {column.type}: {where}{misfits.given} does not fit in {target}, {takes}"
+        refusals.refuse(misfits.rows, "INVALID_ARGUMENT", message)
+    if array.nbytes * _WIDER > min(limits.nested_cell_bytes, limits.batch_bytes):
+        sizes = nested_sizes(array)
+        if (size := int(sizes.sum())) > limits.batch_bytes:
+            raise InvalidArgumentError(f"the cells of column {column.name!r} {over_limit(size, limits)}")
+        message = f"the cell of column {column.name!r} has more than {limits.nested_cell_bytes:,} bytes"
+        refusals.refuse(sizes > limits.nested_cell_bytes, "TOO_LARGE", message)
     return array
 
 

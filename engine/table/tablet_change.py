@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -66,7 +68,15 @@ def _nothing(count: int, kind: pa.DataType) -> pa.Array:
     """Return cells that are zero, or empty."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pa.repeat(pa.scalar(b"").cast(kind), count)
+    if pa.types.is_nested(kind):
+        return pa.repeat(pa.scalar(_empty(kind), kind), count)
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bytes(count * kind.bit_width // 8 + 8))])
+
+
+def _empty(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return {}
+    return [None] * kind.list_size if pa.types.is_fixed_size_list(kind) else []
 
 
 def stored_rows(version: TableVersion, rows: pa.RecordBatch, decided: Outcome) -> pa.RecordBatch:

@@ -123,7 +123,9 @@ def _bytes_of(rows: pa.RecordBatch, taken: np.ndarray) -> int:
     """Return about how many bytes some rows have, each as often as it is taken."""
     size = len(taken) * rows.num_columns
     for column in rows.columns:
-        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        if pa.types.is_nested(column.type):
+            size += column.nbytes * len(taken) // max(len(column), 1)
+        elif not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
             size += len(taken) * (column.type.bit_width // 8)
         else:
             lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)

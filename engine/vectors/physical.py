@@ -1,7 +1,8 @@
 """The physical types: the layout of a column's cells in memory and on disk.
 
 Many logical types share a physical one: a date is an INT32 of days, a timestamp an INT64 of microseconds, a decimal the
-narrowest integer for its precision. All integers are little-endian.
+narrowest integer for its precision, an unsigned integer the next wider one that has a sign, a list BYTES. All integers
+are little-endian.
 """
 
 from enum import StrEnum
@@ -71,11 +72,12 @@ def physical_of(arrow_type: pa.DataType) -> PhysicalType:
         return physical_of(arrow_type.value_type)
     if pa.types.is_decimal128(arrow_type):
         return decimal_physical(arrow_type.precision)
-    if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "us":
-        return PhysicalType.INT64
-    for matches, physical in _ARROW_TYPES:
-        if matches(arrow_type):
-            return physical
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit != "us":
+        raise TypeError(f"no physical type for {arrow_type}")
+    if pa.types.is_nested(arrow_type):
+        return PhysicalType.BYTES
+    if arrow_type.id in _BY_ARROW:
+        return _BY_ARROW[arrow_type.id]
     raise TypeError(f"no physical type for {arrow_type}")
 
 
@@ -86,20 +88,28 @@ def decimal_physical(precision: int) -> PhysicalType:
     return PhysicalType.INT64 if precision <= 18 else PhysicalType.INT128
 
 
-_ARROW_TYPES = (
-    (pa.types.is_boolean, PhysicalType.BOOL),
-    (pa.types.is_int8, PhysicalType.INT8),
-    (pa.types.is_int16, PhysicalType.INT16),
-    (pa.types.is_int32, PhysicalType.INT32),
-    (pa.types.is_int64, PhysicalType.INT64),
-    (pa.types.is_date32, PhysicalType.INT32),
-    (pa.types.is_float32, PhysicalType.FLOAT32),
-    (pa.types.is_float64, PhysicalType.FLOAT64),
-    (pa.types.is_string, PhysicalType.BYTES),
-    (pa.types.is_large_string, PhysicalType.BYTES),
-    (pa.types.is_binary, PhysicalType.BYTES),
-    (pa.types.is_large_binary, PhysicalType.BYTES),
-)
+_ARROW_TYPES: dict[PhysicalType, tuple[pa.DataType, ...]] = {
+    PhysicalType.BOOL: (pa.bool_(),),
+    PhysicalType.INT8: (pa.int8(),),
+    PhysicalType.INT16: (pa.int16(), pa.uint8()),
+    PhysicalType.INT32: (pa.int32(), pa.uint16(), pa.date32(), pa.time32("s")),
+    PhysicalType.INT64: (pa.int64(), pa.uint32(), pa.timestamp("us"), pa.time64("us"), pa.duration("us")),
+    PhysicalType.INT128: (pa.uint64(), pa.month_day_nano_interval()),
+    PhysicalType.FLOAT32: (pa.float32(), pa.float16()),
+    PhysicalType.FLOAT64: (pa.float64(),),
+    PhysicalType.BYTES: (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
+}
+"""Each stands for all units of its kind."""
+_BY_ARROW = {kind.id: physical for physical, kinds in _ARROW_TYPES.items() for kind in kinds}
+
+NARROWER: dict[int, np.dtype] = {
+    pa.uint8().id: np.dtype("<u1"),
+    pa.uint16().id: np.dtype("<u2"),
+    pa.uint32().id: np.dtype("<u4"),
+    pa.uint64().id: np.dtype("<u8"),
+    pa.float16().id: np.dtype("<f2"),
+}
+"""Arrow's cells, by the number of its type, of types that are stored as a wider one."""
 
 
 def resized(cells: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -108,8 +118,11 @@ def resized(cells: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return cells
     if dtype == INT128_DTYPE:
         wide = allocate(len(cells), INT128_DTYPE)
-        wide["lo"] = cells.astype(np.int64).view(np.uint64)
-        wide["hi"] = cells >> (cells.dtype.itemsize * 8 - 1)
+        if cells.dtype.kind == "u":
+            wide["lo"], wide["hi"] = cells, 0
+        else:
+            wide["lo"] = cells.astype(np.int64).view(np.uint64)
+            wide["hi"] = cells >> (cells.dtype.itemsize * 8 - 1)
         return wide
     if cells.dtype == INT128_DTYPE:
         return cells["lo"].view(np.int64).astype(dtype)

@@ -16,10 +16,12 @@ from struct import Struct
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ...schemas.cells.exact import DIGITS_MAX, EXACT
-from ...schemas.cells.moment import date_of, is_beyond, moment_of
+from ...schemas.cells.moment import date_of, is_beyond, moment_of, python_cell
 from ...schemas.cells.types import LogicalType
+from .arrow import to_arrow
 from .physical import PhysicalType, physical_of
 from .vector import BytesVector, DictionaryVector, FixedVector, Vector, nulls
 
@@ -81,6 +83,8 @@ def python_value(kind: LogicalType) -> Callable[[Any], Any] | None:
     if kind.name == "decimal":
         scale = -kind.scale
         return lambda cell: decimal.Decimal(cell).scaleb(scale, EXACT)
+    if kind.is_nested or kind.arrow.id in _BY_ARROW:
+        return partial(_by_arrow, kind.arrow)
     return _PYTHON_VALUES.get(kind.name)
 
 
@@ -95,21 +99,23 @@ def raw_key(kind: LogicalType) -> Callable[[Any], Any]:
     if kind.is_text:
         return partial(_raw_text, kind.length or (1 << 62))
     if kind.is_integer:
-        most = 1 << (8 * physical_of(kind.arrow).width - 1)
-        return lambda value: value if type(value) is int and -most <= value < most else None
+        least, end = kind.bounds
+        return lambda value: value if type(value) is int and least <= value < end else None
     return _RAW_KEYS[kind.name]
 
 
 def plain_type(kind: LogicalType) -> tuple[type | None, int]:
     """Return the Python type whose values are, as they are, raw cells of vectors of a logical type, if there is one;
     integers only in [-bound, bound)."""
-    if kind.is_integer:
-        return int, 1 << (8 * physical_of(kind.arrow).width - 1)
+    if kind.is_integer and (bounds := kind.bounds)[0]:
+        return int, bounds[1]
     return {"double": float, "binary": bytes}.get(kind.name), 0
 
 
 def raw_value(kind: LogicalType) -> Callable[[Any], Any]:
     """Return a function that stores a value as vectors do, like ``raw_key``, for columns that may have any type."""
+    if kind.is_nested or not (kind.name in _RAW_VALUES or kind.is_integer or kind.may_be_key):
+        return _undecided
     return _RAW_VALUES.get(kind.name) or raw_key(kind)
 
 
@@ -120,6 +126,17 @@ _PYTHON_VALUES: dict[str, Callable[[Any], Any]] = {
     "string": bytes.decode,
     "varchar": bytes.decode,
 }
+
+
+_BY_ARROW = {kind.id for kind in (pa.time32("s"), pa.time64("us"), pa.duration("us"), pa.month_day_nano_interval())}
+
+
+def _by_arrow(kind: pa.DataType, cell: Any) -> Any:
+    return python_cell(to_arrow(vector_of(cell, physical_of(kind)), kind)[0])
+
+
+def _undecided(_: Any) -> None:
+    """Leave a value to the batch lane."""
 
 
 def _raw_text(length: int, value: Any) -> bytes | None:

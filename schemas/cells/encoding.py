@@ -49,15 +49,23 @@ def fitting_encoding(encoding: str, kind: LogicalType) -> str:
 def _encodings_for(kind: LogicalType) -> tuple[str, ...]:
     if kind.name == "bool":
         return ("run_length", "plain")
+    if kind.is_nested:
+        return ("dictionary", "plain", "shredded")
     if kind.is_variable:
         return ("dictionary", "plain", "prefix", "fsst")
-    if kind.is_integer or kind.name in ("date", "timestamp[us]"):
+    if kind.name == "uint64":
+        return ("bitshuffle", "plain")
+    if kind.is_integer or kind.name.startswith(("date", "timestamp", "time32", "time64", "duration")):
         return ("bitshuffle", "plain", "run_length", "frame_of_reference")
     if kind.name == "decimal" and kind.precision <= _DECIMAL64_DIGITS:
         return ("bitshuffle", "plain", "frame_of_reference")
-    if kind.name in ("float", "double"):
+    if kind.is_floating:
         return ("bitshuffle", "plain", "alp")
     return ("bitshuffle", "plain")
 
 
-_NAMES = {name for kind in ("bool", "int64", "double", "string") for name in encodings_for(LogicalType(kind))}
+_NAMES = {
+    name
+    for kind in ("bool", "int64", "double", "string", "list<int8>")
+    for name in encodings_for(LogicalType.parse(kind))
+}

@@ -46,20 +46,29 @@ def plain_value(value: Any) -> Any:
 def to_json(value: Any) -> Any:
     """Return a Python cell value as JSON.
 
-    Dates and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, and floats that JSON cannot
-    represent ``{"float": "nan" | "inf" | "-inf"}``. A time whose UTC is outside the years 1 to 9999 becomes its
-    microseconds since 1970.
+    Dates, times and timestamps become ISO text, decimals their digits, bytes ``{"base64": ...}``, spans of time
+    ``{"interval": microseconds}`` or ``{"nanoseconds": number}``, and floats that JSON cannot represent
+    ``{"float": "nan" | "inf" | "-inf"}``. A timestamp whose UTC is outside the years 1 to 9999 becomes its microseconds
+    since 1970.
     """
-    if isinstance(value, dict) or value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int | str):
         return value
+    if isinstance(value, dict):
+        return {name: to_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if isinstance(value, bytes | bytearray | memoryview):
         return {"base64": base64.b64encode(bytes(value)).decode()}
     if isinstance(value, dt.datetime):
         return moment_text(utc(value))
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        if getattr(value, "nanoseconds", 0):  # of pandas, as Arrow returns what Python lacks
+            return {"nanoseconds": int(value.value)}  # pyright: ignore[reportAttributeAccessIssue]
+        return {"interval": value // dt.timedelta(microseconds=1)}
     if isinstance(value, decimal.Decimal):
         return str(value)
     if (plain := plain_value(value)) is not value:
@@ -79,11 +88,17 @@ def literal_json(value: Any) -> Any:
         return {"timestamp": moment_text(utc(value))}
     if isinstance(value, dt.date):
         return {"date": value.isoformat()}
+    if isinstance(value, dt.time):
+        return {"time": value.isoformat()}
+    if isinstance(value, dt.timedelta):
+        return {"interval": value // dt.timedelta(microseconds=1)}
     if isinstance(value, decimal.Decimal):
         return {"decimal": str(value)}  # without an exponent, that of 1E-999999999 has a billion digits
     if (plain := plain_value(value)) is not value:
         return literal_json(plain)
-    return to_json(value)
+    if isinstance(value, list | tuple):
+        raise InvalidArgumentError(f"a list cannot be a literal: {_shown(value)}")
+    return value if isinstance(value, dict) else to_json(value)
 
 
 def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
@@ -99,7 +114,7 @@ def from_json(value: Any, kind: LogicalType, what: str = "the value") -> Any:
     if value is None:
         return None
     try:
-        return _READERS[kind.name](value, kind)
+        return (_nested if kind.is_nested else _READERS[kind.name])(value, kind)
     except (ValueError, TypeError, ArithmeticError, binascii.Error, KeyError):
         raise InvalidArgumentError(f"{what} {_shown(value)} is not a valid {kind}") from None
 
@@ -122,8 +137,8 @@ def _bool(value: Any, _: LogicalType) -> bool:
 def _integer(value: Any, kind: LogicalType) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
-    bits = int(kind.name.removeprefix("int"))
-    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+    least, end = kind.bounds
+    if not least <= value < end:
         raise ValueError
     return value
 
@@ -136,6 +151,8 @@ def _float(value: Any, kind: LogicalType) -> float:
     number = float(value)
     if kind.name == "float" and math.isfinite(number):
         struct.pack("<f", number)  # raises OverflowError if the number would become infinite
+    if kind.name == "float16" and math.isfinite(number):
+        struct.pack("<e", number)
     return number
 
 
@@ -158,6 +175,68 @@ def _timestamp(value: Any, _: LogicalType) -> dt.datetime | int:
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())
     return parse_moment_text(_text(value, _))
+
+
+def _time(value: Any, kind: LogicalType) -> dt.time:
+    """Return a time from one of Python or ISO text, which has no digit that the column has not, nor Python."""
+    if not isinstance(value, dt.time):
+        text = _text(value, kind).strip()
+        digits = text.partition(".")[2]
+        value = dt.time.fromisoformat(text)
+        if digits[6:].strip("0"):
+            raise ValueError
+    if value.tzinfo is not None or value.microsecond * 1_000 % _NANOSECONDS[kind.arrow.unit]:
+        raise ValueError
+    return value
+
+
+def _duration(value: Any, kind: LogicalType) -> dt.timedelta:
+    """Return a span from one of Python, from microseconds as ``to_json`` has them, or from a number of units."""
+    if isinstance(value, dict):
+        if "nanoseconds" in value and kind.arrow.unit == "ns":
+            return pa.scalar(value["nanoseconds"], kind.arrow).as_py()
+        return _duration(dt.timedelta(microseconds=value["interval"]), kind)
+    if isinstance(value, int) and not isinstance(value, bool):
+        nanoseconds = value * _NANOSECONDS[kind.arrow.unit]
+        if nanoseconds % 1_000:
+            raise ValueError
+        return dt.timedelta(microseconds=nanoseconds // 1_000)
+    if not isinstance(value, dt.timedelta):
+        return _duration(int(_text(value, kind)), kind)
+    if value // dt.timedelta(microseconds=1) * 1_000 % _NANOSECONDS[kind.arrow.unit]:
+        raise ValueError
+    return value
+
+
+def _interval(value: Any, _: LogicalType) -> pa.MonthDayNano:
+    """Return an interval from its months, days and nanoseconds."""
+    months, days, nanoseconds = value
+    return pa.MonthDayNano([months, days, nanoseconds])
+
+
+def _key(key: Any, kind: LogicalType) -> Any:
+    """Return the key of a map; those of an object of JSON are text."""
+    return int(key) if isinstance(key, str) and kind.is_integer else key
+
+
+def _nested(value: Any, kind: LogicalType) -> Any:
+    """Return a list, the dict of a struct, or a map as pairs."""
+    kinds = dict(kind.fields)
+    if kind.name == "struct":
+        if not isinstance(value, dict) or not value.keys() <= kinds.keys():
+            raise ValueError
+        return {name: from_json(value.get(name), inner, f"the value of {name!r}") for name, inner in kind.fields}
+    if kind.name == "map":
+        given = value.items() if isinstance(value, dict) else value
+        pairs = [
+            (from_json(_key(key, kinds["key"]), kinds["key"]), from_json(item, kinds["value"])) for key, item in given
+        ]
+        if any(key is None for key, _ in pairs):
+            raise ValueError
+        return pairs
+    if not isinstance(value, list | tuple) or len(value) != (kind.length or len(value)):
+        raise ValueError
+    return [from_json(item, kinds["item"], "the item") for item in value]
 
 
 def _decimal(value: Any, kind: LogicalType) -> decimal.Decimal:
@@ -186,14 +265,16 @@ def _binary(value: Any, _: LogicalType) -> bytes:
     return bytes(value)
 
 
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _READERS = {
     "bool": _bool,
-    "int8": _integer,
-    "int16": _integer,
-    "int32": _integer,
-    "int64": _integer,
+    **{f"{sign}int{bits}": _integer for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "date": _date,
     "timestamp[us]": _timestamp,
+    **{f"time{kind}": _time for kind in ("32[s]", "32[ms]", "64[us]", "64[ns]")},
+    **{f"duration[{unit}]": _duration for unit in _NANOSECONDS},
+    "month_day_nano_interval": _interval,
+    "float16": _float,
     "float": _float,
     "double": _float,
     "decimal": _decimal,

@@ -82,11 +82,18 @@ def parse_moment_text(text: str) -> dt.datetime | int:
 
 
 def python_cell(cell: pa.Scalar) -> Any:
-    """Return a cell as a Python value, like ``date_of`` and ``moment_of`` if it is a date or a timestamp."""
+    """Return a cell as a Python value, like ``date_of`` and ``moment_of`` if it is a date or a timestamp; a span that
+    Python lacks is its number of units."""
     try:
         return cell.as_py()
-    except OverflowError:
-        return cell.value  # pyright: ignore[reportAttributeAccessIssue] - dates and timestamps have it
+    except (OverflowError, ValueError):
+        if isinstance(cell, pa.MapScalar):
+            return [(python_cell(pair["key"]), python_cell(pair["value"])) for pair in cell.values]
+        if isinstance(cell, pa.StructScalar):
+            return {name: python_cell(cell[name]) for name in cell}
+        if pa.types.is_nested(cell.type):
+            return [python_cell(item) for item in cell.values]  # pyright: ignore[reportAttributeAccessIssue]
+        return cell.value  # pyright: ignore[reportAttributeAccessIssue] - dates, timestamps and durations have it
 
 
 def moment_text(value: dt.date | int) -> str | int:

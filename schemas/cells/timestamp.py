@@ -14,8 +14,10 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 """The seconds of the units of an age."""
 Moment: TypeAlias = int | str | dt.datetime | dt.timedelta
 """A moment as users give it: see ``read_moment``."""
-_AGE = re.compile(r"(\d{1,9}) ?([smhdw])", re.ASCII)
-_LONGEST_AGE = 100 * 366 * UNITS["d"]
+SPAN = re.compile(r"(\d{1,9}) ?([smhdw])", re.ASCII)
+"""The text of a span of time: a number and its unit."""
+LONGEST_SECONDS = 100 * 366 * UNITS["d"]
+"""The longest span that is told apart from a longer one."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -79,9 +81,9 @@ def is_age(moment: object) -> bool:
 
 def _age(text: str) -> str | dt.timedelta:
     """Return the age that a text means; the text, if it means none."""
-    match = _AGE.fullmatch(text.strip())
+    match = SPAN.fullmatch(text.strip())
     seconds = int(match[1]) * UNITS[match[2]] if match else 0
-    return dt.timedelta(seconds=min(seconds, _LONGEST_AGE)) if match else text
+    return dt.timedelta(seconds=min(seconds, LONGEST_SECONDS)) if match else text
 
 
 def parse_moment(moment: int | str | dt.datetime, what: str = "as_of") -> int:

@@ -1,8 +1,12 @@
 """The limits of a store; settable when it is opened."""
 
-from pydantic import PositiveInt
+from typing import Any
+
+from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer
 
 from ..message import Message
+
+_NESTED_CELL_BYTES = 1024 * 1024
 
 
 class Limits(Message, frozen=True, extra="forbid"):
@@ -10,6 +14,8 @@ class Limits(Message, frozen=True, extra="forbid"):
 
     cell_bytes: PositiveInt = 64 * 1024
     """The largest string or binary cell."""
+    nested_cell_bytes: PositiveInt = _NESTED_CELL_BYTES
+    """The largest cell of a list, struct or map."""
     key_bytes: PositiveInt = 16 * 1024
     """The largest encoded primary key; not checked for deletes."""
     columns: PositiveInt = 300
@@ -34,3 +40,11 @@ class Limits(Message, frozen=True, extra="forbid"):
     """Values of all IN lists of a filter together."""
     aggregate_bytes: PositiveInt = 256 * 1024 * 1024
     """The groups of one aggregate with what is kept of them: they are held in memory."""
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what has its default: version 0.1 rejects fields that it does not know."""
+        parts = written(self)
+        if self.nested_cell_bytes == _NESTED_CELL_BYTES:
+            parts.pop("nested_cell_bytes", None)
+        return parts

@@ -21,6 +21,7 @@ from pydantic_core import to_json as to_json_text
 from ..cells.exact import exact_decimal
 from ..cells.literal import from_json as cell_of
 from ..cells.literal import literal_json, to_json
+from ..cells.types import LogicalType
 from ..errors import InvalidArgumentError
 from ..message import Message
 from ..rows.scan import ScanSpec
@@ -143,6 +144,11 @@ _FROM_LITERALS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _needs_words(kind: LogicalType) -> bool:
+    """Whether pydantic's JSON of cells is not what ``from_json`` reads."""
+    return kind.name in ("binary", "month_day_nano_interval") or kind.name.startswith("duration") or kind.is_nested
+
+
 class RowCells:
     """The cells of one row as a session's JSON, and back, for one version of a table. Thread safe.
 
@@ -152,7 +158,7 @@ class RowCells:
     """
 
     def __init__(self, columns: list[ColumnSchema]) -> None:
-        self._bytes = [column.name for column in columns if column.logical.name == "binary"]
+        self._bytes = [column.name for column in columns if _needs_words(column.logical)]
         self._floats = [column.name for column in columns if column.logical.name in ("float", "double")]
         others = [column for column in columns if not is_plain(column) and column.name not in self._floats]
         self._readers = {column.name: _reader(column) for column in others}

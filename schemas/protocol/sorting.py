@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from .. import compute as pc
+from ..cells.casts import comparable_type
 from ..errors import InvalidArgumentError
 from ..limits.budget import Budget, BudgetShare
 from ..rows.order import OrderTerm
@@ -132,6 +133,7 @@ def _order(columns: Mapping[str, pa.Array], terms: Sequence[OrderTerm]) -> pa.Ar
     keys: list[tuple[str, pa.Array, str]] = []
     for number, term in enumerate(terms):
         cells = columns[term.column]
+        cells = cells.cast(comparable_type(cells.type))
         if term.nulls == "first" and cells.null_count:
             keys.append((f"{number} known", pc.is_valid(cells), "ascending"))
         if term.nulls == "first" and pa.types.is_floating(cells.type):

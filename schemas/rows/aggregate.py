@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..cells.types import TYPE_METADATA, LogicalType
+from ..cells.types import ORDERLESS_IDS, TYPE_METADATA, LogicalType
 from ..errors import InvalidArgumentError
 from ..phrases import perhaps
 
@@ -60,6 +60,9 @@ def aggregate_schema(table: pa.Schema, measures: Mapping[str, tuple[str, str]], 
         InvalidArgumentError: the table lacks a column, a column's type lacks a function, or a name occurs twice.
     """
     fields = [_field(table, name) for name in group_by]
+    for field in fields:
+        if field.type.id in ORDERLESS_IDS:
+            raise InvalidArgumentError(f"column {field.name!r} is {field.type}: rows cannot be grouped by it")
     for name, (column, function) in measures.items():
         if function == AggregateFunction.COUNT:
             if column != ALL_ROWS:
@@ -87,6 +90,8 @@ def _field(table: pa.Schema, name: str) -> pa.Field:
 def _measure_field(name: str, column: pa.Field, function: AggregateFunction) -> pa.Field:
     kind = LogicalType.from_arrow(column)
     if function in (AggregateFunction.MIN, AggregateFunction.MAX):
+        if not kind.has_order:
+            raise InvalidArgumentError(f"{name!r}: column {column.name!r} is {kind}, whose cells have no order")
         metadata = {key: value for key, value in (column.metadata or {}).items() if key == TYPE_METADATA}
         return pa.field(name, column.type, metadata=metadata or None)
     if not (kind.is_integer or kind.is_floating or kind.name == "decimal"):
@@ -95,4 +100,4 @@ def _measure_field(name: str, column: pa.Field, function: AggregateFunction) -> 
         return pa.field(name, pa.float64())
     if kind.name == "decimal":
         return pa.field(name, pa.decimal128(38, kind.scale))
-    return pa.field(name, pa.decimal128(38, 0) if kind.name == "int64" else pa.int64())
+    return pa.field(name, pa.decimal128(38, 0) if kind.sum_is_wide else pa.int64())

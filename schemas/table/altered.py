@@ -221,12 +221,13 @@ def is_wider(old: LogicalType, new: LogicalType) -> bool:
     True
     """
     if old.is_integer and new.is_integer:
-        return int(new.name.removeprefix("int")) > int(old.name.removeprefix("int"))
+        (least, end), (new_least, new_end) = old.bounds, new.bounds
+        return new != old and new_least <= least and end <= new_end
     if old.name == "varchar":
         return new.name == "string" or (new.name == "varchar" and new.length > old.length)
     if old.name == "decimal":
         return new.name == "decimal" and new.scale == old.scale and new.precision > old.precision
-    return (old.name, new.name) == ("float", "double")
+    return (old.name, new.name) in (("float", "double"), ("float16", "float"), ("float16", "double"))
 
 
 def _value_column(schema: TableSchema, name: str, rule: str) -> ColumnSchema:

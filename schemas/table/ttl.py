@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ..cells.timestamp import UNITS
+from ..cells.timestamp import LONGEST_SECONDS, SPAN, UNITS
 from ..errors import InvalidArgumentError
 from ..message import Message
 
@@ -19,8 +19,6 @@ WRITTEN_AT = "written_at"
 """The column with the moment of the last write, if the lifetime counts from it."""
 _BETWEEN = " + "
 _TEXT = re.compile(r"(.*\S)\s*\+\s*(\S.*)")
-_SPAN = re.compile(r"(\d{1,9}) ?([smhdw])", re.ASCII)
-_SECONDS_MAX = 100 * 366 * UNITS["d"]
 _EXAMPLE = "write '30d', which counts from the last write of a row, or 'created + 30d', from the moment in a column"
 
 
@@ -50,17 +48,17 @@ def ttl_text(value: Any) -> Any:
         column, span = value
     else:
         raise ValueError(f"ttl {value!r} is no column and a time: {_EXAMPLE}")
-    if not (match := _SPAN.fullmatch(span.strip())):
+    if not (match := SPAN.fullmatch(span.strip())):
         raise ValueError(f"ttl cannot be read: {span!r} is no time such as 90s, 15m, 12h, 30d or 4w; {_EXAMPLE}")
-    if int(match[1]) * UNITS[match[2]] > _SECONDS_MAX:
-        raise ValueError(f"ttl may be at most {_SECONDS_MAX // UNITS['d']:,} days, not {span}")
+    if int(match[1]) * UNITS[match[2]] > LONGEST_SECONDS:
+        raise ValueError(f"ttl may be at most {LONGEST_SECONDS // UNITS['d']:,} days, not {span}")
     return f"{column}{_BETWEEN}{match[1]}{match[2]}" if column else f"{match[1]}{match[2]}"
 
 
 def ttl_parts(text: str) -> tuple[str | None, int]:
     """Return the column and the microseconds of a text from ``ttl_text``; None: the last write counts."""
     column, _, span = text.rpartition(_BETWEEN)
-    match = _SPAN.fullmatch(span)
+    match = SPAN.fullmatch(span)
     if match is None:
         raise InvalidArgumentError(f"ttl {text!r} cannot be read: {_EXAMPLE}")
     return column or None, int(match[1]) * UNITS[match[2]] * 1_000_000

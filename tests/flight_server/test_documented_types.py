@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -36,8 +37,10 @@ ARRAYS = {
         *(pa.array([Decimal(1)], kind) for kind in (pa.decimal128(10, 2), pa.decimal128(12, 3), pa.decimal256(10, 2))),
         *(pa.array(["1"], kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
         *(pa.array([b"1"], kind) for kind in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1))),
-        pa.array([1], pa.time32("s")),
-        pa.array([1], pa.duration("us")),
+        *(pa.array([dt.time(1)], kind) for kind in map(pa.time32, ("s", "ms"))),
+        *(pa.array([dt.time(1)], kind) for kind in map(pa.time64, ("us", "ns"))),
+        *(pa.array([dt.timedelta(1)], kind) for kind in map(pa.duration, ("s", "ms", "us", "ns"))),
+        pa.array([pa.MonthDayNano([1, 2, 3])]),
         pa.array([[1]]),
         pa.array([{"a": 1}]),
     ]
@@ -92,4 +95,6 @@ def test_the_types_that_a_column_takes(store: Store, word: str) -> None:
 
 
 def test_every_type_is_in_the_table() -> None:
-    assert set(TYPES) == {WORDS.get(word, word) for word in type_words()}
+    assert set(TYPES) == {WORDS.get(word, word) for word in type_words() if "<" not in word}
+    section = DOCUMENT.read_text().split("## Types")[1].split("\n## ")[0]
+    assert all(f"`{word}`" in section for word in type_words() if "<" in word)

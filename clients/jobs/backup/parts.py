@@ -20,6 +20,7 @@ from ....schemas.errors import ConflictError, CorruptionError
 from ....schemas.rows.changes import GONE, OPS
 from ....schemas.table.names import BEFORE
 from ...convert.zoned import zoned
+from ..files.parquet_form import from_parquet, parquet_schema, to_parquet
 from ..folder import Folder
 from ..link import StoreLink
 from ..splits import TableSplit, TabletLabel
@@ -170,15 +171,15 @@ def read_part(folder: Folder, part: DataFile, schema: pa.Schema) -> Iterator[pa.
         raise wrong(f"its SHA-256 is not {part.sha256}")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        told = file.schema_arrow
-        if (told.names, told.types) != (schema.names, schema.types):
-            raise wrong(f"it has the columns {_columns(told)}, not {_columns(schema)}")
+        told, stored = file.schema_arrow, parquet_schema(schema)
+        if (told.names, told.types) != (stored.names, stored.types):
+            raise wrong(f"it has the columns {_columns(told)}, not {_columns(stored)}")
         if file.metadata.num_rows != part.rows:
             raise wrong(f"it has {file.metadata.num_rows:,} rows, not {part.rows:,}")
         for batch in file.iter_batches():
             if "_op" in schema.names and not pc.all(pc.is_in(batch.column("_op"), pa.array(OPS))).as_py():
                 raise wrong(f"its column _op has a value other than {', '.join(OPS)}")
-            yield batch
+            yield from_parquet(batch, schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise wrong(f"it cannot be read as Parquet: {str(error).partition(chr(10))[0]}") from None
 
@@ -204,9 +205,10 @@ def _write_file(
 
     rows = 0
     with folder.writer(file) as sink:
-        with pq.ParquetWriter(sink, schema, compression=COMPRESSION) as writer:
+        stored = parquet_schema(schema)
+        with pq.ParquetWriter(sink, stored, compression=COMPRESSION) as writer:
             for group in _row_groups(batches):
-                writer.write_table(group.select(schema.names).cast(schema))
+                writer.write_table(pa.Table.from_batches([to_parquet(each, stored) for each in group.to_batches()]))
                 rows += group.num_rows
                 if sums is not None:
                     for batch in group.to_batches():

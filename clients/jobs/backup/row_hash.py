@@ -28,6 +28,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
+from ....schemas import compute as pc
 from ....schemas.errors import InvalidArgumentError
 
 BUCKETS = 256
@@ -85,15 +86,44 @@ def _words(values: pa.Array, name: str) -> Words:
     kind = values.type
     if is_.is_boolean(kind):
         return values.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
-    if is_.is_signed_integer(kind) or is_.is_date32(kind) or is_.is_timestamp(kind):
+    if is_.is_unsigned_integer(kind):
+        return _fixed(values, np.dtype(f"<u{kind.bit_width // 8}")).astype(np.uint64)
+    if is_.is_interval(kind):
+        return _decimals(values)  # as many bytes, whatever they mean
+    if is_.is_signed_integer(kind) or is_.is_temporal(kind):
         return _fixed(values, np.dtype(f"<i{kind.bit_width // 8}")).astype(np.int64).view(np.uint64)
-    if is_.is_floating(kind) and kind.bit_width >= 32:
+    if is_.is_struct(kind):
+        return _structs(values)
+    if is_.is_nested(kind) and not is_.is_union(kind):
+        return _lists(values)
+    if is_.is_floating(kind):
         return _floats(_fixed(values, np.dtype(f"<f{kind.bit_width // 8}")))
     if is_.is_decimal128(kind):
         return _decimals(values)
     if is_.is_string(kind) or is_.is_binary(kind) or is_.is_large_string(kind) or is_.is_large_binary(kind):
         return _bytes(values)
     raise InvalidArgumentError(f"column {name!r} is {kind}, a type without checksum: no table can hold it")
+
+
+def _structs(values: pa.Array) -> Words:
+    total = np.zeros(len(values), np.uint64)
+    for field, cells in zip(values.type, values.flatten(), strict=True):
+        total += _cells(cells, field.name)
+    return total
+
+
+def _lists(values: pa.Array) -> Words:
+    """Hash all items at once: each with its place in its list, summed by list."""
+    if pa.types.is_map(values.type):
+        values = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum(lengths)
+    items = pc.list_flatten(values)
+    places = np.arange(len(items)) - np.repeat(ends - lengths, lengths)
+    sums = np.zeros(len(items) + 1, np.uint64)
+    if len(items):
+        np.cumsum(mix(_cells(items, "item") + places.astype(np.uint64) * _GOLDEN), out=sums[1:])
+    return sums[ends] - sums[ends - lengths] + mix(lengths.astype(np.uint64) + _GOLDEN)
 
 
 def _fixed(values: pa.Array, kind: np.dtype) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ....schemas import compute as pc
+from ....schemas.cells.casts import times_of_text
 from ....schemas.cells.literal import from_json
 from ....schemas.cells.types import LogicalType
 from ....schemas.errors import InvalidArgumentError
@@ -96,6 +98,8 @@ def cell_of_text(text: str, kind: LogicalType) -> Any:
     if kind.is_variable:
         return from_json(text, kind)
     bare = text.strip()
+    if kind.is_nested or kind.name == "month_day_nano_interval":
+        return from_json(_parsed(text, kind), kind)
     try:
         if kind.name == "bool":
             return _BOOLEANS[bare.lower()]
@@ -109,6 +113,13 @@ def cell_of_text(text: str, kind: LogicalType) -> Any:
         if not (kind.is_integer or kind.is_floating):
             return from_json(bare, kind)
     raise InvalidArgumentError(f"the value {text!r} is not a valid {kind}")
+
+
+def _parsed(text: str, kind: LogicalType) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError(f"the value {_shown(text)} is not JSON, as a {kind} needs it") from None
 
 
 def _cell_of_value(value: Any, kind: LogicalType) -> Any:
@@ -129,6 +140,8 @@ def _whole(values: pa.Array, column: ColumnSchema) -> pa.Array:
             return values.cast(kind.arrow)
         except pa.ArrowException:
             return values.cast(pa.timestamp("us", "UTC")).cast(kind.arrow)  # all of them have a zone
+    if pa.types.is_time(kind.arrow):
+        values = times_of_text(values)
     return values.cast(kind.arrow)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 from sqlglot import exp
 
 from ....schemas.cells.literal import to_json
+from ....schemas.cells.nested_names import struct_text
 from ....schemas.cells.types import LogicalType
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.protocol.command import explain
@@ -33,11 +35,19 @@ _TYPES = {
     exp.DType.VARCHAR: "string",
     exp.DType.BINARY: "binary",
     exp.DType.VARBINARY: "binary",
+    exp.DType.UTINYINT: "uint8",
+    exp.DType.USMALLINT: "uint16",
+    exp.DType.UINT: "uint32",
+    exp.DType.UBIGINT: "uint64",
+    exp.DType.TIME: "time64[us]",
+    exp.DType.INTERVAL: "month_day_nano_interval",
 }
 _WORKS = (
-    "use boolean, tinyint, smallint, int, bigint, real, double precision, numeric(p,s), date, timestamp, text, "
-    "varchar(n) or bytea"
+    "use boolean, tinyint, smallint, int, bigint, utinyint, usmallint, uinteger, ubigint, real, double precision, "
+    "numeric(p,s), date, time, timestamp, interval, text, varchar(n), bytea, T[], T[n], struct<name T, ...> or "
+    "map<K, V>"
 )
+_NESTED = (exp.DType.ARRAY, exp.DType.LIST, exp.DType.STRUCT, exp.DType.MAP)
 COLUMN_OPTIONS = tuple(name for name in ColumnOptions.model_fields if name not in ("type", "comment", "write_default"))
 """What ``WITH`` of a column and ``ALTER COLUMN ... SET`` take."""
 
@@ -50,17 +60,34 @@ def type_word(kind: exp.Expr | None, name: str) -> str:
     """
     if not isinstance(kind, exp.DataType):
         raise InvalidArgumentError(f"column {name!r} needs a type: {_WORKS}")
+    if kind.this in _NESTED:
+        return str(LogicalType.parse(_nested_word(kind, name)))
     sizes = [each.name for each in kind.expressions]
     if kind.this == exp.DType.DECIMAL:
         return str(LogicalType.parse(f"decimal({','.join(sizes)})" if sizes else "decimal"))
     if kind.this == exp.DType.VARCHAR and sizes:
         return str(LogicalType.parse(f"varchar({sizes[0]})"))
     word = _TYPES.get(kind.this)
+    if kind.this == exp.DType.USERDEFINED:  # perhaps one of the store's own words
+        with suppress(InvalidArgumentError):
+            word = str(LogicalType.parse(str(kind.args.get("kind") or "")))
     if word is None:
         raise InvalidArgumentError(f"column {name!r} cannot have the type {shown(kind)}: {_WORKS}")
     if kind.this in (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ) and sizes not in ([], ["6"]):
         raise InvalidArgumentError(f"column {name!r} cannot have the type {shown(kind)}: a timestamp has microseconds")
     return word
+
+
+def _nested_word(kind: exp.DataType, name: str) -> str:
+    parts = kind.expressions
+    if kind.this in (exp.DType.ARRAY, exp.DType.LIST):
+        items = type_word(parts[0] if parts else None, name)
+        sizes = kind.args.get("values") or []
+        return f"fixed_size_list<{items}>[{sizes[0].name}]" if sizes else f"list<{items}>"
+    if kind.this == exp.DType.MAP:
+        return f"map<{', '.join(type_word(part, name) for part in parts)}>"
+    fields = [(name_of(part), type_word(part.args.get("kind"), name)) for part in parts]
+    return struct_text(fields)
 
 
 def default_json(node: exp.Expr, column: ColumnDefinition) -> Any:

@@ -66,10 +66,21 @@ def _literal(value: Any, name: str) -> exp.Expr:
         return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), kind, dialect="postgres")
     if isinstance(value, dt.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "date", dialect="postgres")
+    if isinstance(value, dt.time):
+        return exp.cast(exp.Literal.string(value.isoformat()), "time", dialect="postgres")
+    if isinstance(value, dt.timedelta):
+        span = exp.Literal.string(f"{value // dt.timedelta(microseconds=1)} microseconds")
+        return exp.cast(span, "interval", dialect="postgres")
+    if isinstance(value, list):
+        return exp.Array(expressions=[_literal(item, name) for item in value])
+    if isinstance(value, dict):
+        parts = [part for key, item in value.items() for part in (exp.Literal.string(key), _literal(item, name))]
+        return exp.Anonymous(this="named_struct", expressions=parts)
     if isinstance(value, int) or hasattr(value, "as_tuple"):
         return _signed(format(value, "f") if hasattr(value, "as_tuple") else str(value))
     raise InvalidArgumentError(
-        f"parameter {name} is of type {type(value).__name__}: give a number, text, bytes or a time"
+        f"parameter {name} is of type {type(value).__name__}: give a number, text, bytes, a time, a span of time, a "
+        "list or a dict"
     )
 
 

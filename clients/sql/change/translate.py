@@ -21,6 +21,7 @@ from .names import name_of
 
 Kind = Literal["int", "decimal", "double", "float", "text", "date", "timestamp", "bool", "binary", "null"]
 _KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), "int"),
     "decimal": "decimal",
     "double": "double",
     "float": "float",
@@ -248,7 +249,9 @@ def _negated(node: exp.Expr, text: str) -> Term:
 
 
 def _kind_of(column: ColumnSchema) -> Kind:
-    return "int" if column.logical.is_integer else _KINDS[column.logical.name]
+    if (kind := _KINDS.get(column.logical.name)) is None:
+        raise Foreign
+    return kind
 
 
 def _literal_term(value: Any) -> Term:

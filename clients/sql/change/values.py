@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from ....schemas import compute as pc
+from ....schemas.cells.casts import fits, kind_of
 from ....schemas.cells.literal import from_json
 from ....schemas.cells.moment import python_cell
 from ....schemas.cells.types import LogicalType
 from ....schemas.cells.wrapped import unwrapped
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
+from ...convert.casting import cast
 
+_DAY_NANOSECONDS = 86_400_000_000_000
 _TRUE = ("true", "t", "yes", "y", "on", "1")
 _FALSE = ("false", "f", "no", "n", "off", "0")
 _WIDE = decimal.Context(prec=400)
@@ -122,7 +126,29 @@ def _cast_of(given: pa.DataType, target: LogicalType) -> Callable[[pa.Array, Log
         return _to_timestamp if is_.is_timestamp(given) or is_.is_date(given) else None
     if target.name == "date":
         return _to_date if is_.is_timestamp(given) or is_.is_date(given) else None
-    return None
+    if target.is_nested:
+        return _to_nested if fits(given, target.arrow) else None
+    if is_.is_duration(target.arrow) and is_.is_interval(given):
+        return _to_duration
+    return _to_time if kind_of(given) == kind_of(target.arrow) in ("time", "duration") else None
+
+
+def _to_nested(array: pa.Array, target: LogicalType) -> pa.Array:
+    return cast(array, target, "the value")
+
+
+def _to_duration(array: pa.Array, target: LogicalType) -> pa.Array:
+    """Days have 24 hours; months have no length."""
+    spans = array.to_pylist()
+    if any(span is not None and span.months for span in spans):
+        raise ValueError
+    totals = [None if span is None else span.days * _DAY_NANOSECONDS + span.nanoseconds for span in spans]
+    return pa.array(totals, pa.int64()).cast(pa.duration("ns")).cast(target.arrow, safe=False)
+
+
+def _to_time(array: pa.Array, target: LogicalType) -> pa.Array:
+    """Times lose what is finer than the column."""
+    return array.cast(target.arrow, safe=False)
 
 
 def _to_exact(array: pa.Array, target: LogicalType) -> pa.Array:
@@ -157,10 +183,10 @@ def _to_float(array: pa.Array, target: LogicalType) -> pa.Array:
     answer = array.cast(pa.float64(), safe=False)
     if target.name == "double":
         return answer
-    narrow = answer.cast(pa.float32(), safe=False)
+    narrow = answer.cast(target.arrow, safe=False).cast(pa.float32())
     if pc.any(pc.and_(pc.is_inf(narrow), pc.invert(pc.is_inf(answer)))).as_py():
         raise ValueError
-    return narrow
+    return narrow.cast(target.arrow)
 
 
 def _to_timestamp(array: pa.Array, target: LogicalType) -> pa.Array:
@@ -186,7 +212,7 @@ def _to_text(array: pa.Array, target: LogicalType) -> pa.Array:
 def _from_text(array: pa.Array, target: LogicalType) -> pa.Array:
     if target.is_text:
         return array
-    read = _READERS[target.name if target.name in _READERS else "integer"]
+    read = _READERS.get(target.name, _integer if target.is_integer else _from_json)
     return pa.array([None if x is None else read(x, target) for x in array.to_pylist()], target.arrow)
 
 
@@ -221,12 +247,16 @@ def _timestamp(text: str, target: LogicalType) -> Any:
     return from_json(text, target)
 
 
+def _from_json(text: str, target: LogicalType) -> Any:
+    return from_json(json.loads(text) if target.is_nested else text, target)
+
+
 def _binary(text: str, target: LogicalType) -> bytes:
     return bytes.fromhex(text[2:]) if text.startswith("\\x") else text.encode()
 
 
 _READERS: dict[str, Callable[[str, LogicalType], Any]] = {
-    "integer": _integer,
+    "float16": _float,
     "float": _float,
     "double": _float,
     "decimal": _decimal,

@@ -73,7 +73,9 @@ def part_of(expression: Any) -> PushedPart:
             open_calls[-1].append(call(text, arguments, options))
             options = {}
         else:
-            raise InvalidArgumentError(f"the filter has a {kind}: a table has no nested columns; name a whole column")
+            raise InvalidArgumentError(
+                f"the filter has a {kind}: name a whole column, or give the filter as text, as in 'address.city = 1'"
+            )
     return open_calls[0][0]
 
 

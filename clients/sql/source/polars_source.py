@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ....schemas.errors import InvalidArgumentError
 from .dataset import NyalaDataset
 from .parts import AND, NOT, OR, UNKNOWN, PushedColumn, PushedPart, PushedValue, call, plain_scalar
 from .pushed import PushedFilter, pushed_of
@@ -47,9 +48,17 @@ def lazy_frame(dataset: NyalaDataset) -> pl.LazyFrame:
             if left == 0:
                 return
 
+    _check_types(dataset.schema)
     empty = pl.from_arrow(dataset.schema.empty_table())
     assert isinstance(empty, pl.DataFrame)
     return register_io_source(read, schema=empty.schema)
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """Raise InvalidArgumentError if polars, which panics, has no type for a column."""
+    for field in schema:
+        if pa.types.is_interval(field.type):
+            raise InvalidArgumentError(f"polars has no type for column {field.name!r}, which is {field.type}")
 
 
 def _conjuncts(predicate: pl.Expr) -> list[pl.Expr]:

@@ -15,7 +15,7 @@ from ...cfile.stream import StreamReader
 from ...codecs.codec import BLOCK_ROWS
 from ...delta.patch import Patch, apply_all
 from ...kernels.reads import morsel as kernels
-from ...kernels.reads.point_read import CODES, NULLS
+from ...kernels.reads.point_read import CODES, NULLS, UNREAD
 from ...vectors.gather import check_data_bytes
 from ...vectors.memory.huge_pages import RESULTS
 from ...vectors.memory.memory import address_of, address_or_0, allocate
@@ -68,6 +68,8 @@ class MorselColumn:
     def _add_page(self, stream: StreamReader, page: Page, start: int, stop: int) -> int:
         """Add rows of a page; return its kind."""
         kind, payload, rows, bitmap = part_of(page, stream.physical)
+        if kind == UNREAD:
+            raise CannotReadError
         self._pages.append(page)
         self.parts.append((kind, payload, rows, start, stop, bitmap))
         if bitmap or kind == NULLS:

@@ -26,9 +26,10 @@ from ...table.point_plan import PointPlan
 from ...table.table import Table
 from ...table.table_version import TableVersion
 from ...tablet.point_read import UndecidedError
+from ...vectors.arrow import to_arrow
 from ...vectors.keys.key_vector import key_bytes
 from ...vectors.physical import PhysicalType, physical_of
-from ...vectors.raw_cell import RawCell, raw_key
+from ...vectors.raw_cell import RawCell, one_cell, raw_key
 from .plain_filter import UNSEEN, FilterPlans, is_plain, parts_of
 
 
@@ -130,7 +131,12 @@ def _packed_single(cell: float) -> bytes:
 
 
 def _packed(kind: pa.DataType) -> Callable[[Any], bytes] | None:
-    return _wide if pa.types.is_decimal(kind) else _PACKED.get(physical_of(kind))
+    if pa.types.is_decimal(kind):
+        return _wide
+    physical = physical_of(kind)
+    if physical is not PhysicalType.BYTES and kind.bit_width not in (1, 8 * physical.width):
+        return Struct(_NARROWER[kind.id]).pack
+    return _PACKED.get(physical)
 
 
 def _wide(cell: int) -> bytes:
@@ -145,8 +151,16 @@ _PACKED: dict[PhysicalType, Callable[[Any], bytes]] = {
     PhysicalType.INT16: Struct("<h").pack,
     PhysicalType.INT32: Struct("<i").pack,
     PhysicalType.INT64: Struct("<q").pack,
+    PhysicalType.INT128: _wide,
     PhysicalType.FLOAT32: _packed_single,
     PhysicalType.FLOAT64: Struct("<d").pack,
+}
+_NARROWER = {
+    pa.uint8().id: "<B",
+    pa.uint16().id: "<H",
+    pa.uint32().id: "<I",
+    pa.uint64().id: "<Q",
+    pa.float16().id: "<e",
 }
 _OFFSETS = Struct("<ii").pack
 _IS_NULL, _NO_CELL = pa.py_buffer(b"\0"), pa.py_buffer(bytes(16))
@@ -154,6 +168,8 @@ _IS_NULL, _NO_CELL = pa.py_buffer(b"\0"), pa.py_buffer(bytes(16))
 
 def _array(cell: RawCell, kind: pa.DataType, pack: Callable[[Any], bytes] | None) -> pa.Array:
     """Return one cell as an array. (``pa.array`` takes five times as long.)"""
+    if pa.types.is_nested(kind):
+        return to_arrow(one_cell(cell, PhysicalType.BYTES), kind)
     if cell is None:
         buffers = [_IS_NULL, _NO_CELL, _NO_CELL]
         return pa.Array.from_buffers(kind, 1, buffers[:2] if pack else buffers, null_count=1)

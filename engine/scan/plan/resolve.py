@@ -127,7 +127,9 @@ class Resolver:
         """Return the key columns of a scan's table, after checking that its sort columns exist."""
         schema = self._table(spec.table).schema
         for term in spec.order_by or ():
-            schema.column(term.column)
+            kind = schema.column(term.column).logical
+            if not kind.has_order:
+                raise InvalidArgumentError(f"column {term.column!r} is {kind}: rows cannot be sorted by it")
         return [column.name for column in schema.key]
 
     def resolved(self, spec: ScanSpec) -> ResolvedScan:

@@ -146,8 +146,7 @@ def _count(number: int) -> pa.Array:
 
 def _cell(value: int | float | bytes | None, state: State) -> pa.Array:
     """Return a bound as the one cell of an array of the column's type."""
-    assert state.column is not None
-    kind = state.column.logical.arrow
+    kind = state.bound_type
     if value is None:
         return pa.nulls(1, kind)
     if isinstance(value, bytes):

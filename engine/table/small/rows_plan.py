@@ -20,10 +20,10 @@ from ...record.change import ROW_FORM_MAX
 from ...tablet.tablet import Tablet
 from ...vectors.arrow import from_arrow
 from ...vectors.keys.keys import BytesKeys, KeyVector, hash_keys, take_keys
-from ...vectors.physical import physical_of
+from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import plain_type, raw_value, vector_of_cells
 from ...vectors.vector import BytesVector, FixedVector, Vector
-from ..checked_batch import FIRST_DATE, LAST_DATE
+from ..casts import FIRST_DATE, LAST_DATE
 from ..table_version import TableVersion, grouped
 from .row_plan import PlansByForm, RowPlan, plan_of
 
@@ -75,7 +75,7 @@ class _ColumnMaker:
                 if not self._nullable or cells.count(None) > sum(value is None for value in values):
                     return None
                 valid = np.array([cell is not None for cell in cells])
-                nothing = b"" if self._kind.is_variable else 0
+                nothing = b"" if self._physical is PhysicalType.BYTES else 0
                 cells = [nothing if cell is None else cell for cell in cells]
         try:
             return vector_of_cells(cells, self._physical, valid)
@@ -92,7 +92,7 @@ class _ColumnMaker:
 
     def of_array(self, array: pa.Array) -> Vector | None:
         """Return validated cells of the column's type as a vector; None if only the batch lane can judge one."""
-        if array.null_count and not self._nullable:
+        if self._kind.is_nested or (array.null_count and not self._nullable):
             return None
         vector = from_arrow(array, self._physical)
         if isinstance(vector, BytesVector):

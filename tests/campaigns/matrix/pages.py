@@ -104,8 +104,8 @@ class PageColumn:
 
 
 def encodings_of(physical: PhysicalType) -> tuple[str, ...]:
-    """Return the names of all registered codecs that store cells of a type."""
-    return tuple(codec.name for codec in registry._CODECS if codec.supports(physical))
+    """Return the names of all registered codecs that store cells of a type; not the one of nested cells."""
+    return tuple(each.name for each in registry._CODECS if each.supports(physical) and each.name != "shredded")
 
 
 def page_columns() -> list[PageColumn]:

@@ -68,7 +68,7 @@ class Reached:
 def page_kinds(physical: PhysicalType) -> set[str]:
     """Return the names of the kinds that pages of a type have in some registered encoding."""
     names = {number: name for name, number in vars(point_read).items() if name in _PAGE_KINDS}
-    found = {page_kind._KINDS[encoding] for encoding in encodings_of(physical)} - {point_read.FIXED}
+    found = {page_kind._KINDS[encoding] for encoding in encodings_of(physical)} - {point_read.FIXED, point_read.UNREAD}
     return {names[number] for number in (*found, page_kind._plain(physical), point_read.NULLS)}
 
 

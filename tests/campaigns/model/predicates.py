@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol
 
 _COMPARISONS = {
@@ -29,6 +29,8 @@ def literal(value: Any) -> str:
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, datetime | date):
         return f"'{value.isoformat()}'"
+    if isinstance(value, timedelta):
+        return f"INTERVAL '{value // timedelta(microseconds=1)}' MICROSECOND"
     return str(value)
 
 

@@ -38,6 +38,7 @@ class Shape:
     """Of the store; None is more than any table here needs, 0 leaves every look-up to Bloom filters and searches."""
     partition_by: tuple[HashLevel | RangeLevel, ...] = ()
     """Without gaps, of which the model knows nothing."""
+    whole_rows: bool = False
     ranges: Ranges = UNRANGED
     """Those of ``partition_by``, if it has any: they are divided and emptied then."""
 
@@ -51,6 +52,7 @@ class Shape:
             options={
                 "history_max_age_seconds": self.history_seconds,
                 "order_by": self.model.order,
+                "row_column": self.whole_rows,
                 "ttl": self.model.ttl and (self.model.ttl[0], f"{self.model.ttl[1] // timedelta(seconds=1)}s"),
             },
             partition_by=self.partition_by,
@@ -138,6 +140,40 @@ EXPIRING_KEY = replace(
     history_seconds=6,
 )
 """The moment is in the key."""
+
+_WHO = pa.struct([("name", pa.string()), ("at", pa.list_(pa.float64(), 2))])
+NESTED = replace(
+    U64,
+    arrow=pa.schema(
+        [
+            *U64.arrow,
+            pa.field("tags", pa.list_(pa.string())),
+            pa.field("who", _WHO),
+            pa.field("labels", pa.map_(pa.string(), pa.list_(pa.uint16()))),
+            pa.field("tiny", pa.uint8()),
+            pa.field("most", pa.uint64()),
+            pa.field("took", pa.duration("ms")),
+        ]
+    ),
+    model=replace(
+        U64.model,
+        defaults={**U64.model.defaults, "tags": ["new"], **dict.fromkeys(("who", "labels", "tiny", "most", "took"))},
+    ),
+    cells=U64.cells
+    | {
+        "tags": (None, [], ["a"], ["a", None, "", "long enough to go on"] * 3),
+        "who": (None, {"name": None, "at": None}, {"name": "Ada", "at": [0.5, None]}),
+        "labels": (None, [], [("k", None), ("l", [1, None, 65_535])]),
+        "tiny": (None, 0, 255),
+        "most": (None, 0, (1 << 63) - 1, (1 << 64) - 1),
+        "took": (None, timedelta(0), timedelta(days=-3), timedelta(milliseconds=1)),
+    },
+    column_options=U64.column_options
+    | {"tags": ColumnOptions(write_default=["new"]), "labels": ColumnOptions(encoding="shredded")},
+    filtered=(*U64.filtered, "tiny", "most", "took"),
+    history_seconds=10,
+)
+NESTED_IN_WHOLE_ROWS = replace(NESTED, whole_rows=True, history_seconds=U64.history_seconds)
 
 _NULLABLE = ("flag", "tiny", "small", "big", "day", "seen", "single", "real", "price", "total", "huge", "code", "note")
 

@@ -171,7 +171,7 @@ def test_table_like_a_file(run: Run, target: list[str], tmp_path: Path) -> None:
     made = run("table", "create", "odd", "--like", tmp_path / "odd.parquet", *options, *target).json
     assert [(column["name"], column["type"], column["nullable"]) for column in made["columns"]] == [
         ("k", "string", False),
-        ("n", "int32", True),
+        ("n", "uint16", True),
         ("at", "timestamp[us]", True),
         ("extra", "int8", False),
     ]

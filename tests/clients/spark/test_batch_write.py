@@ -204,7 +204,7 @@ WRONG: dict[str, tuple[StructType, bool, dict[str, object], str]] = {
     "other type": (StructType().add("id", "long").add("price", "string"), False, {}, "'price' is string"),
     "text for moments": (StructType().add("id", "long").add("at", "string"), False, {}, "cast it to timestamp"),
     "moments for days": (StructType().add("id", "long").add("day", "timestamp"), False, {}, "cast it to date"),
-    "no cells of it": (StructType().add("id", "long").add("city", WITH_OP), False, {}, "struct<op:string"),
+    "no cells of it": (StructType().add("id", "long").add("city", WITH_OP), False, {}, "struct<op: string"),
     "no operation column": (ROWS, False, {"operationColumn": "op"}, "operationColumn 'op' is not a column"),
     "operation of another type": (ROWS, False, {"operationColumn": "price"}, "'price' is double, not string"),
     "overwrite and delete": (ROWS, True, {"operation": "delete"}, "overwrite"),

@@ -434,7 +434,10 @@ def test_every_type_is_written_as_it_is_read(spark: SparkSession, db: Database, 
         "text": (pa.string(), "it's \u00e9"), "raw": (pa.binary(), b"\x00\xff"), "ok": (pa.bool_(), True),
         "tiny": (pa.int8(), -128), "small": (pa.int16(), 7), "whole": (pa.int32(), -7), "long": (pa.int64(), 1 << 62),
         "price": (pa.decimal128(9, 2), Decimal("-9999999.99")), "wide": (pa.decimal128(38, 10), Decimal("1E-10")),
-        "half": (pa.float32(), 1.5), "full": (pa.float64(), 5e-324),
+        "half": (pa.float32(), 1.5), "full": (pa.float64(), 5e-324), "byte": (pa.uint8(), 255),
+        "clock": (pa.time64("us"), dt.time(23, 59, 59, 1)), "span": (pa.duration("us"), dt.timedelta(days=-2)),
+        "tags": (pa.list_(pa.string()), ["a", None, ""]), "labels": (pa.map_(pa.string(), pa.int64()), [("k", None)]),
+        "who": (pa.struct([("name", pa.string()), ("at", pa.list_(pa.float64()))]), {"name": None, "at": [0.5, None]}),
     }  # fmt: skip
     keys = ["at", "day", "text", "raw", "price", "long"]
     schema = pa.schema(
@@ -452,7 +455,8 @@ def test_every_type_is_written_as_it_is_read(spark: SparkSession, db: Database, 
         spark.sql(f"UPDATE nyala.default.kinds t SET {names} WHERE long IS NULL")
         spark.sql("""MERGE INTO nyala.default.kinds t USING (SELECT * FROM nyala.default.kinds WHERE k_long > 2) s
             ON t.k_long = 2 WHEN MATCHED THEN UPDATE SET ok = s.ok, tiny = s.tiny, small = s.small, whole = s.whole,
-            wide = s.wide, half = s.half, full = s.full, at = TIMESTAMP_NTZ '2026-03-08 12:30:00'""")
+            wide = s.wide, half = s.half, full = s.full, byte = s.byte, clock = s.clock, span = s.span, tags = s.tags,
+            labels = s.labels, who = s.who, at = TIMESTAMP_NTZ '2026-03-08 12:30:00'""")
         spark.sql("DELETE FROM nyala.default.kinds WHERE k_long > 2")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -38,6 +38,23 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "text": (pa.string(), ["", "\u00e9\U0001f98c\0x"]),
     "raw": (pa.binary(), [b"", b"\x00\xff"]),
     "short": (pa.string(), ["abcde", "fg"]),
+    "u8": (pa.uint8(), [0, 255]),
+    "u16": (pa.uint16(), [0, 65_535]),
+    "u32": (pa.uint32(), [0, (1 << 32) - 1]),
+    "u64": (pa.uint64(), [0, (1 << 64) - 1]),
+    "f16": (pa.float16(), [0.5, -65504.0]),
+    "second": (pa.time32("s"), [dt.time(0), dt.time(23, 59, 59)]),
+    "clock": (pa.time64("us"), [dt.time(0), dt.time(23, 59, 59, 999_999)]),
+    "span": (pa.duration("ms"), [dt.timedelta(days=-3), dt.timedelta(milliseconds=1)]),
+    "took": (pa.duration("us"), [dt.timedelta(microseconds=-1), dt.timedelta(days=100_000)]),
+    "tags": (pa.list_(pa.string()), [[], ["a", None, "\u00e9"]]),
+    "many": (pa.large_list(pa.uint8()), [[0, 255, None], []]),
+    "pair": (pa.list_(pa.float64(), 2), [[0.5, None], [1.0, 2.0]]),
+    "who": (
+        pa.struct([("name", pa.string()), ("seen", pa.timestamp("us")), ("on", pa.list_(pa.date32()))]),
+        [{"name": None, "seen": None, "on": None}, {"name": "x", "seen": dt.datetime(2026, 3, 8, 2, 30), "on": []}],
+    ),
+    "labels": (pa.map_(pa.string(), pa.list_(pa.int64())), [[], [("k", None), ("l", [1, None])]]),
 }
 ZONES = by_night(["UTC", "America/New_York", "Asia/Kathmandu"], day=["America/New_York"])
 

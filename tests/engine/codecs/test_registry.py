@@ -23,11 +23,19 @@ TYPES = [
     "string",
     "varchar(10)",
     "binary",
+    "uint8",
+    "uint32",
+    "uint64",
+    "float16",
+    "time32[s]",
+    "duration[ns]",
+    "month_day_nano_interval",
+    "list<int64>",
 ]
 
 
 def test_numbers_on_disk_never_change():
-    names = {code: codec_by_code(code).name for code in range(1, 9)}
+    names = {code: codec_by_code(code).name for code in range(1, 10)}
     assert names == {
         1: "plain",
         2: "bitshuffle",
@@ -37,8 +45,9 @@ def test_numbers_on_disk_never_change():
         6: "frame_of_reference",
         7: "alp",
         8: "fsst",
+        9: "shredded",
     }
-    for code in (0, 9, 255):
+    for code in (0, 10, 255):
         with pytest.raises(KeyError):
             codec_by_code(code)
 

@@ -54,6 +54,10 @@ CELLS: dict[str, tuple[str, pa.Array]] = {
     "text": ("string", pa.array(["it's \u20ac \U0001f600", "", "a\x00b\n\\" + "x" * 65_000, None])),
     "name": ("varchar(5)", pa.array(["a\u00e9", "", "abcde", None])),
     "data": ("binary", pa.array([b"\x00\xff'", b"", bytes(range(256)) * 256, None])),
+    "u8": ("uint8", pa.array([7, 255, 0, None], pa.uint8())),
+    "u16": ("uint16", pa.array([7, (1 << 16) - 1, 0, None], pa.uint16())),
+    "u32": ("uint32", pa.array([7, (1 << 32) - 1, 0, None], pa.uint32())),
+    "u64": ("uint64", pa.array([7, (1 << 64) - 1, 0, None], pa.uint64())),
 }
 """For each column its type, and cells: one that Python has too, two of the extremes, and NULL."""
 SCHEMA = pa.schema(
@@ -97,9 +101,43 @@ def _stored(table: nyala.Table) -> pa.Table:
     return table.scan(ordered=True).to_arrow()
 
 
+OTHERS_OF_VALUES: dict[str, pa.Array] = {
+    "float16": pa.array([0.5, None], pa.float16()),
+    "time32[s]": pa.array([dt.time(1), None], pa.time32("s")),
+    "time32[ms]": pa.array([dt.time(1), None], pa.time32("ms")),
+    "time64[us]": pa.array([dt.time(1, 2, 3, 4), None], pa.time64("us")),
+    "time64[ns]": pa.array([dt.time(1, 2, 3, 4), None], pa.time64("ns")),
+    **{str(kind): pa.array([dt.timedelta(-1), None], kind) for kind in map(pa.duration, ("s", "ms", "us", "ns"))},
+    "month_day_nano_interval": pa.array([pa.MonthDayNano([1, -2, 3]), None]),
+    "list<T>": pa.array([["a", None], None]),
+    "large_list<T>": pa.array([[1, None], []], pa.large_list(pa.int64())),
+    "fixed_size_list<T>[n]": pa.array([[0.5, None], None], pa.list_(pa.float32(), 2)),
+    "struct<name: T, ...>": pa.array([{"a": 1, "b": ["x"]}, None]),
+    "map<K, V>": pa.array([[("k", [1])], None], pa.map_(pa.string(), pa.list_(pa.int64()))),
+}
+"""Those that are compared with no parameter."""
+
+
 def test_no_type_is_left_out() -> None:
-    words = {word.partition("(")[0] for word, _ in CELLS.values()}
+    words = {word.partition("(")[0] for word, _ in CELLS.values()} | set(OTHERS_OF_VALUES)
     assert words == {word.partition("(")[0] for word in type_words()}
+
+
+@pytest.mark.parametrize("word", OTHERS_OF_VALUES)
+def test_types_that_have_no_parameters(served: SqlServer, cursor: Cursor, word: str) -> None:
+    given = pa.table({"id": pa.array([1, 2], pa.int64()), "cell": OTHERS_OF_VALUES[word]})
+    with nyala.connect(served.url) as db:
+        stored = db.create_table("others", primary_key="id", data=given)
+        try:
+            found = _read(cursor, "SELECT id, cell FROM others ORDER BY id")
+            assert found["cell"].combine_chunks().equals(given["cell"].combine_chunks())
+            assert _read(cursor, "SELECT id FROM others WHERE cell IS NOT NULL ORDER BY id")["id"][0].as_py() == 1
+            cursor.execute("INSERT INTO others SELECT id + 10, cell FROM others")
+            cursor.execute("UPDATE others SET cell = NULL WHERE id = 1")
+            expected = [None, *given["cell"].to_pylist()[1:], *given["cell"].to_pylist()]
+            assert stored.scan(ordered=True).to_arrow()["cell"].to_pylist() == expected
+        finally:
+            db.drop_table("others")
 
 
 def test_the_store_has_the_rows(served: SqlServer, cursor: Cursor) -> None:
@@ -245,3 +283,23 @@ def test_other_types_of_arrow(served: SqlServer, cursor: Cursor) -> None:
         assert _is_same(_stored(db.table("new")), expected)
     for name in ("native", "new"):
         served.db.drop_table(name)
+
+
+def test_values_of_durations_and_of_large_integers(served: SqlServer) -> None:
+    kinds = pa.schema([("id", pa.int64()), ("d", pa.duration("s")), ("u", pa.uint64()), ("t", pa.time64("us"))])
+    table = served.db.create_table("spans", kinds, "id")
+    try:
+        served.db.sql("INSERT INTO spans VALUES (1, INTERVAL '1 day 5 seconds', 1, TIME '10:00:00')")
+        served.db.sql("INSERT INTO spans VALUES (2, ?, ?, ?)", [dt.timedelta(hours=1), (1 << 64) - 1, dt.time(1, 2)])
+        served.db.sql("UPDATE spans SET d = ? WHERE u = ?", [dt.timedelta(seconds=7), (1 << 64) - 1])
+        assert table.scan(ordered=True).to_arrow().to_pylist() == [
+            {"id": 1, "d": dt.timedelta(days=1, seconds=5), "u": 1, "t": dt.time(10)},
+            {"id": 2, "d": dt.timedelta(seconds=7), "u": (1 << 64) - 1, "t": dt.time(1, 2)},
+        ]
+        with pytest.raises(nyala.InvalidArgumentError, match="does not fit"):
+            served.db.sql("INSERT INTO spans (id, d) VALUES (3, INTERVAL '1 month')")
+        table.update_where({"t": "'05:00:00'"}, where="id = 1")
+        assert served.db.sql("SELECT id FROM spans WHERE t = '05:00:00'").to_arrow()["id"].to_pylist() == [1]
+        assert served.db.sql("SELECT id FROM spans WHERE d > INTERVAL '1 hour'").to_arrow()["id"].to_pylist() == [1]
+    finally:
+        served.db.drop_table("spans")

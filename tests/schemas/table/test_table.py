@@ -55,7 +55,7 @@ def test_an_arrow_schema_with_options_makes_a_definition():
         (definition(ID, name="x" * 257), "at most 256"),
         (definition(ID, name="a\0b"), "NUL"),
         (definition(ID, ColumnDefinition(name="_op", type="int8")), "the change feed has columns of this name"),
-        (definition(ID, ColumnDefinition(name="v", type="uint8")), "unknown column type"),
+        (definition(ID, ColumnDefinition(name="v", type="uint7")), "unknown column type"),
         (definition(ID, ColumnDefinition(name="v", type="double", encoding="rle")), "cannot be encoded"),
         (definition(ID, ColumnDefinition(name="v", type="double", compression="brotli")), "unknown compression"),
         (definition(ID, ColumnDefinition(name="v", type="int8", write_default=300)), "write_default"),

@@ -140,7 +140,7 @@ def read_everything_left(expression: Any) -> pa.RecordBatch:
     [
         (pc.field("nope") > 1, "names the column 'nope'; there are: id, n, f, g, s, b"),
         (pc.field(0) > 1, "instead of giving its position"),
-        (pc.field("n", "inner") > 1, "a table has no nested columns"),
+        (pc.field("n", "inner") > 1, "name a whole column"),
         (pc.binary_repeat(s, n) == "aa", "'binary_repeat', which is not supported"),
         (s > n, "does not take values of type string and int32"),
     ],

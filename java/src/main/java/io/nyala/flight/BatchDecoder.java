@@ -81,6 +81,7 @@ public final class BatchDecoder implements AutoCloseable {
   private static Field withZone(Field field) {
     boolean isMoment = field.getType() instanceof ArrowType.Timestamp;
     ArrowType type = isMoment ? UTC_MOMENT : field.getType();
-    return new Field(field.getName(), new FieldType(field.isNullable(), type, null), null);
+    List<Field> parts = field.getChildren().stream().map(BatchDecoder::withZone).toList();
+    return new Field(field.getName(), new FieldType(field.isNullable(), type, null), parts);
   }
 }

@@ -8,8 +8,11 @@ import org.apache.arrow.vector.BaseFixedWidthVector;
 import org.apache.arrow.vector.BaseVariableWidthVector;
 import org.apache.arrow.vector.BitVector;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
@@ -21,11 +24,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  * method it calls, and no object of Arrow's for a cell. {@code take} checks the buffers of each batch once instead of
  * at each cell. For one thread.
  */
-final class ArrowCells extends ColumnVector {
+class ArrowCells extends ColumnVector {
   private static final int OFFSET_BYTES = BaseVariableWidthVector.OFFSET_WIDTH;
   private static final int DECIMAL_BYTES = 16;
 
-  private final FieldVector vector;
+  final FieldVector vector;
   private int nulls;
   private long validity;
   private long data;
@@ -36,10 +39,17 @@ final class ArrowCells extends ColumnVector {
     this.vector = vector;
   }
 
+  /** Returns the cells of a vector as those of one of Spark's types. */
+  static ArrowCells of(DataType type, FieldVector vector) {
+    if (type instanceof ArrayType || type instanceof MapType || type instanceof StructType) {
+      return new NestedCells(type, vector);
+    }
+    return ConvertedCells.fits(vector) ? new ConvertedCells(type, vector) : new ArrowCells(type, vector);
+  }
+
   /** Takes the cells that the vector has now. Throws a StoreException if its buffers are too short for them. */
   void take(int rows) {
-    nulls = vector.getNullCount();
-    validity = vector.getValidityBuffer().memoryAddress();
+    takeValidity();
     ArrowBuf cells = vector.getDataBuffer();
     data = cells.memoryAddress();
     if (vector instanceof BaseVariableWidthVector) {
@@ -49,6 +59,11 @@ final class ArrowCells extends ColumnVector {
     } else {
       check(cells.capacity() >= bytes((BaseFixedWidthVector) vector, rows));
     }
+  }
+
+  final void takeValidity() {
+    nulls = vector.getNullCount();
+    validity = vector.getValidityBuffer().memoryAddress();
   }
 
   private static long bytes(BaseFixedWidthVector fixed, int rows) {
@@ -66,7 +81,7 @@ final class ArrowCells extends ColumnVector {
     return isRising && last <= limit;
   }
 
-  private void check(boolean isSound) {
+  final void check(boolean isSound) {
     if (!isSound) {
       throw new StoreException(
           "INTERNAL", "the server sent a batch whose column '" + vector.getName() + "' is not whole: read again");
@@ -187,6 +202,6 @@ final class ArrowCells extends ColumnVector {
   }
 
   private static UnsupportedOperationException nested() {
-    return new UnsupportedOperationException("a table has no nested columns");
+    return new UnsupportedOperationException("the column has no nested cells");
   }
 }

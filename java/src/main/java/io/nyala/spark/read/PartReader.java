@@ -42,7 +42,7 @@ final class PartReader implements PartitionReader<ColumnarBatch> {
     ArrowCells[] columns = new ArrowCells[fields.length];
     for (int place = 0; place < fields.length; place++) {
       FieldVector cells = decoder.vectors().get(what.places()[place]);
-      columns[place] = new ArrowCells(fields[place].dataType(), cells);
+      columns[place] = ArrowCells.of(fields[place].dataType(), cells);
       if (fields[place].dataType() instanceof TimestampNTZType) {
         clocks.add((TimeStampVector) cells);
       }

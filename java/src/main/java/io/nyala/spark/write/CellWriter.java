@@ -6,6 +6,8 @@ import org.apache.arrow.vector.BaseVariableWidthVector;
 import org.apache.arrow.vector.DecimalVector;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.arrow.ArrowFieldWriter;
+import org.apache.spark.sql.execution.arrow.ArrowWriter$;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -19,8 +21,9 @@ final class CellWriter {
   private static final int DECIMAL_BYTES = 16;
   private static final long FIRST_TEXT_BYTES = 1 << 16;
   private static final byte ALL = (byte) 0xff;
+  private static final int ROWS_A_LOOK = 64; // at the bytes of nested cells
 
-  private enum Kind { BIT, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, DECIMAL, TEXT, BINARY }
+  private enum Kind { BIT, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, DECIMAL, TEXT, BINARY, OTHER }
 
   private final FieldVector vector;
   private final int width;
@@ -31,6 +34,7 @@ final class CellWriter {
   private final int scale;
   private final long validity;
   private final long offsets;
+  private final ArrowFieldWriter other; // of nested cells
   private long data;
   private long room;
   private int end;
@@ -44,6 +48,14 @@ final class CellWriter {
     kind = kindOf(vector);
     precision = vector instanceof DecimalVector decimals ? decimals.getPrecision() : 0;
     scale = vector instanceof DecimalVector decimals ? decimals.getScale() : 0;
+    if (kind == Kind.OTHER) {
+      vector.allocateNew();
+      other = ArrowWriter$.MODULE$.createFieldWriter(vector);
+      offsets = 0;
+      validity = 0;
+      return;
+    }
+    other = null;
     if (vector instanceof BaseVariableWidthVector texts) {
       texts.allocateNew(FIRST_TEXT_BYTES, rowsMax);
       offsets = texts.getOffsetBuffer().memoryAddress();
@@ -74,13 +86,17 @@ final class CellWriter {
       case DECIMAL -> Kind.DECIMAL;
       case VARCHAR -> Kind.TEXT;
       case VARBINARY -> Kind.BINARY;
-      default -> throw new UnsupportedOperationException(
-          "column '" + vector.getName() + "' has a type that a table cannot hold: " + vector.getField().getType());
+      default -> Kind.OTHER;
     };
   }
 
   /** Begins a new batch in the same memory. */
   void reset() {
+    if (other != null) {
+      other.reset();
+      end = 0;
+      return;
+    }
     Platform.setMemory(validity, ALL, (rowsMax + 7) >> 3);
     end = 0;
   }
@@ -92,6 +108,13 @@ final class CellWriter {
 
   /** Writes the cell of a row as that of the {@code at}-th row of the batch. Rows come in order. */
   void write(InternalRow row, int at) {
+    if (other != null) {
+      other.write(row, place);
+      if (at % ROWS_A_LOOK == ROWS_A_LOOK - 1) {
+        end = other.getSizeInBytes();
+      }
+      return;
+    }
     if (row.isNullAt(place)) {
       writeNull(at);
       return;
@@ -113,11 +136,16 @@ final class CellWriter {
         byte[] blob = row.getBinary(place);
         Platform.copyMemory(blob, Platform.BYTE_ARRAY_OFFSET, null, next(blob.length, at), blob.length);
       }
+      case OTHER -> throw new AssertionError("written above");
     }
   }
 
   /** Ends a batch of so many rows: the vector has them. */
   void finish(int rows) {
+    if (other != null) {
+      other.finish();
+      return;
+    }
     if (vector instanceof BaseVariableWidthVector texts) {
       texts.setLastSet(rows - 1);
     }
