@@ -54,7 +54,7 @@ def _value_of(literal: Any) -> pa.Scalar:
         return pa.scalar(moment(literal)[0], pa.timestamp("us"))
     if kind == "time":
         return pa.scalar(content, pa.string()).cast(pa.time64("ns"))
-    return pa.scalar(content, pa.duration("us"))
+    return pa.scalar(content, pa.duration("ns" if kind == "nanoseconds" else "us"))
 
 
 def _finite(number: float) -> float:

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from ...schemas.cells.exact import exact_decimal
-from ...schemas.cells.moment import DAY_MICROSECONDS, microseconds_of, parse_moment_text
-from ...schemas.cells.types import LogicalType
+from ...schemas.cells.literal import to_json
+from ...schemas.cells.moment import DAY_MICROSECONDS, NANOSECONDS, microseconds_of, parse_moment_text
+from ...schemas.cells.types import DURATIONS, INTEGERS, TIMES, LogicalType
 
 Cell = int | float | bytes
 """A cell as a Python value of its physical type: a bool is 0 or 1, a decimal its unscaled integer."""
@@ -105,11 +106,8 @@ _BITS = {
     "bool": 1,
     "date": 32,
     "timestamp[us]": 64,
-    **dict.fromkeys(("time32[s]", "time32[ms]"), 32),
-    **dict.fromkeys(("time64[us]", "time64[ns]"), 64),
-    **dict.fromkeys(("duration[s]", "duration[ms]", "duration[us]", "duration[ns]"), 64),
+    **{name: kind.bit_width for name, kind in (TIMES | DURATIONS).items()},
 }
-_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
 _EXPECTED = {
     "bool": "TRUE or FALSE",
@@ -239,16 +237,16 @@ def _time(value: Any, kind: LogicalType) -> Place:
 
 
 def _duration(value: Any, kind: LogicalType) -> Place:
-    """A span of microseconds, as an expression has it."""
+    """Place a span of microseconds, as an expression has it, or of nanoseconds."""
     if isinstance(value, dt.timedelta):
-        value = {"interval": value // dt.timedelta(microseconds=1)}
+        value = to_json(value)
     if not isinstance(value, dict):
         raise ValueError
-    return _in_units(value["interval"] * 1_000, kind)
+    return _in_units(value["nanoseconds"] if "nanoseconds" in value else value["interval"] * 1_000, kind)
 
 
 def _in_units(nanoseconds: int, kind: LogicalType) -> Place:
-    below, rest = divmod(nanoseconds, _NANOSECONDS[kind.arrow.unit])
+    below, rest = divmod(nanoseconds, NANOSECONDS[kind.arrow.unit])
     return _within(below, rest == 0, kind)
 
 
@@ -289,11 +287,11 @@ def _binary(value: Any, _: LogicalType) -> Place:
 
 _PLACERS: dict[str, Callable[[Any, LogicalType], Place]] = {
     "bool": _bool,
-    **{f"{sign}int{bits}": _integer for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(INTEGERS, _integer),
     "date": _date,
     "timestamp[us]": _timestamp,
-    **{f"time{kind}": _time for kind in ("32[s]", "32[ms]", "64[us]", "64[ns]")},
-    **{f"duration[{unit}]": _duration for unit in _NANOSECONDS},
+    **dict.fromkeys(TIMES, _time),
+    **dict.fromkeys(DURATIONS, _duration),
     "float16": _float,
     "float": _float,
     "double": _float,

@@ -1,7 +1,8 @@
 """The tree of an expression, which is also that of a filter: one language, `parse` reads it.
 
 Nodes are immutable. A literal is JSON as in ``schemas.literal.literal_json``, so that a number keeps its digits until
-its column is known; ``NULL`` is None. One more form is ``{"interval": n}``, a span of microseconds.
+its column is known; ``NULL`` is None. A span of time is ``{"interval": n}``, of microseconds, or
+``{"nanoseconds": n}``.
 """
 
 from __future__ import annotations

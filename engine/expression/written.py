@@ -134,6 +134,8 @@ def _literal(value: Any) -> str:
         return f"CAST('{content}' AS DOUBLE)"
     if kind in ("date", "timestamp"):
         return f"{kind.upper()} {_quoted(_moment(value, content))}"
+    if kind == "nanoseconds":
+        return f"INTERVAL '{content}' NANOSECOND"
     return _interval(content) if kind == "interval" else str(content)
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ..errors import InvalidArgumentError
 from .exact import at_scale, exact_decimal, power_of_ten
-from .moment import DAY_MICROSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
-from .types import LogicalType
+from .moment import DAY_MICROSECONDS, NANOSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
+from .types import DURATIONS, INTEGERS, TIMES, LogicalType
 
 
 def plain_value(value: Any) -> Any:
@@ -90,8 +90,6 @@ def literal_json(value: Any) -> Any:
         return {"date": value.isoformat()}
     if isinstance(value, dt.time):
         return {"time": value.isoformat()}
-    if isinstance(value, dt.timedelta):
-        return {"interval": value // dt.timedelta(microseconds=1)}
     if isinstance(value, decimal.Decimal):
         return {"decimal": str(value)}  # without an exponent, that of 1E-999999999 has a billion digits
     if (plain := plain_value(value)) is not value:
@@ -185,7 +183,7 @@ def _time(value: Any, kind: LogicalType) -> dt.time:
         value = dt.time.fromisoformat(text)
         if digits[6:].strip("0"):
             raise ValueError
-    if value.tzinfo is not None or value.microsecond * 1_000 % _NANOSECONDS[kind.arrow.unit]:
+    if value.tzinfo is not None or value.microsecond * 1_000 % NANOSECONDS[kind.arrow.unit]:
         raise ValueError
     return value
 
@@ -197,13 +195,13 @@ def _duration(value: Any, kind: LogicalType) -> dt.timedelta:
             return pa.scalar(value["nanoseconds"], kind.arrow).as_py()
         return _duration(dt.timedelta(microseconds=value["interval"]), kind)
     if isinstance(value, int) and not isinstance(value, bool):
-        nanoseconds = value * _NANOSECONDS[kind.arrow.unit]
+        nanoseconds = value * NANOSECONDS[kind.arrow.unit]
         if nanoseconds % 1_000:
             raise ValueError
         return dt.timedelta(microseconds=nanoseconds // 1_000)
     if not isinstance(value, dt.timedelta):
         return _duration(int(_text(value, kind)), kind)
-    if value // dt.timedelta(microseconds=1) * 1_000 % _NANOSECONDS[kind.arrow.unit]:
+    if value // dt.timedelta(microseconds=1) * 1_000 % NANOSECONDS[kind.arrow.unit]:
         raise ValueError
     return value
 
@@ -265,14 +263,13 @@ def _binary(value: Any, _: LogicalType) -> bytes:
     return bytes(value)
 
 
-_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _READERS = {
     "bool": _bool,
-    **{f"{sign}int{bits}": _integer for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(INTEGERS, _integer),
     "date": _date,
     "timestamp[us]": _timestamp,
-    **{f"time{kind}": _time for kind in ("32[s]", "32[ms]", "64[us]", "64[ns]")},
-    **{f"duration[{unit}]": _duration for unit in _NANOSECONDS},
+    **dict.fromkeys(TIMES, _time),
+    **dict.fromkeys(DURATIONS, _duration),
     "month_day_nano_interval": _interval,
     "float16": _float,
     "float": _float,

@@ -18,6 +18,8 @@ _LAST_DAY = dt.date.max.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 DAY_MICROSECONDS = 86_400_000_000
+NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Nanoseconds of each of Arrow's units of time."""
 FIRST_MICROSECOND = (dt.datetime.min - _EPOCH) // _MICROSECOND
 LAST_MICROSECOND = (dt.datetime.max - _EPOCH) // _MICROSECOND
 """The ends of Python's calendar."""

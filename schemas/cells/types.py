@@ -21,6 +21,8 @@ from .wrapped import bare_type
 TYPE_METADATA = b"nyala.type"
 """Key of the Arrow field metadata that carries a type which Arrow lacks (varchar)."""
 
+TIMES = {str(kind): kind for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))}
+DURATIONS = {str(kind): kind for kind in map(pa.duration, ("s", "ms", "us", "ns"))}
 _SIMPLE: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
     "int8": pa.int8(),
@@ -38,8 +40,8 @@ _SIMPLE: dict[str, pa.DataType] = {
     "uint32": pa.uint32(),
     "uint64": pa.uint64(),
     "float16": pa.float16(),
-    **{str(kind): kind for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))},
-    **{str(kind): kind for kind in map(pa.duration, ("s", "ms", "us", "ns"))},
+    **TIMES,
+    **DURATIONS,
     "month_day_nano_interval": pa.month_day_nano_interval(),
 }
 _BY_ARROW = {arrow: word for word, arrow in _SIMPLE.items()}
@@ -72,7 +74,7 @@ _ALIASES = {
 """SQL's names, and other ones, by ours. ``numeric`` stands for ``decimal``, whose digits are 18 and 3 as in DuckDB."""
 _DECIMAL = re.compile(r"(?:decimal|numeric)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _VARCHAR = re.compile(r"varchar\(\s*(\d+)\s*\)")
-_INTEGERS = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)}
+INTEGERS = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _MAY_BE_KEYS = frozenset(
     {"int8", "int16", "int32", "int64", "date", "timestamp[us]", "decimal", "string", "varchar", "binary"}
 )
@@ -94,6 +96,8 @@ NESTED_IDS = frozenset(
 """The numbers of Arrow's nested types."""
 ORDERLESS_IDS = NESTED_IDS | {pa.month_day_nano_interval().id}
 """Those of types whose cells cannot be compared, sorted and grouped."""
+_INSTEAD = {"varchar": "string", "month_day_nano_interval": "duration[us]"}
+"""By the types that are none inside of nested ones, others that are."""
 DEPTH_MAX = 32
 """Types inside of each other, at most."""
 ITEMS_MAX = 65_535
@@ -190,12 +194,12 @@ class LogicalType:
 
     @property
     def is_integer(self) -> bool:
-        return self.name in _INTEGERS
+        return self.name in INTEGERS
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The least integer of an integer type, and the first one past the greatest."""
-        sign, bits = _INTEGERS[self.name]
+        sign, bits = INTEGERS[self.name]
         return (0, 1 << bits) if sign else (-(1 << (bits - 1)), 1 << (bits - 1))
 
     @property
@@ -275,8 +279,8 @@ def _nested(name: str, fields: Sequence[tuple[str, LogicalType]], length: int = 
     if name == "fixed_size_list" and not 1 <= length <= ITEMS_MAX:
         raise InvalidArgumentError(f"lists of {length:,} items are out of range: 1 to {ITEMS_MAX:,} items")
     for _, kind in fields:
-        if kind.name in ("varchar", "month_day_nano_interval"):
-            raise InvalidArgumentError(f"{kind} is no type inside of a {name}")
+        if kind.name in _INSTEAD:
+            raise InvalidArgumentError(f"a {name} cannot hold {kind}: use {_INSTEAD[kind.name]}")
     return LogicalType(name, length=length, fields=tuple(fields))
 
 

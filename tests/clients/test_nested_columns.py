@@ -17,6 +17,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.engine.fs import LocalFileSystem
 from nyala.engine.recovery.verify import verify_store
+from nyala.schemas import compute as pc
 from nyala.schemas.errors import InvalidArgumentError, RowErrors
 
 ADDRESS = pa.struct([("city", pa.string()), ("geo", pa.struct([("lat", pa.float64()), ("lon", pa.float64())]))])
@@ -359,6 +360,16 @@ def test_a_get_returns_cells_of_all_types(db: Database) -> None:
     assert table.get(1) == expected
     table.maintain("flush")
     assert table.get(1) == expected
+
+
+def test_a_filter_takes_spans_of_nanoseconds(db: Database) -> None:
+    """Microseconds alone would find the first row by the second one's span."""
+    spans = pa.array([1_000, 1_001, 2_000], pa.duration("ns"))
+    table = db.create_table("t", data=pa.table({"k": [1, 2, 3], "d": spans}), primary_key="k")
+    for k, span in enumerate((pd.Timedelta(1_000), pd.Timedelta(1_001), pd.Timedelta(2_000)), 1):
+        for where in ([("d", "=", span)], [("d", "in", [span])], pc.field("d") == pa.scalar(span, pa.duration("ns"))):
+            assert table.scan(where=where).to_arrow()["k"].to_pylist() == [k]
+    assert table.scan(where=[("d", ">", pd.Timedelta(1_001))]).count() == 1
 
 
 def test_defaults_and_durations_keep_their_unit(db: Database) -> None:
