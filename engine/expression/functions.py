@@ -283,7 +283,7 @@ def _value_at(value: Value, key: Any) -> Value:
             raise pa.ArrowInvalid
         sought = sought.cast(key_type)
     except pa.ArrowException:
-        raise InvalidArgumentError(f"the keys of the map are {word(key_type)}") from None
+        raise InvalidArgumentError(f"the keys of the map are {word(key_type)}: give one of them") from None
     keys, items = pc.list_flatten(maps).flatten()
     places = np.full(len(maps), -1, np.int64)
     equal = np.flatnonzero(pc.equal(keys, sought).to_numpy(zero_copy_only=False))
@@ -354,7 +354,7 @@ def _literal(node: Expr) -> Any:
 
 def _pattern(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidArgumentError("CONTAINS looks for text in quotes in a text")
+        raise InvalidArgumentError("CONTAINS in a text takes text in quotes")
     return value
 
 

@@ -62,11 +62,9 @@ def cast_to_nested(array: pa.Array, column: ColumnSchema) -> tuple[pa.Array, Mis
         return array, None
     if misfit := nested_misfit(array.type, target, is_castable):
         path, given, there = misfit
-        takes = f"takes {there}" if there else "has no such field"
-        where = f"at {path} " if path else ""
-        raise InvalidArgumentError(
-            f"column {column.name!r} is {column.type}; the data has {given} {where}, which {takes}"
-        )
+        here = f"the column takes {there}" if there else "the column has no such field"
+        where = f" at {path}, where {here}" if path else ""
+        raise InvalidArgumentError(f"column {column.name!r} is {column.type}; the data has {given}{where}")
 
     def leaf(values: pa.Array, kind: LogicalType) -> tuple[pa.Array, np.ndarray | None]:
         cells, misfits = _cast(values, kind.arrow, column)

@@ -70,7 +70,7 @@ def _lists(array: pa.Array, target: LogicalType, leaf: LeafCast) -> tuple[pa.Arr
         rows[np.searchsorted(offsets, np.flatnonzero(inner.rows), "right") - 1] = True
         if target.name == "map":  # whose keys may not be NULL: leave the cells out
             left = array.take(pa.array(np.arange(len(array)), mask=rows))
-            return _lists(left, target, leaf)[0], _joined(None, inner._replace(rows=rows, path=inner.path), valid)
+            return _lists(left, target, leaf)[0], _joined(None, inner._replace(rows=rows), valid)
         misfits = _joined(None, inner._replace(rows=rows, path=path + inner.path), valid)
     if target.name == "fixed_size_list":
         return _of_one_length(items, offsets, target, valid, misfits, array.type)

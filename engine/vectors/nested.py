@@ -74,7 +74,7 @@ class _Values(ABC):
 
     @abstractmethod
     def sizes(self) -> np.ndarray:
-        """Return the bytes (int64) of each value, 0 for a NULL."""
+        """Return the bytes (int64) of each value, 0 for a NULL; nothing of use if all have one ``width``."""
 
     @abstractmethod
     def write(self, starts: np.ndarray, target: int) -> None:
@@ -92,7 +92,7 @@ class _Numbers(_Values):
         self.width = self.cells.dtype.itemsize
 
     def sizes(self) -> np.ndarray:
-        raise AssertionError("all have one width")
+        return _NO_SIZES
 
     def write(self, starts: np.ndarray, target: int) -> None:
         kernels.write_numbers(address_of(self.cells), self.width, self.count, address_of(starts), target)
@@ -118,7 +118,7 @@ class _Lists(_Values):
         first, last = int(offsets[0]), int(offsets[-1])
         self._offsets = offsets - first
         self._items = _values_of(array.values.slice(first, last - first))  # pyright: ignore[reportAttributeAccessIssue]
-        self._item_sizes = _NO_SIZES if self._items.width else self._items.sizes()
+        self._item_sizes = self._items.sizes()
 
     def sizes(self) -> np.ndarray:
         sizes = np.empty(self.count, np.int64)
@@ -151,7 +151,7 @@ class _Structs(_Values):
     def __init__(self, array: pa.StructArray) -> None:
         super().__init__(array)
         self._fields = [_values_of(array.field(i)) for i in range(array.type.num_fields)]
-        self._sizes = [_NO_SIZES if values.width else values.sizes() for values in self._fields]
+        self._sizes = [values.sizes() for values in self._fields]
 
     def sizes(self) -> np.ndarray:
         head = _head_bytes([values.width for values in self._fields])

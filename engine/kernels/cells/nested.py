@@ -13,17 +13,16 @@ from ..ahead.kernel import inline, kernel
 from ..simd.simd import (
     copy_bytes,
     load_u8,
-    load_u16,
     load_u32,
     load_u64,
     store_u8,
-    store_u16,
     store_u32,
     store_u64,
     view_i32,
     view_i64,
     view_u8,
 )
+from ..simd.widths import copy_cell
 
 COUNT_BYTES = 4
 """What a list begins with: how many items it has, and above them whether one is NULL."""
@@ -39,6 +38,17 @@ _ITEMS = _HAS_NULLS - 1
 @inline
 def _is_null(valid, i):
     return valid != 0 and load_u8(valid + i) == 0
+
+
+@inline
+def _bit(bitmap, i):
+    return (np.int64(load_u8(bitmap + (i >> 3))) >> (i & 7)) & 1
+
+
+@inline
+def _set_bit(bitmap, i):
+    byte = bitmap + (i >> 3)
+    store_u8(byte, np.uint8(np.int64(load_u8(byte)) | (1 << (i & 7))))
 
 
 @inline
@@ -87,7 +97,7 @@ def write_lists(offsets, count, valid, width, items, item_sizes, item_valid, sta
         if has_nulls:
             for j in range(number):
                 if load_u8(item_valid + first + j) != 0:
-                    store_u8(place + (j >> 3), np.uint8(np.int64(load_u8(place + (j >> 3))) | (1 << (j & 7))))
+                    _set_bit(place, j)
             place += (number + 7) >> 3
         if width > 0:
             copy_bytes(place, items + first * width, number * width)
@@ -122,8 +132,7 @@ def write_structs(count, valid, starts, target, fields, field_count):
             width, sizes = table[FIELD_NUMBERS * field], table[FIELD_NUMBERS * field + 1]
             field_valid, field_starts = table[FIELD_NUMBERS * field + 2], table[FIELD_NUMBERS * field + 3]
             if not _is_null(field_valid, i):
-                byte = place + (field >> 3)
-                store_u8(byte, np.uint8(np.int64(load_u8(byte)) | (1 << (field & 7))))
+                _set_bit(place, field)
             if width > 0:
                 store_u64(field_starts + 8 * i, np.uint64(at - target))
                 at += width
@@ -135,28 +144,13 @@ def write_structs(count, valid, starts, target, fields, field_count):
                 body += size
 
 
-@inline
-def _copy_cell(target, source, width):
-    if width == 8:
-        store_u64(target, load_u64(source))
-    elif width == 4:
-        store_u32(target, load_u32(source))
-    elif width == 1:
-        store_u8(target, load_u8(source))
-    elif width == 2:
-        store_u16(target, load_u16(source))
-    else:
-        store_u64(target, load_u64(source))
-        store_u64(target + 8, load_u64(source + 8))
-
-
 @kernel
 def write_numbers(cells, width, count, starts, target):
     """Write cells of ``width`` bytes, 0 under NULL, to their places ``starts`` after ``target``."""
     places = view_i64(starts, count)
     for i in range(count):
         if places[i] >= 0:
-            _copy_cell(target + places[i], cells + width * i, width)
+            copy_cell(target + places[i], cells + width * i, width)
 
 
 @kernel
@@ -209,7 +203,7 @@ def read_numbers_of_lists(data, starts, lengths, count, width, offsets, cells, v
         for j in range(items):
             flag = 1
             if has_nulls:
-                flag = (np.int64(load_u8(bitmap + (j >> 3))) >> (j & 7)) & 1
+                flag = _bit(bitmap, j)
             flags[first + j] = np.uint8(flag)
             nulls += 1 - flag
         body = bitmap + ((items + 7) >> 3 if has_nulls else 0)
@@ -236,7 +230,7 @@ def find_items(data, starts, lengths, count, offsets, item_starts, item_lengths)
             size = np.int64(load_u32(table + LENGTH_BYTES * j))
             item_places[first + j] = body - data
             item_sizes[first + j] = size
-            if has_nulls and (np.int64(load_u8(bitmap + (j >> 3))) >> (j & 7)) & 1 == 0:
+            if has_nulls and _bit(bitmap, j) == 0:
                 if size != 0:
                     return np.int64(-1 - i)
                 item_sizes[first + j] = -1
@@ -271,7 +265,7 @@ def find_fields(data, starts, lengths, count, widths, field_count, field_starts,
         at, body, end = place + bitmap, place + head, place + sizes[i]
         for field in range(field_count):
             value = field * count + i
-            is_there = (np.int64(load_u8(place + (field >> 3))) >> (field & 7)) & 1
+            is_there = _bit(place, field)
             if wide[field] > 0:
                 value_places[value] = at - data
                 value_sizes[value] = wide[field] if is_there else -1
@@ -298,7 +292,7 @@ def read_numbers(data, starts, lengths, count, width, cells):
             for byte in range(width):
                 store_u8(cells + width * i + byte, np.uint8(0))
         else:
-            _copy_cell(cells + width * i, data + places[i], width)
+            copy_cell(cells + width * i, data + places[i], width)
 
 
 @kernel
