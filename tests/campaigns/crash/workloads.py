@@ -31,8 +31,9 @@ from tests.campaigns.model.oracle import Key, ModelSchema, Oracle, Plan, Row
 from tests.doubles.clock import ManualClock
 
 TABLE = "t"
-SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("batch", pa.int32()), pa.field("text", pa.string())])
-MODEL = ModelSchema(key=("id",), defaults={"batch": None, "text": None})
+TAGS = pa.list_(pa.struct([("n", pa.int16()), ("word", pa.string())]))
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("batch", pa.int32()), ("text", pa.string()), ("tags", TAGS)])
+MODEL = ModelSchema(key=("id",), defaults={"batch": None, "text": None, "tags": None})
 OPTIONS = StoreOptions(maintenance="off", wal_segment_bytes=1 << 12, scan_threads=1)
 """One thread reads: so the same call comes n-th every time, and stores of few rows are opened and read cheaply."""
 FLUSHING = OPTIONS.model_copy(update={"flush_bytes": 1})
@@ -44,7 +45,6 @@ ADDED_DEFAULT = 7
 WRITER = "the workload"
 CLOCK_MICROSECONDS = 1_700_000_000_000_000
 HISTORY_SECONDS = 3_600
-
 
 KEY: StoreKey | None = None
 """With it, all stores that ``open_store`` makes are encrypted."""
@@ -236,7 +236,8 @@ class Run:
 
 
 def row(key: int, batch: int, **more: Any) -> Row:
-    return {"id": key, "batch": batch, "text": f"text {key} of {batch}", **more}
+    tags = [{"n": batch, "word": None}, None][: key % 3]
+    return {"id": key, "batch": batch, "text": f"text {key} of {batch}", "tags": tags, **more}
 
 
 def load(run: Run) -> None:
@@ -258,7 +259,7 @@ def update(run: Run) -> None:
     run.write("delete", [{"id": 1}])
     run.maintain("flush_deltas")
     run.write("insert", [row(1, 3), row(5, 3)])
-    run.write("update", [{"id": 0, "text": None}, {"id": 5, "text": ""}])
+    run.write("update", [{"id": 0, "text": None, "tags": None}, {"id": 5, "text": "", "tags": [{"n": 1, "word": "x"}]}])
     run.maintain("flush")
     run.write("delete", [{"id": 5}, {"id": 2}])
     run.maintain("flush_deltas")
@@ -266,21 +267,21 @@ def update(run: Run) -> None:
 
 
 def single_rows(run: Run) -> None:
-    """Write row by row, in all the ways in which a row comes, changes, goes and comes back."""
+    """Write flat rows one by one, in all the ways in which a row comes, changes, goes and comes back."""
     run.start()
     for number in range(3):
-        run.write("insert", [row(number, 0)])
+        run.write("insert", [row(number, 0, tags=None)])
     run.write("update", [{"id": 0, "batch": 1}])
     run.maintain("flush")
-    run.write("upsert", [row(3, 2, text="x" * 900)])
+    run.write("upsert", [row(3, 2, text="x" * 900, tags=None)])
     run.write("update", [{"id": 1, "batch": None, "text": ""}])
     run.write("delete", [{"id": 2}])
-    run.write("insert", [row(2, 3)])
+    run.write("insert", [row(2, 3, tags=None)])
     run.maintain("flush_deltas")
     run.write("delete", [{"id": 3}])
     run.write("upsert", [{"id": 3, "batch": 4}])
     run.restart()
-    run.write("upsert", [row(0, 5, text="x" * 900)])
+    run.write("upsert", [row(0, 5, text="x" * 900, tags=None)])
     run.write("delete_ignore", [{"id": 2}])
     run.maintain("flush")
     run.write("update_ignore", [{"id": 3, "text": "y"}])
