@@ -15,6 +15,7 @@ from ...schemas.errors import InvalidArgumentError
 from ...schemas.table.column import ColumnSchema
 from .batching import in_batches, in_one_batch, in_slices
 from .casting import Caster
+from .json_cell import json_text
 from .key_order import KeyOrder
 from .stored import is_stored, stored_rows
 
@@ -206,8 +207,11 @@ def _column(name: str, values: Any, column: ColumnSchema | None) -> pa.Array | p
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     try:
-        if column is not None and column.logical.is_nested and _is_untyped(values):
-            return _nested(values, column)
+        if column is not None and _is_untyped(values):
+            if column.logical.is_nested:
+                return _nested(values, column)
+            if column.logical.name == "json":
+                return _json(name, values)
         if isinstance(values, list | tuple) and column is not None:
             return _from_python(values, column)
         return _from_anything(values)
@@ -232,6 +236,18 @@ def _nested(values: Any, column: ColumnSchema) -> pa.Array | pa.ChunkedArray:
     if pa.types.is_map(target):
         values = [list(each.items()) if isinstance(each, Mapping) else each for each in values]
     return pa.array(values, target, from_pandas=from_pandas)
+
+
+def _json(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """Return Python's dicts and lists as text of JSON, and text as it is."""
+    cells = list(values)
+    for row, cell in enumerate(cells):
+        if isinstance(cell, dict | list | tuple):
+            try:
+                cells[row] = json_text(cell)
+            except (InvalidArgumentError, ValueError, TypeError, RecursionError) as error:
+                raise InvalidArgumentError(f"column {name!r}, row {row}: no JSON can be made of it: {error}") from None
+    return pa.array(cells, from_pandas=_is_pandas(values, "Series"))
 
 
 def _from_anything(values: Any) -> pa.Array | pa.ChunkedArray:

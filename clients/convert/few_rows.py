@@ -28,6 +28,7 @@ _PYTHON: dict[str, type] = {
     "double": float,
     "string": str,
     "varchar": str,
+    "json": str,
     "binary": bytes,
     "date": dt.date,
     "timestamp[us]": dt.datetime,

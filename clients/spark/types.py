@@ -3,7 +3,7 @@
 | table | Spark |
 |---|---|
 | timestamp[us] | timestamp: the cells are moments; an explicit schema may ask for timestamp_ntz: see `zone` |
-| varchar(n), string | string |
+| varchar(n), json, string | string |
 | uint8, uint16, uint32, uint64 | the next wider integer: short, int, bigint, decimal(20,0) |
 | float16 | float |
 | time32, time64 | time |
@@ -42,6 +42,7 @@ _SAME: dict[str, spark.DataType] = {
     "double": spark.DoubleType(),
     "string": spark.StringType(),
     "varchar": spark.StringType(),
+    "json": spark.StringType(),
     "binary": spark.BinaryType(),
     "uint8": spark.ShortType(),
     "uint16": spark.IntegerType(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -26,6 +27,8 @@ _OPERATOR = re.compile(
     r"(HashJoinInput|SortMergeJoin|WindowAgg|GroupedHashAggregate|ExternalSorter|CrossJoin|NestedLoopJoin|\w*Exec)"
 )
 _RUST = re.compile(r"(?:Utf8View|Utf8|Int64|Int32|Float64|Boolean)\((\"?)(.*?)\1\)")
+_OWN = re.compile(r"value: InvalidArgumentError\((?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\)")
+"""An error of a function in Python."""
 _LONGEST = 300
 
 
@@ -36,6 +39,8 @@ def failure(error: BaseException, columns: Iterable[str], functions: Iterable[st
         return _unknown_column(unknown["name"].rstrip("."), text, columns)
     if (called := _UNKNOWN_FUNCTION.search(text)) is not None:
         return InvalidArgumentError(f"there is no function {called['name']!r}{perhaps(called['name'], functions)}")
+    if (own := _OWN.search(text)) is not None:
+        return InvalidArgumentError(ast.literal_eval(own["text"]))
     if "ivide by zero" in text:
         return InvalidArgumentError("division by zero")
     if (far := _FAR.search(text)) is not None:

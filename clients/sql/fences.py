@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from .functions import FUNCTIONS
+from .json_paths import json_functions
 from .statement import CATALOG, SCHEMA
 from .workers import begin_workers, check_workers
 
@@ -42,6 +43,7 @@ class Fences:
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
             .with_create_default_catalog_and_schema(True)
         )
+        self._json = json_functions()
         self._refused: tuple[str, ...] | None = None
 
     def session(self) -> SessionContext:
@@ -54,6 +56,8 @@ class Fences:
             session.deregister_udf(name)
         for name in ("generate_series", "range"):
             session.deregister_udtf(name)
+        for function in self._json:
+            session.register_udf(function)
         return session
 
 

@@ -11,9 +11,9 @@ array_to_string array_union arrays_overlap arrays_zip arrow_cast arrow_try_cast 
 atan2 atanh bit_length btrim cardinality cbrt ceil char_length character_length chr coalesce concat concat_ws
 contains cos cosh cosine_distance cot current_date current_time current_timestamp date_bin date_format date_part
 date_trunc datepart datetrunc decode degrees digest dot_product element_at empty encode ends_with exp factorial
-find_in_set flatten floor from_unixtime gcd get_field greatest ifnull initcap inner_product instr isnan iszero lcm
-least left length levenshtein ln log log10 log2 lower ltrim make_array make_date make_list make_time map
-map_entries map_extract map_keys map_values md5 named_struct nanvl now nullif nvl nvl2 octet_length overlay pi
+find_in_set flatten floor from_unixtime gcd get_field greatest ifnull initcap inner_product instr isnan iszero json_get
+json_get_text lcm least left length levenshtein ln log log10 log2 lower ltrim make_array make_date make_list make_time
+map map_entries map_extract map_keys map_values md5 named_struct nanvl now nullif nvl nvl2 octet_length overlay pi
 position pow power radians rand random regexp_count regexp_instr regexp_like regexp_match regexp_replace replace
 reverse right round row rtrim sha224 sha256 sha384 sha512 signum sin sinh split_part sqrt starts_with
 string_to_array string_to_list strpos struct substr substr_index substring substring_index tan tanh to_char

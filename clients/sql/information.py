@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ...schemas.cells.nested_names import struct_text
+from ...schemas.cells.types import TYPE_METADATA
 from ...schemas.errors import InvalidArgumentError, NotFoundError, PermissionDeniedError
 from ...schemas.phrases import perhaps
 from ...schemas.protocol.service import StoreService
@@ -51,7 +52,7 @@ def described(table: TableDescription) -> pa.Table:
     rows = [
         {
             "column_name": column.name,
-            "data_type": sql_type(column.field.type),
+            "data_type": column_type(column.field),
             "is_nullable": "YES" if column.field.nullable else "NO",
             "key": table.primary_key.index(column.name) + 1 if column.name in table.primary_key else None,
             "comment": column.comment or None,
@@ -62,8 +63,14 @@ def described(table: TableDescription) -> pa.Table:
     return pa.Table.from_pylist(rows, pa.schema(list(fields.items())))
 
 
-def sql_type(kind: pa.DataType) -> str:
+def column_type(field: pa.Field) -> str:
     """Return PostgreSQL's name of a column's type."""
+    own = (field.metadata or {}).get(TYPE_METADATA)
+    return own.decode() if own else sql_type(field.type)
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """Return PostgreSQL's name of the type of cells."""
     if pa.types.is_decimal(kind):
         return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
@@ -121,7 +128,7 @@ def _columns(store: StoreService) -> pa.RecordBatch:
                     "ordinal_position": place + 1,
                     "column_default": None,
                     "is_nullable": "YES" if column.field.nullable else "NO",
-                    "data_type": sql_type(kind).partition("(")[0],
+                    "data_type": column_type(column.field).partition("(")[0],
                     "numeric_precision": kind.precision if pa.types.is_decimal(kind) else None,
                     "numeric_scale": kind.scale if pa.types.is_decimal(kind) else None,
                 }

@@ -26,6 +26,7 @@ from ...schemas.phrases import counted
 from .change.names import quoted
 from .edits import Edit, edited
 from .first_lists import FirstLists, first_lists
+from .json_paths import with_json_functions
 from .null_lists import without_null_lists
 from .one_table import OneTable, one_table
 from .overflow import COMPUTED
@@ -166,8 +167,10 @@ def parsed(text: str) -> Statement:
         if query.kind is not Kind.QUERY:
             raise InvalidArgumentError("EXPLAIN takes a query: SELECT, VALUES or WITH")
         return replace(query, kind=Kind.EXPLAIN, analyze=analyze)
-    if kind is Kind.QUERY and (safe := without_null_lists(text, parts.tokens)) != text:
-        text, parts = safe, read_text(safe)
+    if kind is Kind.QUERY:
+        for rewrite in (with_json_functions, without_null_lists):
+            if (safe := rewrite(text, parts.tokens)) != text:
+                text, parts = safe, read_text(safe)
     edits, parameters = _parameters(parts.tokens)
     if len(parameters) > PARAMETERS_MAX:
         raise InvalidArgumentError(

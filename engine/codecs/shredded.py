@@ -168,6 +168,7 @@ def _array(kind: pa.DataType, count: int, streams: Iterator[np.ndarray]) -> pa.A
         total = int(offsets[-1])
         parts = [_array(part, total, streams) for part in parts_of(kind)]
         if pa.types.is_map(kind):
+            require(not parts[0].null_count, "a NULL as a key")  # at which Arrow would end the process
             parts = [array_of(pa.struct([kind.key_field, kind.item_field]), total, None, [], parts)]
         if not pa.types.is_large_list(kind):
             offsets = offsets.astype(np.int32)

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
+from ...schemas.cells.json_text import path_of
 from ...schemas.errors import InvalidArgumentError
+from ..vectors.json_text import json_values
 from . import moments
 from .constants import value_of
 from .numbers import (
@@ -30,7 +32,7 @@ from .numbers import (
     word,
 )
 from .sizes import check_filled, check_joined, check_replaced
-from .tree import FIELD, ITEM, ComparisonOp, Constant, Expr
+from .tree import FIELD, ITEM, JSON, JSON_TEXT, ComparisonOp, Constant, Expr
 
 
 class Evaluator(Protocol):
@@ -346,6 +348,17 @@ def _rows(lists: pa.Array, places: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.cumsum(_lengths(lists)), places, "right")
 
 
+def _json(name: str) -> Function:
+    """Return ``text -> path``, the JSON there, or ``text ->> path``, its text."""
+
+    def read(of: Evaluator, args: Sequence[Expr]) -> Value:
+        texts = _text(of.value(args[0]), name)
+        values = json_values(_cells(texts), path_of(_literal(args[1])), name == JSON_TEXT)
+        return values[0] if isinstance(texts, pa.Scalar) else values
+
+    return read
+
+
 def _literal(node: Expr) -> Any:
     if not isinstance(node, Constant):
         raise InvalidArgumentError("this argument must be a literal, the same for all rows")
@@ -370,6 +383,8 @@ FUNCTIONS: dict[str, Function] = {
     "GREATEST": _extreme("max_element_wise"),
     "HOUR": _part("hour"),
     ITEM: _item,
+    JSON: _json(JSON),
+    JSON_TEXT: _json(JSON_TEXT),
     "LEAST": _extreme("min_element_wise"),
     "LEFT": _left,
     "LENGTH": _length,

@@ -119,6 +119,7 @@ _EXPECTED = {
     "timestamp": "a timestamp such as '2024-05-31 23:59:59', or a date",
     "string": "a string",
     "varchar": "a string",
+    "json": "a string",
     "binary": "X'...' or a string",
 }
 
@@ -298,5 +299,6 @@ _PLACERS: dict[str, Callable[[Any, LogicalType], Place]] = {
     "decimal": _decimal,
     "string": _text,
     "varchar": _text,
+    "json": _text,
     "binary": _binary,
 }

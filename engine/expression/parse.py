@@ -6,7 +6,7 @@
               | expr [NOT] LIKE | ILIKE string [ESCAPE character]
               | expr || expr | expr + - expr | expr * / % expr | - expr | expr :: type
               | ( expr ) | function ( expr, ... ) | CAST ( expr AS type ) | EXTRACT ( part FROM expr )
-              | expr . field | expr [ number or key ]
+              | expr . field | expr [ number or key ] | expr -> | ->> JSON path
               | CASE [expr] WHEN expr THEN expr ... [ELSE expr] END | column | literal
     op       := = | == | <> | != | < | <= | > | >=
     literal  := number | string | TRUE | FALSE | NULL | X'hex' | DATE string | TIMESTAMP string | INTERVAL string unit
@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
+from ...schemas.cells.json_text import path_of
 from ...schemas.errors import InvalidArgumentError
 from ...schemas.limits.limits import Limits
 from ...schemas.protocol.request import check
@@ -33,7 +34,7 @@ from .building import Builder, Part
 from .operand import WordReader
 from .pattern import with_backslash
 from .signatures import ALIASES, MANY, NAMES, PARTS, SIGNATURES
-from .tree import FIELD, ITEM, Among, ComparisonOp, Constant, Expr, IsNull, IsTruth, Matches
+from .tree import FIELD, ITEM, JSON, JSON_TEXT, Among, ComparisonOp, Constant, Expr, IsNull, IsTruth, Matches
 from .words import Kind, Word, words_of
 
 TEXT_MAX = 4 * 1024 * 1024
@@ -211,7 +212,7 @@ class _Parser(WordReader):
             return True
         if word.is_symbol(")"):
             self._close()
-        elif word.is_symbol(".", "["):
+        elif word.is_symbol(".", "[", JSON, JSON_TEXT):
             self._part()
         elif word.is_symbol("::"):
             self.take()
@@ -222,7 +223,7 @@ class _Parser(WordReader):
         return False
 
     def _part(self) -> None:
-        """Read ``.field`` of a struct, or ``[0]`` of a list."""
+        """Read ``.field`` of a struct, ``[0]`` of a list, or a path after ``->`` or ``->>``."""
         word = self.take()
         place = self.take()
         if word.is_symbol("."):
@@ -235,13 +236,25 @@ class _Parser(WordReader):
             literal = place.value
             if isinstance(literal, int):
                 literal *= sign
-            if place.kind not in (Kind.NUMBER, Kind.STRING):
-                self.refuse(place, "brackets hold the number of an item, counted from 0, or the key of a map in quotes")
-            self.expect("]", "the end of the brackets")
-            name = ITEM
+            name = ITEM if word.is_symbol("[") else word.text
+            if name == ITEM:
+                self._check_item(place)
+            else:
+                self._check_path(literal, place)
         self._builder.add()
         value = self._operands.pop()
         self._operands.append(self._builder.call(name, [value, Part(Constant(literal), 1, place)], value.word))
+
+    def _check_item(self, place: Word) -> None:
+        if place.kind not in (Kind.NUMBER, Kind.STRING):
+            self.refuse(place, "brackets hold the number of an item, counted from 0, or the key of a map in quotes")
+        self.expect("]", "the end of the brackets")
+
+    def _check_path(self, path: Any, place: Word) -> None:
+        try:
+            path_of(path)
+        except InvalidArgumentError as error:
+            self.refuse(place, error.message)
 
     def _after_keyword(self, word: Word) -> bool:
         """Read a keyword; return whether an operand is due."""

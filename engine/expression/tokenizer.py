@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     | '(?P<STRING>[^']*(?:''[^']*)*)'
     | "(?P<QUOTED>[^"]*(?:""[^"]*)*)"
     | (?P<WORD>[^\W\d][\w$]*)
-    | (?P<SYMBOL><>|!=|<=|>=|==|\|\||::|[^'"])""",
+    | (?P<SYMBOL>->>|->|<>|!=|<=|>=|==|\|\||::|[^'"])""",
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT_END = re.compile(r"/\*|\*/")

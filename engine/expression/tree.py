@@ -27,8 +27,8 @@ ARROW_COMPARISONS: dict[ComparisonOp, str] = {
 """Arrow's functions that compare."""
 
 
-FIELD, ITEM = ".", "[]"
-"""The names of the functions that ``struct.field`` and ``list[0]`` stand for."""
+FIELD, ITEM, JSON, JSON_TEXT = ".", "[]", "->", "->>"
+"""The names of the functions that ``struct.field``, ``list[0]``, ``text -> path`` and ``text ->> path`` stand for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ def sql_of(tree: Expr) -> str:
         case Call(name="." | "[]", args=(value, Constant(value=part))):
             text = sql_of(value) if isinstance(value, ColumnName | Call) else f"({sql_of(value)})"
             return f"{text}.{column_of(part)}" if tree.name == FIELD else f"{text}[{_literal(part)}]"
+        case Call(name="->" | "->>", args=(value, Constant(value=path))):
+            text = sql_of(value) if isinstance(value, ColumnName | Call) else f"({sql_of(value)})"
+            return f"{text} {tree.name} {_literal(path)}"
         case Call():
             return f"{tree.name}({', '.join(map(sql_of, tree.args))})"
 

@@ -22,6 +22,7 @@ from ..delta import LIVE
 from ..delta.file import ColumnEncoding
 from ..partition.router import Router
 from ..vectors.arrow import to_arrow
+from ..vectors.json_text import not_json
 from ..vectors.keys.keys import hash_keys, key_bytes, keys_ascend
 from ..vectors.nested import MalformedCellError
 from ..vectors.vector import FixedVector, Vector, as_bytes
@@ -171,6 +172,8 @@ def _why_unsound(vector: Vector, column: ColumnSchema, limits: Limits | None) ->
             return "a cell is not valid UTF-8"
         if column.logical.name == "varchar" and (pc.max(pc.utf8_length(cells)).as_py() or 0) > column.logical.length:
             return f"a cell has more than {column.logical.length} characters"
+        if column.logical.name == "json" and not_json(as_bytes(vector)) is not None:
+            return "a cell is not JSON"
     longest = int(as_bytes(vector).lengths.max(initial=0))
     most = limits and (limits.nested_cell_bytes if column.logical.is_nested else limits.cell_bytes)
     if most is not None and longest > most:

@@ -25,6 +25,8 @@ from ...schemas.rows.batches import in_one
 from ...schemas.table.column import ColumnSchema
 from ...schemas.table.operation import Operation
 from ...schemas.table.table import TableSchema
+from ..vectors.arrow_buffers import from_strings, validity_of
+from ..vectors.json_text import not_json
 from ..vectors.nested import nested_sizes
 from .casts import beyond_calendar, bools, cast, cast_to_nested, range_of
 from .decoded_size import decoded_bytes, without_views
@@ -248,6 +250,9 @@ def _checked(array: pa.Array, column: ColumnSchema, refusals: RowRefusals, limit
     size = array.get_total_buffer_size() if kind.is_variable else 0  # no cell is longer
     if kind.name == "varchar" and size > kind.length:
         array = _fitted(array, column, refusals)
+    if kind.name == "json" and len(array) and (wrong := not_json(from_strings(array, validity_of(array)))) is not None:
+        message = f"column {column.name!r} is json, and the text is not: see RFC 8259"
+        refusals.refuse(wrong, "INVALID_ARGUMENT", message)
     if kind.is_variable and size > limits.cell_bytes:
         too_large = pc.greater(pc.binary_length(array), limits.cell_bytes)
         message = f"the cell of column {column.name!r} has more than {limits.cell_bytes:,} bytes"

@@ -282,6 +282,8 @@ def _read_lists(kind: pa.DataType, data: np.ndarray, starts: np.ndarray, lengths
         outcome = kernels.find_items(*where, address_of(offsets), address_of(places), address_of(sizes))
         _check(int(outcome), kind)
         items = _read(item, data, places, sizes)
+    if pa.types.is_map(kind) and (items.null_count or items.field(0).null_count):  # Arrow would end the process
+        raise MalformedCellError(f"a cell is not a {kind}: a key is NULL")
     valid = _valid(lengths)
     if pa.types.is_fixed_size_list(kind):
         return array_of(kind, count, valid, [], [_in_fixed_lists(items, kind, offsets, valid)])

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas.cells.exact import DIGITS_MAX, EXACT
+from ...schemas.cells.json_text import is_json
 from ...schemas.cells.moment import date_of, is_beyond, moment_of, python_cell
 from ...schemas.cells.types import LogicalType
 from .arrow import to_arrow
@@ -125,6 +126,7 @@ _PYTHON_VALUES: dict[str, Callable[[Any], Any]] = {
     "timestamp[us]": moment_of,
     "string": bytes.decode,
     "varchar": bytes.decode,
+    "json": bytes.decode,
 }
 
 
@@ -146,6 +148,11 @@ def _raw_text(length: int, value: Any) -> bytes | None:
         return value.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
         return None
+
+
+def _raw_json(value: Any) -> bytes | None:
+    text = _raw_text(1 << 62, value)
+    return text if text is not None and is_json(value) else None
 
 
 def _raw_decimal(value: Any, kind: LogicalType) -> int | None:
@@ -192,5 +199,10 @@ def _raw_single(value: Any) -> float | None:
         return None
 
 
-_RAW_VALUES: dict[str, Callable[[Any], Any]] = {"bool": _raw_bool, "double": _raw_double, "float": _raw_single}
+_RAW_VALUES: dict[str, Callable[[Any], Any]] = {
+    "bool": _raw_bool,
+    "double": _raw_double,
+    "float": _raw_single,
+    "json": _raw_json,
+}
 _RAW_KEYS: dict[str, Callable[[Any], Any]] = {"date": _raw_date, "timestamp[us]": _raw_timestamp, "binary": _raw_binary}

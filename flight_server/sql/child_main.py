@@ -27,6 +27,7 @@ from ...clients.sql.change.conflicts import Turns
 from ...clients.sql.engine import SqlEngine
 from ...clients.sql.fences import SqlLimits
 from ...clients.sql.session import SqlSession
+from ...schemas.cells.json_text import Steps, read_by
 from ...schemas.errors import InternalError, StoreError, UnavailableError
 from ...schemas.protocol.request import Request, serving
 from ..errors.errors import told
@@ -203,6 +204,13 @@ def _table(frame: ChannelFrame) -> pa.Table:
     return pa.ipc.open_stream(frame.body).read_all()
 
 
+def _by_kernels(texts: pa.Array, steps: Steps, is_text: bool) -> pa.Array:
+    """Read values of JSON as the engine does, which most statements need not load."""
+    from ...engine.vectors.json_text import json_values
+
+    return json_values(texts, steps, is_text)
+
+
 def main() -> None:
     """Run the process: its first frame says where the private port is, and what statements may take."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
@@ -211,6 +219,7 @@ def main() -> None:
     if _OOM_SCORE.exists():
         _OOM_SCORE.write_text("1000")  # this process goes before its server does
     config = ServerConfig(**options["config"])
+    read_by(_by_kernels)
     child = StatementChild(channel, options["location"], SqlLimits(**options["limits"]), config)
     channel.send_json(FrameKind.END)
     child.run()

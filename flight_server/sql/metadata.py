@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...clients.sql.information import sql_type
+from ...clients.sql.information import column_type
 from ...clients.sql.statement import CATALOG, SCHEMA
 from ...schemas.errors import NotFoundError, PermissionDeniedError
 from ...schemas.protocol.service import StoreService
@@ -131,7 +131,7 @@ def _schema(table: TableDescription) -> pa.Schema:
             "CATALOG_NAME": CATALOG,
             "SCHEMA_NAME": SCHEMA,
             "TABLE_NAME": table.name,
-            "TYPE_NAME": sql_type(kind),
+            "TYPE_NAME": column_type(column.field),
             "IS_AUTO_INCREMENT": str(int(column.name == "auto_incrementing_id")),
             "IS_CASE_SENSITIVE": "1",
             "IS_READ_ONLY": "0",

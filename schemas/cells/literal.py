@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..errors import InvalidArgumentError
 from .exact import at_scale, exact_decimal, power_of_ten
+from .json_text import is_json
 from .moment import DAY_MICROSECONDS, NANOSECONDS, date_of, moment_of, moment_text, parse_moment_text, python_cell, utc
 from .types import DURATIONS, INTEGERS, TIMES, LogicalType
 
@@ -253,6 +254,12 @@ def _text(value: Any, _: LogicalType) -> str:
     return value
 
 
+def _json(value: Any, kind: LogicalType) -> str:
+    if not is_json(text := _text(value, kind)):
+        raise ValueError
+    return text
+
+
 def _binary(value: Any, _: LogicalType) -> bytes:
     if isinstance(value, str):
         return value.encode()
@@ -277,5 +284,6 @@ _READERS = {
     "decimal": _decimal,
     "string": _text,
     "varchar": _text,
+    "json": _json,
     "binary": _binary,
 }

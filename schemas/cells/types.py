@@ -1,7 +1,7 @@
 """The logical types of columns: their names, their Arrow types, and what is rejected.
 
 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 date timestamp[us] time32[s|ms] time64[us|ns]
-duration[s|ms|us|ns] month_day_nano_interval float16 float double decimal(p,s) string varchar(n) binary
+duration[s|ms|us|ns] month_day_nano_interval float16 float double decimal(p,s) string varchar(n) json binary
 list<T> large_list<T> fixed_size_list<T>[n] struct<name: T, ...> map<K, V>
 """
 
@@ -19,7 +19,7 @@ from .nested_names import nested_name, struct_text
 from .wrapped import bare_type
 
 TYPE_METADATA = b"nyala.type"
-"""Key of the Arrow field metadata that carries a type which Arrow lacks (varchar)."""
+"""Key of the Arrow field metadata that carries a type whose cells are strings in Arrow: varchar, json."""
 
 TIMES = {str(kind): kind for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))}
 DURATIONS = {str(kind): kind for kind in map(pa.duration, ("s", "ms", "us", "ns"))}
@@ -58,6 +58,7 @@ _ALIASES = {
     "integer": "int32",
     "halffloat": "float16",
     "interval": "month_day_nano_interval",
+    "jsonb": "json",
     "real": "float",
     "smallint": "int16",
     "text": "string",
@@ -96,7 +97,8 @@ NESTED_IDS = frozenset(
 """The numbers of Arrow's nested types."""
 ORDERLESS_IDS = NESTED_IDS | {pa.month_day_nano_interval().id}
 """Those of types whose cells cannot be compared, sorted and grouped."""
-_INSTEAD = {"varchar": "string", "month_day_nano_interval": "duration[us]"}
+_TEXTS = ("string", "varchar", "json")
+_INSTEAD = {"varchar": "string", "json": "string", "month_day_nano_interval": "duration[us]"}
 """By the types that are none inside of nested ones, others that are."""
 DEPTH_MAX = 32
 """Types inside of each other, at most."""
@@ -185,11 +187,11 @@ class LogicalType:
             return pa.decimal128(self.precision, self.scale)
         if self.fields:
             return _nested_arrow(self)
-        return pa.string() if self.name == "varchar" else _SIMPLE[self.name]
+        return pa.string() if self.is_text else _SIMPLE[self.name]
 
     def field(self, name: str, nullable: bool) -> pa.Field:
         """The Arrow field of a column of this type."""
-        metadata = {TYPE_METADATA: str(self).encode()} if self.name == "varchar" else None
+        metadata = {TYPE_METADATA: str(self).encode()} if self.name in ("varchar", "json") else None
         return pa.field(name, self.arrow, nullable=nullable, metadata=metadata)
 
     @property
@@ -219,11 +221,11 @@ class LogicalType:
 
     @property
     def is_text(self) -> bool:
-        return self.name in ("string", "varchar")
+        return self.name in _TEXTS
 
     @property
     def is_variable(self) -> bool:
-        """Whether cells differ in length: string, varchar and binary."""
+        """Whether cells differ in length: text and binary."""
         return self.is_text or self.name == "binary"
 
     @property
@@ -251,7 +253,7 @@ def _nested_arrow(kind: LogicalType) -> pa.DataType:
 def _parse(text: str, depth: int = 0) -> LogicalType:
     name = text.lower()
     name = _ALIASES.get(name, name)
-    if name in _SIMPLE:
+    if name in _SIMPLE or name == "json":
         return LogicalType(name)
     if match := _DECIMAL.fullmatch(name):
         return LogicalType.decimal(int(match[1] or 18), int(match[2] or (0 if match[1] else 3)))
@@ -268,7 +270,7 @@ def _parse(text: str, depth: int = 0) -> LogicalType:
 def type_words() -> list[str]:
     """All names of column types, with p, s and n for the numbers."""
     nested = ("list<T>", "large_list<T>", "fixed_size_list<T>[n]", "struct<name: T, ...>", "map<K, V>")
-    return [*_SIMPLE, "decimal(p,s)", "varchar(n)", *nested]
+    return [*_SIMPLE, "decimal(p,s)", "varchar(n)", "json", *nested]
 
 
 def _nested(name: str, fields: Sequence[tuple[str, LogicalType]], length: int = 0) -> LogicalType:
@@ -286,6 +288,8 @@ def _nested(name: str, fields: Sequence[tuple[str, LogicalType]], length: int = 
 
 def _held(kind: pa.DataType) -> LogicalType | None:
     """Return the type whose Arrow type is ``kind``; None if there is none."""
+    if isinstance(kind, pa.JsonType):
+        return LogicalType("json")
     if isinstance(kind, pa.BaseExtensionType):  # some are not even hashable
         return None
     if kind.id in NESTED_IDS:
@@ -339,8 +343,10 @@ def holder(kind: pa.DataType) -> LogicalType | None:
     """Return the column type that holds every cell of an Arrow type; None if there is none.
 
     Nanosecond timestamps count as held by timestamp[us]: cells with parts of a microsecond are refused when they are
-    written. Wrapped Arrow types (extensions, dictionaries, run-end encoding) count as the types inside.
+    written. Wrapped Arrow types (extensions but for JSON, dictionaries, run-end encoding) count as the types inside.
     """
+    if isinstance(kind, pa.JsonType):
+        return LogicalType("json")
     is_, kind = pa.types, bare_type(kind)
     if found := _held(kind):
         return found

@@ -158,7 +158,7 @@ def _widen_column(state: TableState, step: alter.WidenColumn, limits: Limits) ->
         raise InvalidArgumentError(
             f"column {step.name!r} of the type {old} cannot become {new}: a column may be widened "
             "int8 -> int16 -> int32 -> int64, float -> double, decimal(p,s) to a greater p, "
-            "varchar(n) to a greater n or to string"
+            "varchar(n) to a greater n or to string, json to string"
         )
     default = column.read_default
     if default is not None and old.name == "float":  # rows keep showing the same number
@@ -213,6 +213,9 @@ def _rename_table(state: TableState, step: alter.RenameTable, limits: Limits) ->
     return replace(state, name=step.to, renamed=step)
 
 
+_WIDER = {("float", "double"), ("float16", "float"), ("float16", "double"), ("json", "string")}
+
+
 def is_wider(old: LogicalType, new: LogicalType) -> bool:
     """Return whether an alteration widens a column: ``new`` is another type that holds every value of ``old``
     unchanged.
@@ -227,7 +230,7 @@ def is_wider(old: LogicalType, new: LogicalType) -> bool:
         return new.name == "string" or (new.name == "varchar" and new.length > old.length)
     if old.name == "decimal":
         return new.name == "decimal" and new.scale == old.scale and new.precision > old.precision
-    return (old.name, new.name) in (("float", "double"), ("float16", "float"), ("float16", "double"))
+    return (old.name, new.name) in _WIDER
 
 
 def _value_column(schema: TableSchema, name: str, rule: str) -> ColumnSchema:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pyarrow as pa
 
-from ....schemas.cells.literal import to_json
-
-
-def json_text(value: Any) -> str:
-    """Return a value of a JSON file as text of JSON; text stays as it is."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=to_json)
+from ...convert.json_cell import json_text
 
 
 def with_json_text(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from ....schemas.cells.types import LogicalType
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.table.column import ColumnSchema
 from ...convert.casting import cast
-from .json_text import json_text
+from ...convert.json_cell import json_text
 from .lines import Lines
 
 UNSPLIT = " text"
@@ -79,11 +79,12 @@ def columns_of_values(
     given: Sequence[Sequence[Any]], columns: Sequence[ColumnSchema], as_json: bool
 ) -> tuple[list[pa.Array], dict[int, str]]:
     """Return the JSON values of a file cast to the table's columns, as ``columns_of_text`` does for text; with
-    ``as_json``, values that are no text become text in columns of text."""
+    ``as_json``, and in columns of JSON, values that are no text become text in columns of text."""
     made: list[pa.Array] = []
     wrong: dict[int, str] = {}
     for values, column in zip(given, columns, strict=True):
-        cells, why = _one_by_one(values, column, _cell_of_json if as_json else _cell_of_value)
+        is_json = as_json or column.logical.name == "json"
+        cells, why = _one_by_one(values, column, _cell_of_json if is_json else _cell_of_value)
         made.append(cells)
         wrong |= why | wrong
     return made, wrong

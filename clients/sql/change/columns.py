@@ -33,6 +33,8 @@ _TYPES = {
     exp.DType.DATETIME: "timestamp[us]",
     exp.DType.TEXT: "string",
     exp.DType.VARCHAR: "string",
+    exp.DType.JSON: "json",
+    exp.DType.JSONB: "json",
     exp.DType.BINARY: "binary",
     exp.DType.VARBINARY: "binary",
     exp.DType.UTINYINT: "uint8",
@@ -44,7 +46,7 @@ _TYPES = {
 }
 _WORKS = (
     "use boolean, tinyint, smallint, int, bigint, utinyint, usmallint, uinteger, ubigint, real, double precision, "
-    "numeric(p,s), date, time, timestamp, interval, text, varchar(n), bytea, T[], T[n], struct<name T, ...> or "
+    "numeric(p,s), date, time, timestamp, interval, text, varchar(n), json, bytea, T[], T[n], struct<name T, ...> or "
     "map<K, V>"
 )
 _NESTED = (exp.DType.ARRAY, exp.DType.LIST, exp.DType.STRUCT, exp.DType.MAP)

@@ -27,6 +27,7 @@ _KINDS: dict[str, Kind] = {
     "float": "float",
     "string": "text",
     "varchar": "text",
+    "json": "text",
     "date": "date",
     "timestamp[us]": "timestamp",
     "bool": "bool",
@@ -213,6 +214,15 @@ class Translator:
             return Term(f"CAST({this.text} AS DOUBLE)", "double")
         raise Foreign
 
+    def _json(self, node: exp.JSONExtract | exp.JSONExtractScalar) -> Term:
+        this, path = self.term(node.this), node.expression
+        steps = path.expressions[1:] if isinstance(path, exp.JSONPath) else []
+        if this.kind != "text" or len(steps) != 1:
+            raise Foreign
+        word = "->>" if isinstance(node, exp.JSONExtractScalar) else "->"
+        place = steps[0].this
+        return Term(f"({this.text} {word} {place if isinstance(place, int) else _quoted(place)})", "text")
+
     def _now(self, node: exp.Expr) -> Term:
         return Term("NOW()", "timestamp")
 
@@ -237,6 +247,7 @@ _READERS: dict[type, tuple[frozenset[str], Any]] = {
     exp.Nullif: (_TWO, Translator._nullif),
     exp.Abs: (_THIS, Translator._absolute),
     exp.Case: (frozenset({"ifs", "default"}), Translator._case),
+    **dict.fromkeys((exp.JSONExtract, exp.JSONExtractScalar), (_TWO | {"only_json_types"}, Translator._json)),
     exp.CurrentTimestamp: (frozenset(), Translator._now),
     exp.Cast: (_THIS | {"to"}, Translator._cast),
 }

@@ -19,6 +19,7 @@ from ...partition.router import NOWHERE
 from ...record.change import ROW_FORM_MAX
 from ...tablet.tablet import Tablet
 from ...vectors.arrow import from_arrow
+from ...vectors.json_text import not_json
 from ...vectors.keys.keys import BytesKeys, KeyVector, hash_keys, take_keys
 from ...vectors.physical import PhysicalType, physical_of
 from ...vectors.raw_cell import plain_type, raw_value, vector_of_cells
@@ -70,7 +71,8 @@ class _ColumnMaker:
         """Return Python values as a vector; None if only the batch lane can judge one."""
         cells, valid, types = values, None, set(map(type, values))
         if types != self._plain:
-            cells = self._encoded(values) if self._kind.is_text and types == _TEXT else list(map(self._convert, values))
+            is_plain_text = types == _TEXT and self._kind.is_text and self._kind.name != "json"
+            cells = self._encoded(values) if is_plain_text else list(map(self._convert, values))
             if None in cells:
                 if not self._nullable or cells.count(None) > sum(value is None for value in values):
                     return None
@@ -97,6 +99,7 @@ class _ColumnMaker:
         vector = from_arrow(array, self._physical)
         if isinstance(vector, BytesVector):
             is_plain = self._kind.name != "varchar" or vector.lengths.max() <= self._kind.length
+            is_plain = is_plain and (self._kind.name != "json" or not_json(vector) is None)
         else:
             is_plain = self._kind.name != "date" or _are_known_dates(vector)
         return vector if is_plain else None

@@ -36,6 +36,7 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "small": (pa.decimal128(9, 2), [Decimal("-9999999.99"), Decimal("0.01")]),
     "large": (pa.decimal128(38, 10), [Decimal("1234567890123456789012345678.0123456789"), Decimal("-1E-10")]),
     "text": (pa.string(), ["", "\u00e9\U0001f98c\0x"]),
+    "doc": (pa.json_(), ['{"a": [1, "\u00e9"]}', " null "]),
     "raw": (pa.binary(), [b"", b"\x00\xff"]),
     "short": (pa.string(), ["abcde", "fg"]),
     "u8": (pa.uint8(), [0, 255]),

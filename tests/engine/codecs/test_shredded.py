@@ -70,6 +70,20 @@ def test_a_damaged_page_is_refused_or_has_other_cells(array, data):
         pass
 
 
+def test_a_map_without_a_key_is_refused():
+    """Arrow ends the process if it is given such a map. The third stream is the validity of the keys."""
+    payload = payload_of(pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int16())))
+    count, text = 7, payload[: 2 + int(payload[:2].view(np.uint16)[0])].tobytes()
+    directory = payload[len(text) : len(text) + 4 * count].tobytes()
+    streams = payload[len(text) + 4 * count :].tobytes()
+    ends = np.frombuffer(directory, np.uint32).copy()
+    assert ends[2] == ends[1]
+    ends[2:] += 1
+    forged = b"".join([text, ends.tobytes(), streams[: ends[1]], b"\0", streams[ends[1] :]])
+    with pytest.raises(CorruptPageError, match="a NULL as a key"):
+        ShreddedCodec().decode(np.frombuffer(forged, np.uint8), BYTES, 1, 0, 1)
+
+
 def test_many_items_are_stored_in_pieces():
     array = pa.array([list(range(70_000)), None, list(range(70_000, 140_000))])
     payload = payload_of(array)

@@ -102,3 +102,19 @@ def test_a_cell_that_contradicts_itself_is_refused(kind, cell):
     data = np.frombuffer(bytes.fromhex(cell), np.uint8)
     with pytest.raises(MalformedCellError, match="is not a"):
         to_arrow(BytesVector(np.array([0, len(data)], np.int32), data), kind)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["01000000 07000000 02 00000000 0100", "01000080 00 00000000"],
+    ids=["a key is NULL", "a pair is NULL"],
+)
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_map_without_a_key_is_refused(cell: str, depth: int) -> None:
+    """Arrow ends the process if it is given such a map."""
+    kind, data = pa.map_(pa.string(), pa.int16()), bytes.fromhex(cell)
+    for _ in range(depth):
+        kind, data = pa.list_(kind), b"\x01\0\0\0" + len(data).to_bytes(4, "little") + data
+    cells = np.frombuffer(data, np.uint8)
+    with pytest.raises(MalformedCellError, match="a key is NULL"):
+        to_arrow(BytesVector(np.array([0, len(cells)], np.int32), cells), kind)

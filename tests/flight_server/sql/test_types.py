@@ -53,6 +53,7 @@ CELLS: dict[str, tuple[str, pa.Array]] = {
     "whole": ("decimal(38,0)", _digits(38, 0)),
     "text": ("string", pa.array(["it's \u20ac \U0001f600", "", "a\x00b\n\\" + "x" * 65_000, None])),
     "name": ("varchar(5)", pa.array(["a\u00e9", "", "abcde", None])),
+    "doc": ("json", pa.array(['{"a": "it\'s \u20ac"}', "[]", '"' + "x" * 65_000 + '"', None])),
     "data": ("binary", pa.array([b"\x00\xff'", b"", bytes(range(256)) * 256, None])),
     "u8": ("uint8", pa.array([7, 255, 0, None], pa.uint8())),
     "u16": ("uint16", pa.array([7, (1 << 16) - 1, 0, None], pa.uint16())),

@@ -67,7 +67,8 @@ public final class CellJson {
     if (typeWord.equals("bool") && (bare.equalsIgnoreCase("true") || bare.equalsIgnoreCase("false"))) {
       return Json.tree(Boolean.parseBoolean(bare));
     }
-    boolean isText = typeWord.equals("string") || typeWord.startsWith("varchar") || typeWord.equals("binary");
+    boolean isText = typeWord.equals("string") || typeWord.startsWith("varchar") || typeWord.equals("json")
+        || typeWord.equals("binary");
     return Json.tree(isText ? text : bare);
   }
 

@@ -40,6 +40,7 @@ public final class ColumnTypes {
 
   /** Those of columns that have cells for which Spark has no type of its own. */
   private static final Map<String, DataType> HOLDERS = Map.ofEntries(
+      Map.entry("json", DataTypes.StringType),
       Map.entry("uint8", DataTypes.ShortType),
       Map.entry("uint16", DataTypes.IntegerType),
       Map.entry("uint32", DataTypes.LongType),
