@@ -47,6 +47,7 @@ _KINDS: dict[str, tuple[pa.DataType, Any]] = {
     "v": (pa.string(), lambda n: f"https://example.org/{n * 7919 % 1000}"),
     "far": (pa.int64(), lambda n: n << 50 if n % 97 == 0 else n),
     "few": (pa.int64(), lambda n: n * n % 7 * 1_234_567_890_123_457),
+    "doc": (pa.json_(), lambda n: f'{{"a": [{n % 9}, true, "\\u00e9\\ud83d\\ude00"], "b": {{"c": -{n}.5e1}}}}'),
 }
 _ENCODINGS = {
     "i16": "run_length",
@@ -63,6 +64,7 @@ _ENCODINGS = {
 def main() -> None:
     """See the module."""
     _tables()
+    _nested_cells()
     _searched_keys()
     run_parts()
     outcome = {"ran": sorted(checked.RAN), "kernels": _kernels()}
@@ -92,6 +94,28 @@ def _tables() -> None:
             _use(database.create_table(name, pa.schema(fields), keys, column_options=options), keys)
         with Database(Store.open(disk, _OPTIONS)) as database:  # replays the log
             assert database.table(name).count() > 0
+
+
+def _nested_cells() -> None:
+    tags = pa.list_(pa.struct([("n", pa.int16()), ("w", pa.string())]))
+    spots = pa.map_(pa.string(), pa.list_(pa.bool_(), 2))
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("tags", tags), ("spots", spots)])
+    rows = [
+        {
+            "id": number,
+            "tags": [[{"n": number, "w": None}, None, {"n": None, "w": "w"}], None, []][number % 3],
+            "spots": [("a", [True, None]), ("b", None)][: number % 4] or None,
+        }
+        for number in range(120)
+    ]
+    with Database(Store.open(MemoryFileSystem(), _OPTIONS)) as database:
+        table = database.create_table("nested", schema, ["id"])
+        for first in (0, 40):
+            table.upsert(pa.Table.from_pylist(rows[first : first + 80], schema))
+            table.maintain("flush")
+        table.maintain("compact")
+        assert table.scan(ordered=True).to_arrow().to_pylist() == rows
+        assert table.get(7) == rows[7]
 
 
 def _searched_keys() -> None:
@@ -178,6 +202,7 @@ def _read(table: Table, keys: list[Any], is_short: bool = False) -> None:
     ends = {"least": ("i16", "min"), "most": ("f", "max"), "last": ("day", "max"), "n": ("*", "count")}
     some.aggregate({**ends, "total": ("d", "sum"), "whole": ("i64", "sum")})
     some.aggregate({**ends, "total": ("f", "sum"), "known": ("b", "count")}, ["s", "b"])
+    table.scan(where="doc ->> '$.a[-1]' = 'x' OR doc -> 'b' ->> 'c' = '-3.5e1'").to_arrow()
     table.scan(where=f"far IN ({', '.join(str(number << 40) for number in range(20))})").to_arrow()
 
 
