@@ -187,7 +187,7 @@ class LogicalType:
             return pa.decimal128(self.precision, self.scale)
         if self.fields:
             return _nested_arrow(self)
-        return pa.string() if self.is_text else _SIMPLE[self.name]
+        return pa.string() if self.name in _TEXTS else _SIMPLE[self.name]
 
     def field(self, name: str, nullable: bool) -> pa.Field:
         """The Arrow field of a column of this type."""
