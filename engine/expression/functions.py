@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...schemas import compute as pc
-from ...schemas.cells.json_text import path_of
+from ...schemas.cells.json_text import path_of, values_at
 from ...schemas.errors import InvalidArgumentError
-from ..vectors.json_text import json_values
 from . import moments
 from .constants import value_of
 from .numbers import (
@@ -353,7 +352,7 @@ def _json(name: str) -> Function:
 
     def read(of: Evaluator, args: Sequence[Expr]) -> Value:
         texts = _text(of.value(args[0]), name)
-        values = json_values(_cells(texts), path_of(_literal(args[1])), name == JSON_TEXT)
+        values = values_at(_cells(texts), path_of(_literal(args[1])), name == JSON_TEXT)
         return values[0] if isinstance(texts, pa.Scalar) else values
 
     return read

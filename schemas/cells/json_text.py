@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from json.decoder import scanstring
+from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssue]
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -39,7 +39,7 @@ def _ignored(_: Any) -> None:
 
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
     parse_constant=_no_number, parse_int=_ignored, parse_float=_ignored
-).scan_once
+).scan_once  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def is_json(text: str) -> bool:
@@ -129,7 +129,7 @@ def _one_by_one(texts: pa.Array, steps: Steps, is_text: bool) -> pa.Array:
     return pa.array(values, pa.string())
 
 
-_reader = [_one_by_one]
+_reader: list[Reader] = [_one_by_one]
 
 
 def not_json_message(text: str) -> str:
