@@ -62,7 +62,7 @@ wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for x
 aarch64: .venv/.installed-dev  ## run tests of kernels on an emulated 64-bit Arm; installs qemu on Debian (ARGS="tests/engine/codecs")
 	@.ci/aarch64.sh $(ARGS)
 
-lock:  ## write which versions the image installs, with hashes; needs the image's Python (ARGS=--upgrade for the newest)
+lock:  ## write which versions the image installs, with hashes, and uv.lock; needs the image's Python (ARGS=--upgrade for the newest)
 	@deploy/lock.sh $(ARGS)
 
 image: WORK ?= /var/tmp/nyala-replay
@@ -70,8 +70,8 @@ image: .venv/.installed-dev  ## replay the Dockerfile and docker-compose.yml wit
 	@command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap
 	@$(BIN)/python tests/campaigns/image/replay.py --work $(WORK)
 
-docs: .venv/.installed-dev  ## build the API reference from the docstrings, in build/api
-	@$(BIN)/python .ci/api_reference.py build/api && echo "build/api/index.html"
+docs: .venv/.installed-docs  ## build the documentation site with the API reference, its links checked, in build/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "build/docs/index.html"
 
 bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
 	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)

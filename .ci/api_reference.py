@@ -29,6 +29,10 @@ DARK = """
 }
 """
 """The colours of a page for a reader whose system is dark."""
+UP = """{% extends "default/module.html.jinja2" %}
+{% block nav_title %}<a href="{{ "../" * module.modulename.count(".") }}../index.html">Documentation</a>{% endblock %}
+"""
+"""The way back to the site, which has the reference in its folder ``api/``."""
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -76,6 +80,7 @@ def build(folder: Path) -> None:
         _drop_missing_defaults(modules[name])
     with tempfile.TemporaryDirectory() as templates:
         (Path(templates) / "custom.css").write_text(_dark_style())
+        (Path(templates) / "module.html.jinja2").write_text(UP)
         render.configure(docformat="google", show_source=False, footer_text="Nyala", template_directory=Path(templates))
         for name, page in modules.items():
             file = folder / f"{name.replace('.', '/')}.html"
