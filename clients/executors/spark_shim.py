@@ -1,7 +1,7 @@
 """The optional Java shim (``java/``): compiled against the installed Spark, and used with no other.
 
-Compiling needs only ``javac``. Without the shim everything works, but Spark prunes no columns, pushes no filters and
-has no catalog of tables.
+Releases bring jars, one for each Spark in ``SHIPPED``. Compiling another needs only ``javac``. Without the shim
+everything works, but Spark prunes no columns, pushes no filters and has no catalog of tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ...schemas.errors import InvalidArgumentError
 
 CATALOG = "io.nyala.spark.NyalaCatalog"
 EXTENSIONS = "io.nyala.spark.NyalaExtensions"
-JAR_NAME = "nyala-spark-shim.jar"
+SHIPPED = ("4.3.0",)
+"""The versions of Spark that a release has jars for."""
 _SERIES = "4.3"
 """The Spark version whose internal classes the shim uses."""
 _FOLDER = Path(__file__).parents[2] / "java"  # in a checkout and in an installed package
@@ -34,9 +35,19 @@ _VERSION = "Implementation-Version"
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
+def jar_name(version: str) -> str:
+    """Return the name of the jar for a version of Spark."""
+    return f"nyala-spark-shim-{version}.jar"
+
+
 def default_jar() -> Path:
-    """Return where ``configure`` looks for the Java shim of a Spark session."""
-    return _FOLDER / JAR_NAME
+    """Return where ``configure`` looks for the Java shim of a Spark session: the jar for this Spark, or, where only
+    others of its series are, one of these, so that ``why_not`` can name the difference."""
+    version = spark_version()
+    jar = _FOLDER / jar_name(version)
+    if jar.exists() or not _is_in_series(version):
+        return jar
+    return max(_FOLDER.glob(jar_name(f"{_SERIES}.*")), default=jar)
 
 
 def build_shim(folder: Path | None = None) -> Path:
@@ -46,9 +57,9 @@ def build_shim(folder: Path | None = None) -> Path:
     Raises:
         InvalidArgumentError: there is no JDK, Spark has another version, or the folder is not writable.
     """
-    jar = default_jar() if folder is None else folder / JAR_NAME
     version = spark_version()
-    if not version.startswith(_SERIES + "."):
+    jar = (folder or _FOLDER) / jar_name(version)
+    if not _is_in_series(version):
         raise InvalidArgumentError(f"the Java shim needs Spark {_SERIES}; this is {version}")
     with tempfile.TemporaryDirectory() as scratch:
         _compile(Path(scratch))
@@ -84,6 +95,10 @@ def spark_version() -> str:
     found = next(_spark_jars().glob("spark-sql_*.jar"), None)
     matched = re.fullmatch(r"spark-sql_[\d.]+-(.+)\.jar", found.name) if found else None
     return matched[1] if matched else "unknown"
+
+
+def _is_in_series(version: str) -> bool:
+    return version.startswith(_SERIES + ".")
 
 
 def _spark_jars() -> Path:
@@ -126,7 +141,7 @@ def _write_jar(jar: Path, classes: dict[str, bytes], version: str) -> None:
     """Write the jar atomically and reproducibly."""
     manifest = f"Manifest-Version: 1.0\r\n{_VERSION}: {version}\r\nSource-Digest: {_digest()}\r\n\r\n"
     files = {_MANIFEST: manifest.encode(), _SERVICE: b"io.nyala.spark.NyalaProvider\n"} | dict(sorted(classes.items()))
-    part = jar.with_suffix(f".{os.getpid()}")
+    part = jar.with_name(f"{jar.name}.{os.getpid()}")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name, _OLDEST), content, zipfile.ZIP_DEFLATED)

@@ -73,7 +73,6 @@ def test_a_jar_that_does_not_fit_is_left_out_with_a_warning(
 ) -> None:
     what, why = UNFIT[case]
     jar = fake_jar(tmp_path, **what)
-    monkeypatch.setattr(shim, "JAR_NAME", jar.name)
     monkeypatch.setattr("nyala.clients.executors.spark_session.default_jar", lambda: jar)
     with pytest.warns(RuntimeWarning, match=why):
         assert "spark.sql.catalog.nyala" not in settings()
@@ -88,6 +87,18 @@ def test_without_a_jar_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         assert settings()["spark.jars"] == "other.jar"
     with pytest.raises(InvalidArgumentError, match="build it with `nyala spark build-shim`"):
         settings(shim=True)
+
+
+def test_the_jar_of_the_running_spark_is_the_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shim, "_FOLDER", tmp_path)
+    mine, other = (tmp_path / f"nyala-spark-shim-{version}.jar" for version in (shim.spark_version(), "4.3.9"))
+    assert shim.default_jar() == mine, "there is none: this name is looked for"
+    other.touch()
+    assert shim.default_jar() == other, "an update of Spark is seen, and said"
+    mine.touch()
+    assert shim.default_jar() == mine
+    monkeypatch.setattr(shim, "spark_version", lambda: "4.2.1")
+    assert not shim.default_jar().exists(), "no jar is for this Spark: nothing is said"
 
 
 def test_a_file_that_is_no_jar(tmp_path: Path) -> None:
