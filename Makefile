@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test integrations night lint format wheel aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,10 @@ format: .venv/.installed-dev  ## rewrite the code in the one format
 wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for x86-64 (four levels) and 64-bit Arm: some minutes
 	@$(BIN)/python -m nyala.engine.kernels.compile.making
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+release: .venv/.installed-release  ## build sdist, wheels, checksums and SBOM from the last commit into dist/, and try each: ten minutes; installs a JDK on Debian
+	@.ci/java.sh javac
+	@PYTHONPATH=.ci $(BIN)/python -m release $(ARGS)
 
 aarch64: .venv/.installed-dev  ## run tests of kernels on an emulated 64-bit Arm; installs qemu on Debian (ARGS="tests/engine/codecs")
 	@.ci/aarch64.sh $(ARGS)
