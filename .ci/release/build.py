@@ -14,6 +14,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,13 @@ MACHINES = tuple(dict.fromkeys(level.machine for level in LEVELS))
 """The kinds of processors that kernels are compiled for: a wheel each."""
 KERNELS = Path("engine/kernels/ahead/libraries")
 """Where the sources of a wheel have the compiled kernels."""
+_COMPILE = """
+import sys
+from pathlib import Path
+from nyala.engine.kernels.ahead.levels import LEVELS
+from nyala.engine.kernels.compile.making import compile_library
+compile_library(Path(sys.argv[2]), next(level for level in LEVELS if level.name == sys.argv[1]))
+"""
 PLATFORM = "manylinux_2_17_{}"
 """Kernels call only liblz4 and functions that every C library has, and so fit each Linux that numba fits."""
 
@@ -101,9 +109,15 @@ def compile_kernels(plain: Path, scratch: Path) -> Path:
     site = scratch / "site"
     with zipfile.ZipFile(plain) as wheel:
         wheel.extractall(site)
-    making = ("-m", "nyala.engine.kernels.compile.making")
-    run(sys.executable, *making, folder=scratch, PYTHONPATH=str(site))
-    return site / "nyala" / KERNELS
+    libraries = site / "nyala" / KERNELS
+    libraries.mkdir()
+
+    def compile_level(level: str) -> None:
+        run(sys.executable, "-c", _COMPILE, level, libraries, folder=scratch, PYTHONPATH=str(site))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_level, [level.name for level in LEVELS]))
+    return libraries
 
 
 def build_kernel_wheel(sdist: Path, kernels: Path, machine: str, sources: Sources, out: Path, scratch: Path) -> Path:
