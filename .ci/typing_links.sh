@@ -9,6 +9,6 @@ find .typing/nyala -type l -delete
 for source in nyala/*.py nyala/py.typed; do
     ln -sfn "../../$source" ".typing/nyala/$(basename "$source")"
 done
-for part in schemas engine flight_server clients; do
+for part in schemas engine flight_server clients java; do
     ln -sfn "../../$part" ".typing/nyala/$part"
 done
