@@ -6,6 +6,7 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class BrokenLinkError(ValueError):
     """A link names no file of the repository."""
 
 
+@cache
 def pages() -> dict[str, str]:
     """Return the place of each page in the site -> its file in the repository."""
     files = {place: origin for origin, place in MOVED.items()}
@@ -48,6 +50,7 @@ def pages() -> dict[str, str]:
     return files
 
 
+@cache
 def urls() -> dict[str, str]:
     """Return the project's URLs by their names, from ``pyproject.toml``: the one place that has them."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
@@ -83,6 +86,19 @@ def _target(target: str, place: str, origin: str) -> str:
         kind = "tree" if (ROOT / file).is_dir() else "blob"
         return f"{urls()['Source']}/{kind}/main/{file}{end}"
     return posixpath.relpath(inside, posixpath.dirname(place) or ".") + end
+
+
+def absolute(text: str, reference: str) -> str:
+    """Return the text of a file at the top of the repository with links to its files at a tag or branch: for an index
+    of packages, where relative links lead nowhere."""
+    source = urls()["Source"]
+
+    def target(link: re.Match[str]) -> str:
+        return link[0] if _URL.match(link[1]) else f"]({source}/blob/{reference}/{link[1]})"
+
+    parts = _CODE.split(text)
+    parts[::2] = [_LINK.sub(target, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _place(file: str) -> str | None:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from docsite.pages import absolute
 from pyspark.find_spark_home import _find_spark_home
 
 from nyala.clients.executors.spark_shim import SHIPPED, jar_name
@@ -54,13 +55,17 @@ class Sources:
 
 
 def clean_sources(repository: Path, commit: str, folder: Path) -> Sources:
-    """Write the files of a commit, and no others, into a new folder."""
+    """Write the files of a commit, and no others, into a new folder. Links in the README become those of the commit in
+    the repository, since the index of packages shows it too."""
     folder.mkdir(parents=True)
     archive = folder.with_suffix(".tar")
     run("git", "archive", "--output", archive, commit, folder=repository)
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="data")
     seconds = int(run("git", "log", "-1", "--format=%ct", commit, folder=repository))
+    readme = folder / "README.md"
+    readme.write_text(absolute(readme.read_text(), commit if commit != "HEAD" else "main"))
+    os.utime(readme, (seconds, seconds))
     return Sources(folder, seconds)
 
 
@@ -92,7 +97,7 @@ def build_sdist(sources: Sources, out: Path) -> Path:
     """Build the sdist, with the jars and without kernels."""
     _build("--sdist", sources, out)
     (sdist,) = out.glob("*.tar.gz")
-    _set_times(sdist, sources.seconds)
+    set_times(sdist, sources.seconds)
     return sdist
 
 
@@ -148,7 +153,7 @@ def _unpack(sdist: Path, sources: Sources, folder: Path) -> Sources:
     return Sources(inside, sources.seconds)
 
 
-def _set_times(sdist: Path, seconds: int) -> None:
+def set_times(sdist: Path, seconds: int) -> None:
     """Write an sdist anew with one time and no owner, so that one commit always gives the same bytes."""
     part = sdist.with_suffix(".part")
     with (

@@ -4,6 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -24,6 +25,11 @@ NOT_IN_THE_CLIENT = [
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
 MORE_THAN_THE_CLIENT = ("spark", "spark_session.py", "spark_shim.py", "cluster", "offline_jobs")
+BUILT = {
+    "java/nyala-spark-shim-4.3.0.jar": b"a jar",
+    "engine/kernels/ahead/libraries/aarch64-0123456789abcdef.kernels": b"kernels",
+}
+"""What a release compiles into the sources before it builds: the wheel takes it along."""
 WITH_NUMPY = ("row_hash.py", "differences.py", "change_rows.py", "row_shapes.py")
 
 
@@ -58,16 +64,33 @@ def test_every_package_has_an_init() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy so that no build folder is left in the checkout."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with all that a release compiles, so that no build folder is left in the checkout."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for part in (*PARTS, SHIM):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.jar", "*.kernels"))
-    code = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
-    name = run(code, copy).splitlines()[-1]
-    return copy / "dist" / name
+    for name, content in BUILT.items():
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_bytes(content)
+    return copy
+
+
+def build(kind: str, checkout: Path) -> Path:
+    """Build a wheel or an sdist."""
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}('dist'))"
+    return checkout / "dist" / run(code, checkout).splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path) -> Path:
+    return build("wheel", checkout)
+
+
+@pytest.fixture(scope="module")
+def sdist(checkout: Path) -> Path:
+    return build("sdist", checkout)
 
 
 def test_wheel_holds_the_code_and_nothing_else(wheel: Path) -> None:
@@ -75,9 +98,41 @@ def test_wheel_holds_the_code_and_nothing_else(wheel: Path) -> None:
     code = {name for name in names if ".dist-info/" not in name}
     modules = {installed_path(file).as_posix() for file in python_files()}
     typed = {installed_path(Path(part) / "py.typed").as_posix() for part in PARTS}
-    sources = {f"nyala/{file.relative_to(ROOT).as_posix()}" for file in (ROOT / SHIM).glob("src/**/*.j*")}
-    assert sources and code == modules | typed | sources
+    sources = {f"nyala/{name}" for name in shim_sources()}
+    assert sources and code == modules | typed | sources | {f"nyala/{name}" for name in BUILT}
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def shim_sources() -> set[str]:
+    return {file.relative_to(ROOT).as_posix() for file in (ROOT / SHIM).glob("src/**/*.j*")}
+
+
+def test_wheel_brings_the_jars_and_kernels_that_a_release_compiles(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert {name: archive.read(f"nyala/{name}") for name in BUILT} == BUILT
+
+
+def test_sdist_has_all_that_a_wheel_is_built_of(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    files = {file.relative_to(unpacked).as_posix() for file in unpacked.rglob("*") if file.is_file()}
+    code = {name for name in files if "/" in name and "egg-info/" not in name}
+    modules = {file.as_posix() for file in python_files()} | {f"{part}/py.typed" for part in PARTS}
+    assert code == modules | shim_sources() | BUILT.keys()
+    assert {"README.md", "LICENSE", "pyproject.toml"} <= files
+    again = zipfile.ZipFile(build("wheel", unpacked)).namelist()
+    assert sorted(again) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
+def test_metadata_has_addresses_and_no_developer_packages(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = archive.read(name).decode().partition("\n\n")[0].splitlines()
+    urls = {line.partition(": ")[2].partition(",")[0] for line in lines if line.startswith("Project-URL: ")}
+    assert urls == {"Homepage", "Documentation", "Source", "Changelog", "Issues"}
+    assert not [line for line in lines if "pytest" in line or line in ("Provides-Extra: dev", "Provides-Extra: bench")]
+    assert "Classifier: Typing :: Typed" in lines and "License-Expression: Apache-2.0" in lines
 
 
 def test_wheel_imports_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
