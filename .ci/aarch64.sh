@@ -6,39 +6,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- tests/engine/codecs
 place=$PWD/build/aarch64
-root=$place/root
 
-if ! command -v qemu-aarch64 >/dev/null; then
-    if [ "$(id -u)" -ne 0 ]; then
-        echo "qemu-aarch64 is missing; on Debian or Ubuntu: sudo apt install qemu-user" >&2
-        exit 1
-    fi
-    apt-get update -qq >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-user >/dev/null
-fi
+emulator=$(.ci/aarch64_root.sh)
+read -ra arm <<<"$emulator"
 
-if [ ! -e "$place/.made" ]; then
-    rm -rf "$place"
-    mkdir -p "$place"/{state/lists/partial,cache/archives/partial,root,site}
-    touch "$place/state/status" # no package is installed
-    cat >"$place/apt.conf" <<END
-Dir::State "$place/state";
-Dir::State::status "$place/state/status";
-Dir::Cache "$place/cache";
-APT::Architecture "arm64";
-APT::Architectures { "arm64"; };
-END
-    export APT_CONFIG=$place/apt.conf
-    apt-get update -qq >/dev/null
-    apt-get install -y -qq --no-install-recommends --download-only python3 libstdc++6 >/dev/null
-    unset APT_CONFIG
-    for package in "$place"/cache/archives/*.deb; do dpkg -x "$package" "$root"; done
-    version=$(basename "$root"/usr/bin/python3.[0-9]*)
+if [ ! -e "$place/.site" ]; then
+    rm -rf "$place/site"
+    version=$(basename "${arm[-1]}")
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --root-user-action ignore \
         --target "$place/site" --only-binary=:all: --implementation cp --python-version "${version#python}" \
         --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 \
         numpy pyarrow lz4 zstandard pydantic typer rich pytest pytest-timeout pytest-xdist hypothesis
-    touch "$place/.made"
+    touch "$place/.site"
 fi
 
 .ci/typing_links.sh
@@ -59,7 +38,6 @@ if not (directory / library_name(level, source_digest())).exists():
 END
 
 export NYALA_CACHE_DIR=$place/libraries PYTHONPATH=$place/site:$PWD/.typing PYTHONPYCACHEPREFIX=$place/bytecode
-arm=(qemu-aarch64 -L "$root" "$(ls "$root"/usr/bin/python3.[0-9]*)")
 "${arm[@]}" -P -c '
 from nyala.engine.kernels.ahead.library import library
 from nyala.engine.kernels.compile.self_test import self_test

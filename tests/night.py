@@ -50,6 +50,7 @@ STEPS = (
     Step("tests", "make test", environment=_ALL),
     Step("tests-jit", "make test ARGS=tests/engine", environment={"NYALA_KERNELS": "jit"}),
     Step("docs", "make docs"),
+    Step("release", "make release"),
     Step("filters", "make filters COUNT={dose} SEED={seed}", 20_000),
     Step("fuzz", "make fuzz MINUTES={dose} SEED={seed}", 60),
     Step("fuzz-bytes", "make fuzz-bytes SECONDS={dose} SEED={seed}", 300),

@@ -2,7 +2,7 @@
 
 Only the commit's files take part, and no others of the folder. Every file is checked against its checksum, installed
 into an empty environment, and runs the example of the README; the wheel without kernels runs it as a client of a
-server of the wheel that has them. Wheels for other processors than this machine's are built, but not run.
+server of the wheel that has them. The wheel for 64-bit Arm runs in an emulator, if there is one or root may install it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 
 from . import build, papers
 from .shell import CommandError, run
-from .trial import Environment, client_example, example
+from .trial import ArmEnvironment, Environment, arm_emulator, client_example, example
 
 ROOT = Path(__file__).parents[2]
 console = Console(highlight=False)
@@ -95,9 +95,10 @@ def try_all(
     mine = wheels.pop(platform.machine(), None)
     if mine is None:
         raise ValueError(f"no wheel is for this machine ({platform.machine()}), so none can be tried")
-    rows = [try_store(sdist, readme, scratch / "from-sdist"), try_store(mine, readme, scratch / "from-wheel")]
-    if not rows[1].kernels:
-        raise ValueError(f"{mine.name} has no kernels for this processor")
+    rows = [
+        try_store(sdist, readme, Environment(scratch / "from-sdist")),
+        try_store(mine, readme, Environment(scratch / "from-wheel"), has_kernels=True),
+    ]
     say("the example of the README in this process")
     everything = Environment(scratch / "everything")
     everything.install(f"{mine}[{','.join(project['optional-dependencies'])}]")
@@ -105,23 +106,32 @@ def try_all(
         rows.append(try_client(plain, client_example(readme, uri), scratch / "client"))
         say("the same as a client of a server")
         everything.run_spark(uri)
-        say("Spark reads the table with the jar of the wheel, without a JDK")
-    rows += [Row(wheel, "-", machine, f"not run: this is {platform.machine()}") for machine, wheel in wheels.items()]
+        say("Spark reads the table with the jar that the wheel brings")
+    for machine, wheel in wheels.items():
+        emulator = arm_emulator(ROOT) if machine == "aarch64" else None
+        if emulator is None:
+            rows.append(Row(wheel, "-", machine, f"[yellow]not run[/]: this is {platform.machine()}"))
+            continue
+        rows.append(try_store(wheel, readme, ArmEnvironment(scratch / machine, emulator), has_kernels=True))
+        say(f"the example on an emulated {machine}")
     name = f"{project['name']}-{project['version']}.cdx.json"
     rows.append(Row(papers.write_bill(everything.python, sources.folder, out / name), "-", "", "bill of materials"))
     rows.append(Row(papers.write_sums(out)))
     return rows
 
 
-def try_store(file: Path, readme: str, folder: Path) -> Row:
-    """Install the engine and the server from a file as the README says, and run its example."""
+def try_store(file: Path, readme: str, place: Environment, has_kernels: bool = False) -> Row:
+    """Install the engine and the server from a file as the README says, and run its example.
+
+    Raises:
+        ValueError: the file should bring kernels for this processor, and does not.
+    """
     papers.check(file)
-    place = Environment(folder)
     place.install(f"{file}[server]", "pandas")
     prints = place.execute(example(readme))
     kernels = place.kernels()
-    if kernels and place.compiled():
-        raise ValueError(f"{file.name} has kernels, and yet some were compiled: {', '.join(place.compiled())}")
+    if has_kernels and (not kernels or place.compiled()):
+        raise ValueError(f"{file.name} has no kernels that this processor can use: {place.compiled()} were compiled")
     return Row(file, "nyala\\[server]", kernels or "compiled on use", result(prints))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from pathlib import Path
 
 from .shell import CommandError, environment, run
 
+PIP = (sys.executable, "-m", "pip")
+QUIET = ("--quiet", "--no-compile", "--disable-pip-version-check", "--root-user-action", "ignore")
 OPENS = 'nyala.open("data/")'
 CONNECTS = re.compile(r'nyala\.connect\("(grpc://[^"]+)"\)')
 _EXAMPLE = re.compile(r"^## Example\n.*?<!-- run -->\n+```python\n(.*?)^```(.*?)^## ", re.MULTILINE | re.DOTALL)
@@ -60,20 +64,24 @@ class Environment:
         self.folder = folder
         self.cache = folder / "cache"
         self.python = folder / "venv" / "bin" / "python"
+        self.command: tuple[str, ...] = (str(self.python),)
+        """What runs Python here."""
+        self.variables = {"NYALA_CACHE_DIR": str(self.cache)}
         self.cache.mkdir(parents=True)
-        run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", folder=folder)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        run(sys.executable, "-m", "venv", "--without-pip", self.folder / "venv", folder=self.folder)
 
     def install(self, *requirements: str) -> None:
         """Install packages from the index, or files with extras."""
-        pip = (sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet", "--no-compile")
-        run(*pip, "--disable-pip-version-check", "--root-user-action", "ignore", *requirements, folder=self.folder)
+        run(*PIP, "--python", self.python, "install", *QUIET, *requirements, folder=self.folder)
 
-    def execute(self, program: str, *arguments: str, **variables: str) -> str:
+    def execute(self, program: str, *arguments: str) -> str:
         """Run a program of Python in a new folder, and return what it prints."""
         place = self.folder / f"run-{len(list(self.folder.glob('run-*')))}"
         place.mkdir()
-        variables |= {"NYALA_CACHE_DIR": str(self.cache)}
-        return run(self.python, "-c", program, *arguments, folder=place, seconds=600, **variables)
+        return run(*self.command, "-P", "-c", program, *arguments, folder=place, **self.variables)
 
     def kernels(self) -> str:
         """Return the level of the compiled kernels that this environment uses; nothing if there are none for it."""
@@ -84,7 +92,7 @@ class Environment:
         return sorted(file.name for file in self.cache.rglob("*") if file.suffix in (".kernels", ".nbi", ".nbc"))
 
     def run_spark(self, uri: str) -> None:
-        """Read a table by SQL in Spark, with the jar that was installed, and with no compiler of Java to be found.
+        """Read the table of the example by SQL in Spark, with the jar that was installed.
 
         Raises:
             CommandError: the jar does not fit, or Spark fails.
@@ -104,7 +112,7 @@ class Environment:
             subprocess.Popen(
                 list(map(str, words)),
                 cwd=self.folder,
-                env=environment(NYALA_CACHE_DIR=str(self.cache)),
+                env=environment(**self.variables),
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -115,6 +123,34 @@ class Environment:
                 yield _address(process.stdout, log)
             finally:
                 process.terminate()
+
+
+class ArmEnvironment(Environment):
+    """The same on an emulated 64-bit Arm, some 20 times as slow. ``emulator`` is the command that
+    ``.ci/aarch64_root.sh`` prints."""
+
+    def __init__(self, folder: Path, emulator: str) -> None:
+        self._emulator = tuple(emulator.split())
+        super().__init__(folder)
+
+    def _prepare(self) -> None:
+        self.command = self._emulator
+        self._site = self.folder / "site"
+        self.variables |= {"PYTHONPATH": str(self._site), "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode")}
+
+    def install(self, *requirements: str) -> None:
+        version = Path(self._emulator[-1]).name.removeprefix("python")
+        platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 17)]
+        platforms.append("--platform=manylinux2014_aarch64")
+        fitting = ("--only-binary=:all:", "--implementation=cp", f"--python-version={version}", *platforms)
+        run(*PIP, "install", *QUIET, *fitting, "--target", self._site, *requirements, folder=self.folder)
+
+
+def arm_emulator(root: Path) -> str | None:
+    """Return the command that runs Python for 64-bit Arm; None where neither it nor the right to install it is."""
+    if shutil.which("qemu-aarch64") is None and os.geteuid() != 0:
+        return None
+    return run(root / ".ci" / "aarch64_root.sh", folder=root).strip()
 
 
 def _address(lines: Iterator[str], log: Path) -> str:
