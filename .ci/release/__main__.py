@@ -25,7 +25,7 @@ from .shell import CommandError, run
 from .trial import ArmEnvironment, Environment, arm_emulator, client_example, example
 
 ROOT = Path(__file__).parents[2]
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 
 @dataclass
@@ -42,14 +42,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commit", default="HEAD", help="what to release")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "dist", help="the folder for the files; old ones are removed"
+        "--out", type=Path, default=ROOT / "dist", help="the folder for the files; a release in it is replaced"
     )
     options = parser.parse_args()
     out = options.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    for old in out.iterdir():
-        old.unlink()
     try:
+        clear(out)
         with tempfile.TemporaryDirectory(prefix="nyala-release-") as scratch:
             rows = make(options.commit, out, Path(scratch))
     except (CommandError, ValueError) as error:
@@ -57,6 +55,20 @@ def main() -> int:
         return 1
     console.print(table(rows, out))
     return 0
+
+
+def clear(out: Path) -> None:
+    """Remove an earlier release from the folder.
+
+    Raises:
+        ValueError: there is something else in it, which the checksums would name, too.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    others = [each.name for each in out.iterdir() if each.name != papers.SUMS and not each.name.startswith("nyala-")]
+    if others:
+        raise ValueError(f"{out} has other files ({', '.join(sorted(others))}): move them, or use another --out")
+    for old in out.iterdir():
+        old.unlink()
 
 
 def make(commit: str, out: Path, scratch: Path) -> list[Row]:
@@ -168,7 +180,9 @@ class Steps:
 
 def table(rows: list[Row], out: Path) -> Table:
     """Return the table of the release."""
-    shown = Table("file", "bytes", "sha256", "installed as", "kernels", "example", title=str(out))
+    shown = Table(title=str(out))
+    for name in ("file", "bytes", "sha256", "installed as", "kernels", "example"):
+        shown.add_column(name, no_wrap=True, justify="right" if name == "bytes" else "left")
     for row in rows:
         size, digest = f"{row.file.stat().st_size:,}", papers.sha256(row.file)[:12]
         shown.add_row(row.file.name, size, digest, row.installed_as, row.kernels, row.example)

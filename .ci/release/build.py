@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -55,8 +56,8 @@ class Sources:
 
 
 def clean_sources(repository: Path, commit: str, folder: Path) -> Sources:
-    """Write the files of a commit, and no others, into a new folder. Links in the README become those of the commit in
-    the repository, since the index of packages shows it too."""
+    """Write the files of a commit, and no others, into a new folder. Links in the README go to the release's tag in the
+    repository, since an index of packages shows it, too."""
     folder.mkdir(parents=True)
     archive = folder.with_suffix(".tar")
     run("git", "archive", "--output", archive, commit, folder=repository)
@@ -64,22 +65,27 @@ def clean_sources(repository: Path, commit: str, folder: Path) -> Sources:
         files.extractall(folder, filter="data")
     seconds = int(run("git", "log", "-1", "--format=%ct", commit, folder=repository))
     readme = folder / "README.md"
-    readme.write_text(absolute(readme.read_text(), commit if commit != "HEAD" else "main"))
+    readme.write_text(absolute(readme.read_text(), f"v{version(folder)}"))
     os.utime(readme, (seconds, seconds))
     return Sources(folder, seconds)
+
+
+def version(sources: Path) -> str:
+    """Return the version that sources have."""
+    return tomllib.loads((sources / "pyproject.toml").read_text())["project"]["version"]
 
 
 def build_jars(sources: Sources, scratch: Path) -> Iterator[Path]:
     """Compile the shim of each version of Spark in ``SHIPPED`` into the sources. Needs a JDK."""
     run(".ci/typing_links.sh", folder=sources.folder)
-    for version in SHIPPED:
+    for spark in SHIPPED:
         run(
             *(sys.executable, "-m", "nyala", "spark", "build-shim", "--folder", sources.folder / "java"),
             folder=scratch,
             PYTHONPATH=str(sources.folder / ".typing"),
-            SPARK_HOME=str(_spark_home(version, scratch)),
+            SPARK_HOME=str(_spark_home(spark, scratch)),
         )
-        yield sources.folder / "java" / jar_name(version)
+        yield sources.folder / "java" / jar_name(spark)
 
 
 def _spark_home(version: str, scratch: Path) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from docsite import pages
 from packaging.tags import Tag, sys_tags
+from release import __main__ as main
 from release import build, papers, trial
 
 from nyala.clients.executors import spark_shim
@@ -60,6 +61,25 @@ def test_a_file_that_changed_after_its_checksum_is_refused(tmp_path: Path) -> No
     for file in (wheel, late):
         with pytest.raises(ValueError, match=f"{file.name} is not the file that SHA256SUMS names"):
             papers.check(file)
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "SHA256SUMS").touch()
+    old = tmp_path / "nyala-0.0.1.tar.gz"
+    old.touch()
+    mine = tmp_path / "mine.txt"
+    mine.touch()
+    with pytest.raises(ValueError, match=r"has other files \(mine.txt\)"):
+        main.clear(tmp_path)
+    assert old.exists()
+    mine.unlink()
+    main.clear(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_example_that_prints_something_else_is_no_pass() -> None:
+    with pytest.raises(ValueError, match="prints something else"):
+        main.result("Empty DataFrame")
 
 
 def test_pip_takes_the_wheel_with_kernels_where_it_fits() -> None:
