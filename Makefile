@@ -75,7 +75,7 @@ image: .venv/.installed-dev  ## replay the Dockerfile and docker-compose.yml wit
 	@$(BIN)/python tests/campaigns/image/replay.py --work $(WORK)
 
 docs: .venv/.installed-docs  ## build the documentation site with the API reference, its links checked, in build/docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "build/docs/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict && echo "build/docs/index.html"
 
 bench: .venv/.installed-bench  ## measure, and write bench/README.md (ROWS=1000000 for a short run)
 	@$(BIN)/python -m bench --rows $(ROWS) $(ARGS)
