@@ -59,7 +59,7 @@ wheel: .venv/.installed-dev  ## build the wheel, with the kernels compiled for x
 	@$(BIN)/python -m nyala.engine.kernels.compile.making
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-release: .venv/.installed-release  ## build sdist, wheels, checksums and SBOM from the last commit into dist/, and try each: ten minutes; installs a JDK on Debian
+release: .venv/.installed-release  ## build sdist, wheels, checksums and SBOM from the last commit into dist/, and try each: a quarter of an hour; installs a JDK and an emulator on Debian
 	@.ci/java.sh javac
 	@PYTHONPATH=.ci $(BIN)/python -m release $(ARGS)
 
