@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from nyala import jobs as jobs
     from nyala import partition as partition
+    from nyala import sources as sources
     from nyala import spark as spark
     from nyala.clients.api.alter import TableAlteration as TableAlteration
     from nyala.clients.api.connect import connect as connect
@@ -118,7 +119,7 @@ _LAZY = {
 }
 _HOMES = {name: module for module, names in _LAZY.items() for name in names.split()}
 
-_MODULES = ("jobs", "partition", "spark")
+_MODULES = ("jobs", "partition", "sources", "spark")
 
 
 def open(

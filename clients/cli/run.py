@@ -49,9 +49,13 @@ EXIT_CODES: Mapping[str, int] = {
 """The exit code for each error code; docs/cli.md has the table for users."""
 
 _ERRNO = re.compile(r"^\[Errno \d+\] ")
-_EXTRAS = {"pyspark": "spark", "jwt": "auth", "cryptography": "auth", "xxhash": "servers"} | dict.fromkeys(
-    ("datafusion", "sqlglot", "prompt_toolkit"), "sql"
-)
+_EXTRAS = {
+    "pyspark": "spark",
+    "jwt": "auth",
+    "cryptography": "auth",
+    "xxhash": "servers",
+    "psycopg2": "postgres",
+} | dict.fromkeys(("datafusion", "sqlglot", "prompt_toolkit"), "sql")
 """The extra that installs a module; all other modules come with ``server``, as ``xxhash`` does, too."""
 _OF_SERVER = ("nyala.flight_server.", "nyala.engine.")
 

@@ -18,6 +18,7 @@ from ....schemas.rows.batches import in_one
 from ....schemas.store.description import TableDescription
 from ....schemas.table.column import ColumnSchema
 from ....schemas.table.operation import Operation
+from ...convert.net_changes import net_changes
 from ...convert.row_shapes import key_codes, shapes_of
 from ..writing import replacing
 from .input_files import InputFile
@@ -32,7 +33,6 @@ OPERATIONS: Mapping[str, str] = {word: kind for kind, words in _MEANINGS.items()
 """The meaning of the words in the operation column, in lower case: ours, Debezium's, Delta's and Flink's."""
 _SHAPE = " shape"
 """The column with the code of the columns that a row has; no column of a table begins with a space."""
-_NONE = -1
 
 
 @dataclass(frozen=True)
@@ -76,39 +76,15 @@ class ChangeFile:
         if not rows.num_rows:
             return []
         is_delete = pc.equal(kinds.filter(pc.not_equal(kinds, "skip")), "delete").to_numpy(zero_copy_only=False)
-        keys, places = key_codes(rows, self.about.primary_key), np.arange(rows.num_rows)
-        has = self._presence(rows)
+        keys, has, names = key_codes(rows, self.about.primary_key), self._presence(rows), self._names(rows)
         # A delete, and an image with all columns, leave nothing of what was before.
-        resets = is_delete | has.all(axis=1) if self._names(rows) == self._columns else is_delete
-        start = _last(keys, places, resets)
-        counts = ~is_delete & (places >= start[keys])
-        gone = start[start != _NONE]
-        gone = gone[is_delete[gone]]
+        resets = is_delete | has.all(axis=1) if names == self._columns else is_delete
+        gone, images = net_changes(rows, keys, names, is_delete, resets, has)
         order = self.about.options.order_by
         columns = [*self.about.primary_key, *([order] if order in rows.schema.names else [])]
-        deletes = rows.take(pa.array(np.sort(gone))).select(columns)
-        upserts = self._images(rows, keys, places, has & counts[:, None])
+        deletes = rows.take(pa.array(gone)).select(columns)
+        upserts = [(replacing(self.about), image) for image in images]
         return ([(Operation.DELETE_IGNORE, deletes)] if len(gone) else []) + upserts
-
-    def _images(
-        self, rows: pa.RecordBatch, keys: np.ndarray, places: np.ndarray, has: np.ndarray
-    ) -> list[tuple[Operation, pa.RecordBatch]]:
-        """Return the upserts: for each key the last cell of each column, of those that rows have (``has``)."""
-        names = self._names(rows)
-        sources = np.stack([_last(keys, places, has[:, at]) for at in range(len(names))], axis=1)
-        sources = sources[(sources != _NONE).any(axis=1)]
-        if not len(sources):
-            return []
-        codes, absent = shapes_of(sources == _NONE)
-        operation = replacing(self.about)
-        upserts = []
-        for code, gone in enumerate(absent):
-            mine = sources[codes == code]
-            mine = mine[np.argsort(mine.max(axis=1), kind="stable")]
-            kept = [(name, mine[:, at]) for at, name in enumerate(names) if not gone[at]]
-            cells = {name: rows.column(name).take(pa.array(source)) for name, source in kept}
-            upserts.append((operation, pa.record_batch(cells)))
-        return upserts
 
     @property
     def _columns(self) -> list[str]:
@@ -201,10 +177,3 @@ def _kinds(rows: pa.RecordBatch, op_column: str) -> pa.StringArray:
             f"column {op_column!r} has the unknown operation {unknown!r}; known: {', '.join(OPERATIONS)}"
         )
     return pc.take(pa.array(list(OPERATIONS.values())), place)
-
-
-def _last(keys: np.ndarray, places: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return for each key the last place of its chosen rows; ``_NONE`` if there is none."""
-    last = np.full(int(keys.max()) + 1, _NONE, np.int64)
-    last[keys[chosen]] = places[chosen]  # places ascend, and of several values of one index the last stays
-    return last

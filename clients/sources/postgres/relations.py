@@ -1,0 +1,146 @@
+"""How the tables of the stream become tables of the store, and what happens when their columns change.
+
+The stream names columns, and the catalog numbers them: the number tells a new column from one with a new name. The
+catalog may be ahead of the stream. If it does not have a column any more, the stream will say so later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ....schemas.errors import ConflictError
+from ..source import ChangedRows, NewColumns, SourceColumn, SourceTable
+from .array_text import lists_of_text
+from .catalog import CatalogColumn, read_columns, read_type
+from .messages import Relation, RelationColumn
+from .tuples import read_tuples
+from .types import cells_of_text, grows, refusal, word_of
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A table of the stream: how its rows are read, as long as its columns stay."""
+
+    table: SourceTable
+    columns: list[SourceColumn]
+    """In the order of the stream's rows."""
+    key: list[int]
+    """The places of the key's columns there."""
+
+    def read(self, messages: list[bytes]) -> ChangedRows:
+        """Return the changes of messages about its rows.
+
+        Raises:
+            ConflictError: a value has no place in the type of its column.
+        """
+        tuples = read_tuples(messages, len(self.columns), self.key)
+        arrays, absent = [], {}
+        for number, column in enumerate(self.columns):
+            text = tuples.text(number)
+            arrays.append(cells_of_text(text, column.detail["oid"], column.type, self.table.name, column.name))
+            unchanged = tuples.columns[number].is_unchanged
+            if unchanged.any():
+                absent[column.name] = unchanged
+        rows = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.columns])
+        moved = tuples.is_moved if absent and tuples.is_moved.any() else None
+        return ChangedRows(self.table.name, rows, tuples.is_delete, absent, moved)
+
+
+class Relations:
+    """The tables of a mirror, as the stream describes them."""
+
+    def __init__(self, tables: list[SourceTable]) -> None:
+        self._tables = {table.detail["oid"]: table for table in tables}
+
+    def read(self, relation: Relation, cursor: Any) -> tuple[StreamTable | None, NewColumns | None]:
+        """Return how the rows of a table are read from now on, None if it is not mirrored; and its new columns, if they
+        changed. ``cursor`` is for the catalog.
+
+        Raises:
+            ConflictError: it changed in a way that cannot be mirrored.
+        """
+        table = self._tables.get(relation.oid)
+        if table is None:
+            return None, None
+        _check_key(table, relation)
+        catalog = read_columns(cursor, relation.oid)
+        known = {column.name: column for column in table.columns}
+        filled: dict[str, object] = {}
+        columns: dict[str, SourceColumn] = {}
+        for each in relation.columns:
+            now, old = catalog.get(each.name), known.get(each.name)
+            column = _described(table, each, now, cursor)
+            if old is None:
+                _check_added(table, column, now)
+                if now is not None and now.missing is not None:
+                    filled[each.name] = _filled(table, column, now.missing)
+            else:
+                _check_kept(table, old, column)
+            columns[each.name] = column
+        order = [columns.get(name, column) for name, column in known.items()]
+        order += [column for name, column in columns.items() if name not in known]
+        changed = table.model_copy(update={"columns": order})
+        self._tables[relation.oid] = changed
+        places = [list(columns).index(name) for name in table.key]
+        news = NewColumns(changed, filled) if changed != table else None
+        return StreamTable(changed, list(columns.values()), places), news
+
+
+def _described(table: SourceTable, each: RelationColumn, now: CatalogColumn | None, cursor: Any) -> SourceColumn:
+    """Return a column of the stream as the store has it."""
+    oid, modifier, name = read_type(cursor, each.oid, each.modifier) or (each.oid, each.modifier, f"number {each.oid}")
+    word = word_of(oid, modifier)
+    if word is None:
+        raise _changed(table, refusal(table.name, each.name, name).message)
+    old = next((column for column in table.columns if column.name == each.name), None)
+    number = now.number if now is not None else old.detail["number"] if old is not None else 0
+    return SourceColumn(name=each.name, type=word, detail={"number": number, "oid": oid, "modifier": modifier})
+
+
+def _check_added(table: SourceTable, column: SourceColumn, now: CatalogColumn | None) -> None:
+    number = column.detail["number"]
+    same = [old.name for old in table.columns if number and old.detail["number"] == number]
+    if same:
+        raise _changed(table, f"the column {same[0]!r} was renamed to {column.name!r}")
+    if now is not None and now.has_default and now.missing is None:
+        raise _changed(
+            table,
+            f"the column {column.name!r} was added with a default that differs between rows, or has got one "
+            "since, so the stream does not tell what the rows from before have",
+        )
+
+
+def _check_kept(table: SourceTable, old: SourceColumn, column: SourceColumn) -> None:
+    if old.detail["number"] != column.detail["number"]:
+        raise _changed(table, f"the column {old.name!r} was dropped, and another one has its name")
+    was, now = ((each.detail["oid"], each.detail["modifier"]) for each in (old, column))
+    if not grows(was, now):
+        raise _changed(table, f"the column {old.name!r} got another type: {old.type} became {column.type}")
+    if old.name in table.key and old.type != column.type:
+        raise _changed(table, f"the column {old.name!r} of the primary key became {column.type}; it was {old.type}")
+
+
+def _filled(table: SourceTable, column: SourceColumn, missing: str) -> object:
+    """Return the value that rows have in a column that is younger than they are."""
+    items, _, _ = lists_of_text(pa.array([missing]))
+    cells = cells_of_text(items, column.detail["oid"], column.type, table.name, column.name)
+    return cells[0].as_py()
+
+
+def _check_key(table: SourceTable, relation: Relation) -> None:
+    names = {column.name for column in relation.columns}
+    key = {column.name for column in relation.columns if column.is_key}
+    if relation.identity == "n":
+        raise _changed(table, "it no longer tells the keys of changed rows (REPLICA IDENTITY NOTHING)")
+    if not set(table.key) <= names or (relation.identity != "f" and key != set(table.key)):
+        raise _changed(table, f"its changes now come by the key ({', '.join(key)}), not ({', '.join(table.key)})")
+
+
+def _changed(table: SourceTable, why: str) -> ConflictError:
+    return ConflictError(
+        f"{table.name} changed: {why}; all transactions before are applied, and nothing is lost: copy the tables again "
+        "with --again"
+    )

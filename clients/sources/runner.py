@@ -1,0 +1,316 @@
+"""The runner: copies a source into a database, and then applies its changes, exactly once.
+
+The copy is one transaction of the store. After it, every transaction of the store has whole transactions of the source,
+and the position after them. The next batch is read while one is committed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+
+from ...schemas.errors import InvalidArgumentError, RowErrors, UnavailableError
+from ...schemas.table.operation import Operation
+from ..api.database import Database
+from .applying import Applier
+from .positions import POSITIONS, Position, Positions, State, listed, lost_race
+from .source import BatchLimits, Snapshot, SnapshotPart, Source, SourceBatch, SourceTable
+from .staging import Staging
+from .targets import prepare
+
+_PATIENCE_SECONDS = 300.0
+"""How long a runner tries to reach a source or a store again before it gives up."""
+_PAUSES_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+_CONFIRM_SECONDS = 2.0
+_IDLE_SECONDS = 10.0
+"""How often the position is written while nothing concerns the tables."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a runner is."""
+
+    state: State
+    rows: int = 0
+    """Rows copied, or changes applied, by this run."""
+    transactions: int = 0
+    parts: int = 0
+    """Parts of the snapshot that are copied."""
+    parts_in_all: int = 0
+    position: str | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    """From the commit in the source to the commit in the store, for the last transaction."""
+    note: str = ""
+    """Why the runner waits, if it does."""
+
+
+Report = Callable[[Progress], None]
+
+
+class Runner:
+    """Mirrors one source into a database."""
+
+    def __init__(
+        self,
+        database: Database,
+        source: Source,
+        report: Report = lambda progress: None,
+        limits: BatchLimits | None = None,
+        workers: int = 2,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        """``workers`` read the parts of the snapshot. ``report`` is called, in one thread, whenever there is news.
+
+        Raises:
+            InvalidArgumentError: several servers share the tables of the database.
+        """
+        self._database = database
+        self._source = source
+        self._report = report
+        self._limits = limits or BatchLimits()
+        self._workers = workers
+        self._patience_seconds = patience_seconds
+        self._stopped = threading.Event()
+        self._positions = Positions(database)
+        self._reached_at = time.monotonic()
+        self._rows = 0
+        self._transactions = 0
+        if len(self._positions.about.stores) > 1:
+            raise InvalidArgumentError(
+                "several servers share the tables of this store, and a commit on several servers is not one commit: "
+                "mirror into a store with one server"
+            )
+
+    def stop(self) -> None:
+        """Let the run end after its current batch. Thread safe."""
+        self._stopped.set()
+
+    def run(self, until_caught_up: bool = False, again: bool = False) -> Position:
+        """Copy the source, unless the store already follows it, and apply its changes until ``stop``, or until all are
+        applied that the source had at the start. Return the position in the end.
+
+        With ``again`` the tables are copied anew, whatever the store has.
+
+        Raises:
+            ConflictError: another runner of the source was first, or a table changed in a way that cannot be mirrored.
+            UnavailableError: the source or the store could not be reached for a while.
+        """
+        attempt = 0
+        while True:
+            begun = self._reached_at
+            try:
+                position = self._positions.read(self._source.name)
+                if again or position is None or position.state is State.COPYING:
+                    position = self._copy(position, again)
+                    again = False
+                    self._reached_at = time.monotonic()
+                return self._follow(position, until_caught_up)
+            except UnavailableError as error:
+                if self._reached_at > begun:
+                    attempt = 0
+                self._wait(error, attempt)
+                attempt += 1
+                if self._stopped.is_set():
+                    raise
+
+    def _wait(self, error: UnavailableError, attempt: int) -> None:
+        """Wait before the next attempt to reach source and store."""
+        if time.monotonic() - self._reached_at > self._patience_seconds:
+            raise error
+        self._source.close()
+        self._report(Progress(State.FOLLOWING, self._rows, self._transactions, note=f"waiting: {error.message}"))
+        self._stopped.wait(_PAUSES_SECONDS[min(attempt, len(_PAUSES_SECONDS) - 1)])
+
+    # The copy
+
+    def _copy(self, before: Position | None, again: bool) -> Position:
+        """Copy the rows of all tables in one commit, with the position; return it."""
+        tables = self._source.tables()
+        may_replace = {table.target for table in before.tables} if before else set()
+        if before is not None:
+            self._source.abandon(before.memo)
+        memo = self._source.new_memo()
+        claim = Position(source=self._source.name, kind=self._source.kind, tables=tables, memo=memo)
+        claim = self._advance(Staging(self._database._store), before, claim)
+        for table in tables:
+            prepare(self._database, table, again and table.target in may_replace)
+        staging = Staging(self._database._store)
+        try:
+            with self._source.snapshot(memo, tables) as snapshot:
+                self._stage_snapshot(snapshot, tables, staging)
+            copied = claim.model_copy(update={"state": State.FOLLOWING, "position": snapshot.position})
+            return self._advance(staging, claim, copied)
+        except BaseException:
+            staging.abort()
+            raise
+
+    def _stage_snapshot(self, snapshot: Snapshot, tables: Sequence[SourceTable], staging: Staging) -> None:
+        about = {table.name: self._database._store.describe_table(table.target) for table in tables}
+
+        def stage(part: SnapshotPart) -> None:
+            for batch in part.read():
+                if self._stopped.is_set():
+                    return
+                staging.write(about[part.table], batch, Operation.INSERT)
+
+        parts = len(snapshot.parts)
+        with ThreadPoolExecutor(self._workers, "nyala-copy") as pool:
+            waiting = {pool.submit(stage, part) for part in snapshot.parts}
+            try:
+                while waiting:
+                    ended, waiting = wait(waiting, 1.0, FIRST_EXCEPTION)
+                    for each in ended:
+                        each.result()
+                    copied = parts - len(waiting)
+                    self._report(Progress(State.COPYING, staging.rows, parts=copied, parts_in_all=parts))
+            finally:
+                for each in waiting:
+                    each.cancel()
+        if self._stopped.is_set():
+            raise UnavailableError("the copy was stopped before its end; the next run begins it again")
+
+    # The changes
+
+    def _follow(self, position: Position, until_caught_up: bool) -> Position:
+        self._check_same(position)
+        assert position.position is not None, "a source that is followed has a position"
+        applier = Applier(self._database, position.tables)
+        with ThreadPoolExecutor(1, "nyala-apply") as pool:
+            following = _Following(self, pool, applier, position)
+            changes = self._source.changes(position.memo, position.tables, position.position, self._limits)
+            for batch in changes:
+                self._reached_at = time.monotonic()
+                following.take(batch)
+                if self._stopped.is_set() or (until_caught_up and batch.is_caught_up):
+                    break
+            return following.finish()
+
+    def _check_same(self, position: Position) -> None:
+        """Check that the runner is asked for the tables that the store has of the source."""
+        if dict(self._source.chosen) != {table.name: table.target for table in position.tables}:
+            raise InvalidArgumentError(
+                f"the source {position.source!r} mirrors {listed(position.tables)}: name the same tables, or give "
+                "other ones another --source, or copy all of them with --again"
+            )
+
+    def _advance(self, staging: Staging, before: Position | None, after: Position) -> Position:
+        """Commit what is staged with a position, which takes the place of the one before; return it."""
+        commit = before.commit + 1 if before else 1
+        after = after.model_copy(update={"commit": commit, "applied_at": datetime.now(UTC)})
+        about = self._positions.about
+        if before is not None:
+            staging.write(about, before.key(), Operation.DELETE)
+        staging.write(about, after.row(), Operation.INSERT)
+        try:
+            staging.commit()
+        except RowErrors as error:
+            raise lost_race(self._source.name, error) or error from None
+        return after
+
+
+class _Following:
+    """A runner's way through the changes: one batch is committed in a thread while the next one is read."""
+
+    def __init__(self, runner: Runner, pool: ThreadPoolExecutor, applier: Applier, position: Position) -> None:
+        self._runner = runner
+        self._pool = pool
+        self._applier = applier
+        self._position = position
+        self._staging = Staging(runner._database._store)
+        self._running: Future[None] | None = None
+        self._lag: tuple[int | None, float | None] = (None, None)
+        self._confirmed_at = 0.0
+
+    def take(self, batch: SourceBatch) -> None:
+        """Take the next batch, when the one before it is applied."""
+        if not batch.steps and self._is_recent(batch):
+            if self._running is not None and self._running.done():
+                self._settle()
+            if time.monotonic() - self._confirmed_at > _CONFIRM_SECONDS:
+                self._confirm()
+            return
+        self._settle()
+        self._running = self._pool.submit(self._apply, batch)
+
+    def _is_recent(self, batch: SourceBatch) -> bool:
+        """Whether a batch without changes is not worth a commit."""
+        applied_at = self._position.applied_at
+        if batch.position is None or batch.position == self._position.position or applied_at is None:
+            return True
+        return (datetime.now(UTC) - applied_at).total_seconds() < _IDLE_SECONDS
+
+    def _apply(self, batch: SourceBatch) -> None:
+        """Stage a batch, and commit if it ends a transaction of the source."""
+        runner = self._runner
+        for step in batch.steps:
+            self._applier.apply(step, self._staging)
+        runner._rows += batch.changes
+        if batch.position is None:
+            return
+        update = {
+            "position": batch.position,
+            "source_time": batch.source_time or self._position.source_time,
+            "behind_bytes": batch.behind_bytes,
+            "tables": list(self._applier.tables.values()),
+        }
+        staging, self._staging = self._staging, Staging(runner._database._store)
+        self._position = runner._advance(staging, self._position, self._position.model_copy(update=update))
+        runner._transactions += batch.transactions
+        seconds = (datetime.now(UTC) - batch.source_time).total_seconds() if batch.source_time else None
+        self._lag = (batch.behind_bytes, seconds)
+
+    def _settle(self) -> None:
+        """Wait until the batch that is being applied is committed; tell the source meanwhile that we are alive."""
+        if self._running is None:
+            return
+        while not wait([self._running], _CONFIRM_SECONDS).done:
+            self._confirm()
+        running, self._running = self._running, None
+        running.result()
+        self._confirm()
+
+    def _confirm(self) -> None:
+        position = self._confirmed
+        self._runner._source.confirm(position)
+        self._confirmed_at = time.monotonic()
+        lag_bytes, lag_seconds = self._lag
+        runner = self._runner
+        runner._report(
+            Progress(
+                State.FOLLOWING,
+                runner._rows,
+                runner._transactions,
+                position=position,
+                lag_bytes=lag_bytes,
+                lag_seconds=lag_seconds,
+            )
+        )
+
+    @property
+    def _confirmed(self) -> str:
+        assert self._position.position is not None
+        return self._position.position
+
+    def finish(self) -> Position:
+        """Wait for the last batch; discard a transaction that has not come to its end; return the position."""
+        self._settle()
+        if not self._staging.is_empty:
+            self._staging.abort()
+        self._confirm()
+        return self._position
+
+
+def check_tables(tables: Sequence[SourceTable]) -> None:
+    """Check that no two tables of a source have one target. Raises InvalidArgumentError."""
+    for target, same in groupby(sorted(tables, key=lambda each: each.target), key=lambda each: each.target):
+        names = [table.name for table in same]
+        if len(names) > 1:
+            raise InvalidArgumentError(f"{' and '.join(names)} would both be {target!r}: name one of them with --as")
+        if target == POSITIONS:
+            raise InvalidArgumentError(f"{POSITIONS!r} has the positions of sources: name {names[0]} with --as")

@@ -1,0 +1,84 @@
+"""One transaction of the store that a runner fills: rows are staged from several threads, and committed together."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import suppress
+
+import pyarrow as pa
+
+from ...schemas.errors import RowErrors, StoreError
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.transaction import StagedBatch, TransactionCommit, TransactionResult
+from ...schemas.rows.write import Stage, WriteCommand
+from ...schemas.store.description import TableDescription
+from ...schemas.table.operation import Operation
+from ..convert.data import WriteData
+
+
+class Staging:
+    """A transaction in the making. Unlike ``api.Transaction``, it may be filled by several threads, and its tables may
+    get columns meanwhile."""
+
+    def __init__(self, service: StoreService) -> None:
+        self._service = service
+        self._id = uuid.uuid4().hex
+        self._parts: dict[str, list[str]] = {}
+        self._truncated: dict[str, int] = {}
+        self._count = 0
+        self._lock = threading.Lock()
+        self.rows = 0
+        """The rows staged so far."""
+
+    def write(self, about: TableDescription, data: pa.Table | pa.RecordBatch, op: Operation) -> None:
+        """Stage rows for a table.
+
+        Raises:
+            InvalidArgumentError: they do not fit the table.
+            ConflictError: the table was dropped, and another one has its name.
+        """
+        if not data.num_rows:
+            return
+        with self._lock:
+            self._count += 1
+            part = Stage(transaction=self._id, part=str(self._count), table_id=about.table_id)
+        command = WriteCommand(table=about.name, op=op, stage=part)
+        staged = self._service.stage(command, map(StagedBatch, WriteData(data, about.columns)))
+        with self._lock:
+            self._parts.setdefault(about.name, []).extend(staged.parts)
+            self.rows += data.num_rows
+
+    def truncate(self, about: TableDescription) -> None:
+        """Delete all rows of a table, those staged so far included."""
+        self._parts.pop(about.name, None)
+        self._truncated[about.name] = about.table_id
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is staged."""
+        return not self._parts and not self._truncated
+
+    def has(self, table: str) -> bool:
+        """Whether something is staged for a table."""
+        return table in self._parts or table in self._truncated
+
+    def commit(self) -> TransactionResult:
+        """Commit everything at one timestamp, durably.
+
+        Raises:
+            RowErrors: a row was refused, and so nothing was applied.
+        """
+        parts = [part for each in self._parts.values() for part in each]
+        ids = self._truncated or None
+        body = TransactionCommit(transaction=self._id, parts=parts, truncate=list(self._truncated), table_ids=ids)
+        result = self._service.commit_transaction(body)
+        if result.error_count:
+            self.abort()
+            raise RowErrors(result)
+        return result
+
+    def abort(self) -> None:
+        """Discard everything; if that fails, the store does so after a while."""
+        with suppress(StoreError):
+            self._service.abort_transaction(self._id)

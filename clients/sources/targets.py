@@ -1,0 +1,101 @@
+"""The tables of the store that mirror those of a source: they are created, and follow its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...schemas.cells.types import LogicalType
+from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.store.description import TableDescription
+from ...schemas.table.table import TableDefinition
+from ..api.database import Database
+from .source import SourceTable
+
+AGAIN = "copy it again with --again"
+
+
+def prepare(database: Database, table: SourceTable, may_replace: bool) -> None:
+    """Create the table that will mirror a source's, or take one that is there, if it is empty and fits.
+
+    With ``may_replace`` a table that does not is dropped, with its rows, and created anew.
+
+    Raises:
+        AlreadyPresentError: the table has rows, or other columns, and may not be replaced.
+    """
+    definition = TableDefinition.from_arrow(table.target, table.schema, table.key)
+    if table.target not in database.tables():
+        database.create_table_as(definition)
+        return
+    there = database.table(table.target)
+    is_empty = there.scan().count() == 0
+    if is_empty and fits(database._store.describe_table(table.target), table):
+        return
+    if not may_replace:
+        why = "has other columns" if is_empty else "has rows"
+        raise AlreadyPresentError(
+            f"the table {table.target!r} is there already and {why}: drop it, or mirror {table.name} under another "
+            "name with --as"
+        )
+    partitions = database._store.describe_table(table.target).partitions if is_kept(there.primary_key, table) else []
+    database.drop_table(table.target)
+    database.create_table_as(definition.model_copy(update={"partition_by": _levels(definition, partitions)}))
+
+
+def is_kept(key: list[str], table: SourceTable) -> bool:
+    """Whether a table of the store has the key of the source's table, so that its partitions may stay."""
+    return key == table.key
+
+
+def _levels(definition: TableDefinition, partitions: list[dict[str, object]]) -> list[object]:
+    return list(TableDefinition.model_validate(definition.model_dump() | {"partition_by": partitions}).partition_by)
+
+
+def fits(about: TableDescription, table: SourceTable) -> bool:
+    """Whether a table of the store has the key and the columns of a source's table; it may have more columns."""
+    columns = {column.name: column for column in about.columns}
+    return about.primary_key == table.key and all(
+        each.name in columns
+        and columns[each.name].logical.arrow == LogicalType.parse(each.type).arrow
+        and (columns[each.name].nullable or each.name in table.key)
+        for each in table.columns
+    )
+
+
+def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, object]) -> TableDescription:
+    """Add the columns that a table of the source got, and widen those whose types grew; return what the store has then.
+
+    Columns that the source dropped stay: their values remain, and new rows have NULL there. ``filled`` has the values
+    that earlier rows have in new columns. If the table already fits, nothing is done.
+
+    Raises:
+        ConflictError: the store cannot follow; nothing was changed.
+    """
+    service = database._store
+    about = service.describe_table(table.target)
+    columns = {column.name: column for column in about.columns}
+    change, steps = database.table(table.target).alter(), 0
+    for each in table.columns:
+        there = columns.get(each.name)
+        kind = LogicalType.parse(each.type)
+        if there is None:
+            change.add_column(each.name, each.type, read_default=filled.get(each.name))
+            steps += 1
+        elif there.logical.arrow != kind.arrow:
+            change.widen_column(each.name, each.type)
+            steps += 1
+    if not steps:
+        return about
+    try:
+        change.apply()
+    except NotFoundError:
+        raise
+    except (InvalidArgumentError, ConflictError) as error:
+        raise _cannot_follow(table, error) from None
+    return service.describe_table(table.target)
+
+
+def _cannot_follow(table: SourceTable, error: StoreError) -> ConflictError:
+    return ConflictError(
+        f"the columns of {table.name} changed in a way that the table {table.target!r} cannot follow "
+        f"({error.message}); all changes before are applied: {AGAIN}"
+    )
