@@ -132,6 +132,7 @@ class Runner:
     def _copy(self, before: Position | None, again: bool) -> Position:
         """Copy the rows of all tables in one commit, with the position; return it."""
         tables = self._source.tables()
+        check_tables(tables)
         may_replace = {table.target for table in before.tables} if before else set()
         if before is not None:
             self._source.abandon(before.memo)
@@ -229,10 +230,12 @@ class _Following:
 
     def take(self, batch: SourceBatch) -> None:
         """Take the next batch, when the one before it is applied."""
-        if not batch.steps and self._is_recent(batch):
+        if not batch.steps and not batch.transactions and self._is_recent(batch):
             if self._running is not None and self._running.done():
                 self._settle()
             if time.monotonic() - self._confirmed_at > _CONFIRM_SECONDS:
+                if batch.position is not None and self._running is None:
+                    self._lag = (0, 0.0)
                 self._confirm()
             return
         self._settle()

@@ -89,11 +89,12 @@ class SourceBatch:
 
     steps: Sequence[Step] = ()
     position: str | None = None
-    """The position after the last transaction, None if it goes on in the next batch. Without steps: a position up to
-    which nothing concerns the tables."""
+    """The position after the last transaction, None if it goes on in the next batch. Without transactions: a position up
+    to which nothing concerns the tables."""
     source_time: datetime | None = None
     """When the last transaction was committed in the source, in UTC."""
     transactions: int = 0
+    """How many end in it; the steps of one may all be in earlier batches."""
     behind_bytes: int | None = None
     """The distance to the newest position of the source; None if it is not known."""
     is_caught_up: bool = False

@@ -87,9 +87,10 @@ class Dsn:
         try:
             yield
         except psycopg2.Error as error:
-            raise self._translated(error) from None
+            raise self.translated(error) from None
 
-    def _translated(self, error: psycopg2.Error) -> StoreError:
+    def translated(self, error: psycopg2.Error) -> StoreError:
+        """Return an error of psycopg2 as one of the store, without the password."""
         text = " ".join(str(error).split())
         for secret in self._secrets:
             text = text.replace(secret, "***")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import psycopg2
+
 from ....schemas.errors import InternalError
 from ..source import BatchLimits, SourceBatch, Step, Truncation
 from .connection import Dsn
@@ -20,8 +22,6 @@ _BEGIN, _COMMIT, _RELATION, _TRUNCATE = b"BCRT"
 _OVERLOOKED = frozenset(b"YOM")
 """Names of types, origins of transactions, and messages of other programs."""
 _WAIT_SECONDS = 0.05
-_ASK_SECONDS = 0.5
-"""How often an idle stream asks the server where it is."""
 _STATUS_SECONDS = 10
 
 
@@ -32,7 +32,10 @@ class ChangeStream:
         self._dsn = dsn
         self._relations = relations
         self._limits = limits
-        self._confirmed = self._after = lsn_of(after)
+        self._after = lsn_of(after)
+        self._confirmed = self._last_start = self._commit_lsn = 0
+        self._ahead = 0
+        """Up to where psycopg2 may confirm by itself."""
         self._connection: Any = dsn.connect_for_replication()
         self._cursor: Any = self._connection.cursor()
         options = {"proto_version": "1", "publication_names": f'"{memo.slot}"'}
@@ -52,7 +55,6 @@ class ChangeStream:
         self._is_open = self._is_skipped = False
         self._ended: Commit | None = None
         self._begun_at = 0.0
-        self._asked_at = 0.0
 
     def close(self) -> None:
         """Close the connection."""
@@ -60,10 +62,17 @@ class ChangeStream:
             self._connection.close()
 
     def confirm(self, position: str) -> None:
-        """Tell the server up to where the store has everything, durably."""
-        self._confirmed = max(self._confirmed, lsn_of(position))
+        """Tell the server up to where the store has everything, durably; not if psycopg2 might tell it more.
+
+        For psycopg2 a keepalive confirms all before it, if everything that it brought is confirmed. The store must have
+        that position first: else it could not tell a slot that lost changes from one that is ahead of it.
+        """
+        lsn = lsn_of(position)
+        if lsn < self._ahead:
+            return
+        self._confirmed = max(self._confirmed, lsn)
         with self._dsn.errors():
-            self._cursor.send_feedback(write_lsn=self._confirmed, flush_lsn=self._confirmed, force=True)
+            self._cursor.send_feedback(write_lsn=lsn, flush_lsn=lsn, force=True)
 
     def batches(self, end: int, catalog: Any, check: Callable[[], None]) -> Iterator[SourceBatch]:
         """Yield batches; caught up are those that reach the position ``end``. ``catalog`` is a cursor for questions
@@ -71,14 +80,19 @@ class ChangeStream:
         read, limits = self._cursor.read_message, self._limits
         pending, checked_at = self._pending, time.monotonic()
         while True:
-            with self._dsn.errors():
+            is_confirmed = self._confirmed >= self._last_start
+            try:
                 message = read()
+            except psycopg2.Error as error:
+                raise self._dsn.translated(error) from None
             if message is None:
                 now = time.monotonic()
+                if is_confirmed:
+                    self._ahead = max(self._ahead, self._cursor.wal_end)
                 if self._is_due(now):
                     yield self._cut(end)
                 elif not self._is_open and self._ended is None:
-                    yield self._idle(end, now)
+                    yield self._idle(end)
                 else:
                     yield SourceBatch()
                 if now - checked_at > _STATUS_SECONDS:
@@ -88,6 +102,11 @@ class ChangeStream:
                 continue
             payload = message.payload
             kind = payload[0]
+            self._last_start = message.data_start
+            if kind == _BEGIN:
+                self._take_begin(Begin.read(payload))
+            if is_confirmed:
+                self._ahead = max(self._ahead, self._commit_lsn)
             if kind in _ROWS:
                 if not self._is_skipped:
                     pending[int.from_bytes(payload[1:5], "big")].append(payload)
@@ -95,18 +114,19 @@ class ChangeStream:
                     self._bytes += len(payload)
                     if self._rows >= limits.rows or self._bytes >= limits.bytes:
                         yield self._cut(end)
-            else:
+            elif kind != _BEGIN:
                 self._take(kind, payload, catalog)
                 if kind == _COMMIT and self._ended and self._is_due(time.monotonic()):
                     yield self._cut(end)
 
+    def _take_begin(self, begin: Begin) -> None:
+        self._commit_lsn = begin.commit_lsn
+        self._is_skipped = begin.commit_lsn < self._after  # the store has it
+        self._is_open = True
+
     def _take(self, kind: int, payload: bytes, catalog: Any) -> None:
         """Take a message that is no row."""
-        if kind == _BEGIN:
-            # Of a transaction that the store has, the commit is before the position.
-            self._is_skipped = Begin.read(payload).commit_lsn < self._after
-            self._is_open = True
-        elif kind == _COMMIT:
+        if kind == _COMMIT:
             self._is_open = False
             if not self._is_skipped:
                 if self._ended is None:
@@ -163,12 +183,8 @@ class ChangeStream:
         is_caught_up = ended.end_lsn >= end
         return SourceBatch(steps, lsn_text(ended.end_lsn), ended.time, transactions, behind, is_caught_up)
 
-    def _idle(self, end: int, now: float) -> SourceBatch:
-        """Return that nothing has come, and up to where; ask the server for the newest position."""
-        if now - self._asked_at > _ASK_SECONDS:
-            self._asked_at = now
-            with self._dsn.errors():
-                self._cursor.send_feedback(write_lsn=self._confirmed, flush_lsn=self._confirmed, reply=True, force=True)
+    def _idle(self, end: int) -> SourceBatch:
+        """Return that nothing has come, and up to where."""
         reached = max(self._cursor.wal_end, self._after)
         return SourceBatch(position=lsn_text(reached), behind_bytes=0, is_caught_up=reached >= end)
 

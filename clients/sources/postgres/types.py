@@ -143,7 +143,7 @@ def _times(text: pa.Array) -> pa.Array:
 
 def _moments(text: pa.Array) -> pa.Array:
     """Return moments with a zone, which the session has as UTC, as moments of UTC."""
-    return pc.replace_substring_regex(text, r"\+00(:00)?$", "").cast(pa.timestamp("us"))
+    return text.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
 
 
 def _bytes(text: pa.Array) -> pa.Array:

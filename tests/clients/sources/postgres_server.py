@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
-import pytest
 
 from bench.compare.peers.nyala_subject import free_port
 
@@ -75,6 +74,18 @@ class PostgresServer:
             self.stop("immediate")
         shutil.rmtree(self.folder)
 
+    def clear(self) -> None:
+        """Drop all slots, publications and tables."""
+        self.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active",
+            "DROP SCHEMA public CASCADE",
+            "CREATE SCHEMA public",
+        )
+        for (name,) in self.execute("SELECT pubname FROM pg_publication"):
+            self.execute(f'DROP PUBLICATION "{name}"')
+        for (name,) in self.execute("SELECT slot_name FROM pg_replication_slots"):
+            self.execute(f"SELECT pg_drop_replication_slot('{name}')")
+
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Give a connection that commits each statement."""
@@ -108,13 +119,3 @@ class PostgresServer:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A server for all tests of a process."""
-    if not has_postgres():
-        pytest.skip("there is no PostgreSQL: .ci/postgres.sh installs it on Debian")
-    server = PostgresServer()
-    yield server
-    server.remove()
