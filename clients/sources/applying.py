@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from ...schemas.errors import ConflictError, NotFoundError
+from ...schemas.errors import NotFoundError
 from ...schemas.store.description import TableDescription
 from ...schemas.table.operation import Operation
 from ..api.database import Database
 from ..convert.net_changes import net_changes
 from ..convert.row_shapes import key_codes
-from .source import ChangedRows, NewColumns, SourceTable, Step, Truncation
+from .source import ChangedRows, NewColumns, SourceChangedError, SourceTable, Step, Truncation
 from .staging import Staging
 from .targets import AGAIN, follow_columns
 
@@ -32,7 +32,7 @@ class Applier:
         """Stage one step.
 
         Raises:
-            ConflictError: a table cannot follow its columns, or was dropped meanwhile.
+            SourceChangedError: a table cannot follow its columns, or was dropped meanwhile.
         """
         if isinstance(step, NewColumns):
             self._about[step.table.name] = follow_columns(self._database, step.table, step.filled)
@@ -61,7 +61,7 @@ class Applier:
         """Return changes whose rows under new keys have all cells: those that the source left out are read from the
         batch, or else from the store. Row by row: an update of the key beside a large value that stays is rare."""
         if staging.has(about.name):
-            raise ConflictError(
+            raise SourceChangedError(
                 f"one transaction of the source changes so many rows of {changes.table}, and keys of rows with large "
                 f"values, that these cannot be looked up: ALTER TABLE {changes.table} REPLICA IDENTITY FULL in the "
                 f"source, and {AGAIN}"
@@ -99,7 +99,7 @@ class Applier:
                 return cells[at]
         row = self._database.table(self.tables[changes.table].target).get(key)
         if row is None:
-            raise ConflictError(
+            raise SourceChangedError(
                 f"{changes.table} has a row with the key {key} in the source that the store lacks, because another "
                 f"writer deleted it: {AGAIN}, and let nothing else write to the table"
             )

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -19,7 +19,7 @@ from ...schemas.table.operation import Operation
 from ..api.database import Database
 from .applying import Applier
 from .positions import POSITIONS, Position, Positions, State, listed, lost_race
-from .source import BatchLimits, Snapshot, SnapshotPart, Source, SourceBatch, SourceTable
+from .source import BatchLimits, Snapshot, SnapshotPart, Source, SourceBatch, SourceChangedError, SourceTable
 from .staging import Staging
 from .targets import prepare
 
@@ -101,7 +101,7 @@ class Runner:
             ConflictError: another runner of the source was first, or a table changed in a way that cannot be mirrored.
             UnavailableError: the source or the store could not be reached for a while.
         """
-        attempt = 0
+        attempt, limits = 0, self._limits
         while True:
             begun = self._reached_at
             try:
@@ -110,7 +110,12 @@ class Runner:
                     position = self._copy(position, again)
                     again = False
                     self._reached_at = time.monotonic()
-                return self._follow(position, until_caught_up)
+                return self._follow(position, until_caught_up, limits)
+            except SourceChangedError:
+                if not limits.seconds:
+                    raise
+                limits = replace(limits, seconds=0.0)  # one transaction after the other, up to the one that fails
+                self._source.close()
             except UnavailableError as error:
                 if self._reached_at > begun:
                     attempt = 0
@@ -178,13 +183,13 @@ class Runner:
 
     # The changes
 
-    def _follow(self, position: Position, until_caught_up: bool) -> Position:
+    def _follow(self, position: Position, until_caught_up: bool, limits: BatchLimits) -> Position:
         self._check_same(position)
         assert position.position is not None, "a source that is followed has a position"
         applier = Applier(self._database, position.tables)
         with ThreadPoolExecutor(1, "nyala-apply") as pool:
             following = _Following(self, pool, applier, position)
-            changes = self._source.changes(position.memo, position.tables, position.position, self._limits)
+            changes = self._source.changes(position.memo, position.tables, position.position, limits)
             for batch in changes:
                 self._reached_at = time.monotonic()
                 following.take(batch)

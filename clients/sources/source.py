@@ -14,7 +14,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from ...schemas.cells.types import LogicalType
+from ...schemas.errors import ConflictError
 from ...schemas.message import Message, new_dict
+
+
+class SourceChangedError(ConflictError):
+    """A transaction of a source cannot be mirrored. The runner first applies all transactions before it."""
 
 
 class SourceColumn(Message, frozen=True):
@@ -181,8 +186,8 @@ class Source(ABC):
         a second, empty if there is nothing.
 
         Raises:
-            NotFoundError, ConflictError: changes after the position are lost, or a table has changed in a way that
-                cannot be mirrored. The message says what to do.
+            NotFoundError, ConflictError: changes after the position are lost. The message says what to do.
+            SourceChangedError: a table has changed in a way that cannot be mirrored, or a value has no place.
         """
 
     @abstractmethod

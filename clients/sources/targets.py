@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...schemas.cells.types import LogicalType
-from ...schemas.errors import AlreadyPresentError, ConflictError, InvalidArgumentError, NotFoundError, StoreError
+from ...schemas.errors import AlreadyPresentError, InvalidArgumentError, StoreError
 from ...schemas.store.description import TableDescription
 from ...schemas.table.table import TableDefinition
 from ..api.database import Database
-from .source import SourceTable
+from .source import SourceChangedError, SourceTable
 
 AGAIN = "copy it again with --again"
 
@@ -68,7 +68,7 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
     that earlier rows have in new columns. If the table already fits, nothing is done.
 
     Raises:
-        ConflictError: the store cannot follow; nothing was changed.
+        SourceChangedError: the store cannot follow; nothing was changed.
     """
     service = database._store
     about = service.describe_table(table.target)
@@ -78,7 +78,9 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
         there = columns.get(each.name)
         kind = LogicalType.parse(each.type)
         if there is None:
-            change.add_column(each.name, each.type, read_default=filled.get(each.name))
+            # Rows from before the change may be in the same commit, after it: they are new, and lack the column.
+            value = filled.get(each.name)
+            change.add_column(each.name, each.type, read_default=value, write_default=value)
             steps += 1
         elif there.logical.arrow != kind.arrow:
             change.widen_column(each.name, each.type)
@@ -87,15 +89,13 @@ def follow_columns(database: Database, table: SourceTable, filled: Mapping[str, 
         return about
     try:
         change.apply()
-    except NotFoundError:
-        raise
-    except (InvalidArgumentError, ConflictError) as error:
+    except InvalidArgumentError as error:
         raise _cannot_follow(table, error) from None
     return service.describe_table(table.target)
 
 
-def _cannot_follow(table: SourceTable, error: StoreError) -> ConflictError:
-    return ConflictError(
+def _cannot_follow(table: SourceTable, error: StoreError) -> SourceChangedError:
+    return SourceChangedError(
         f"the columns of {table.name} changed in a way that the table {table.target!r} cannot follow "
         f"({error.message}); all changes before are applied: {AGAIN}"
     )

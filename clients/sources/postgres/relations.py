@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ....schemas.errors import ConflictError
-from ..source import ChangedRows, NewColumns, SourceColumn, SourceTable
+from ..source import ChangedRows, NewColumns, SourceChangedError, SourceColumn, SourceTable
 from .array_text import lists_of_text
 from .catalog import CatalogColumn, read_columns, read_type
 from .messages import Relation, RelationColumn
@@ -34,7 +33,7 @@ class StreamTable:
         """Return the changes of messages about its rows.
 
         Raises:
-            ConflictError: a value has no place in the type of its column.
+            SourceChangedError: a value has no place in the type of its column.
         """
         tuples = read_tuples(messages, len(self.columns), self.key)
         arrays, absent = [], {}
@@ -60,7 +59,7 @@ class Relations:
         changed. ``cursor`` is for the catalog.
 
         Raises:
-            ConflictError: it changed in a way that cannot be mirrored.
+            SourceChangedError: it changed in a way that cannot be mirrored.
         """
         table = self._tables.get(relation.oid)
         if table is None:
@@ -139,8 +138,8 @@ def _check_key(table: SourceTable, relation: Relation) -> None:
         raise _changed(table, f"its changes now come by the key ({', '.join(key)}), not ({', '.join(table.key)})")
 
 
-def _changed(table: SourceTable, why: str) -> ConflictError:
-    return ConflictError(
+def _changed(table: SourceTable, why: str) -> SourceChangedError:
+    return SourceChangedError(
         f"{table.name} changed: {why}; all transactions before are applied, and nothing is lost: copy the tables again "
         "with --again"
     )

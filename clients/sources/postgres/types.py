@@ -11,7 +11,8 @@ import pyarrow as pa
 from ....schemas import compute as pc
 from ....schemas.cells.casts import times_of_text
 from ....schemas.cells.types import LogicalType
-from ....schemas.errors import ConflictError, InvalidArgumentError
+from ....schemas.errors import InvalidArgumentError
+from ..source import SourceChangedError
 from .array_text import lists_of_text
 
 NUMERIC = 1700
@@ -110,7 +111,7 @@ def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) 
     """Return cells from the text that PostgreSQL writes them as; NULL stays NULL.
 
     Raises:
-        ConflictError: a value has no place in the store's type, such as the numeric NaN and the date infinity.
+        SourceChangedError: a value has no place in the store's type, such as the numeric NaN and the date infinity.
     """
     kind = LogicalType.parse(word)
     try:
@@ -121,7 +122,7 @@ def cells_of_text(text: pa.Array, oid: int, word: str, table: str, column: str) 
         return _cast(text, oid, kind.arrow)
     except (pa.ArrowInvalid, ValueError) as error:
         why = str(error).partition("\n")[0][:200]
-        raise ConflictError(
+        raise SourceChangedError(
             f"{table}: a value of the column {column!r} has no place in the type {word} ({why}); all transactions "
             "before it are applied: correct the value in the source, and copy the tables again with --again"
         ) from None

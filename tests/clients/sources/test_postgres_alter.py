@@ -1,0 +1,137 @@
+"""Tables of PostgreSQL whose columns, keys and slots change while they are mirrored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nyala import ConflictError, NotFoundError
+from nyala.clients.api.database import Database
+from nyala.sources import Position
+
+from .postgres_server import PostgresServer
+from .rows import of_postgres, of_store
+
+CatchUp = Callable[..., Position]
+
+
+@pytest.fixture
+def orders(embedded: Database, source: PostgresServer, catch_up: CatchUp) -> Database:
+    """A store that mirrors a table of three rows."""
+    source.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, note varchar(5), amount int, price numeric(6,2))",
+        "INSERT INTO orders VALUES (1, 'a', 1, 1), (2, 'b', 2, 2), (3, 'c', 3, 3)",
+    )
+    catch_up(embedded, "public.orders")
+    return embedded
+
+
+def test_columns_that_are_added_and_widened_are_followed(
+    orders: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    source.execute("UPDATE orders SET amount = 10 WHERE id = 1", "ALTER TABLE orders ADD COLUMN city text")
+    source.execute("INSERT INTO orders VALUES (4, 'd', 4, 4, 'Oslo')", "UPDATE orders SET city = 'Bonn' WHERE id = 2")
+    source.execute("ALTER TABLE orders ALTER COLUMN amount TYPE bigint, ALTER COLUMN price TYPE numeric(9,2)")
+    source.execute("ALTER TABLE orders ALTER COLUMN note TYPE text")
+    source.execute("INSERT INTO orders VALUES (5, 'longer than five', 5000000000, 1234567.5, NULL)")
+    source.execute("ALTER TABLE orders ADD COLUMN rank int NOT NULL DEFAULT 7, ADD COLUMN tag text DEFAULT 'x,\"y\"'")
+    source.execute("UPDATE orders SET rank = 8 WHERE id = 1")
+    catch_up(orders, "public.orders")
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
+    assert [str(field.type) for field in orders.table("orders").schema][2:4] == ["int64", "decimal128(9, 2)"]
+
+
+def test_a_column_that_is_added_within_a_transaction(
+    orders: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    source.together(
+        "INSERT INTO orders VALUES (10, 'x', 1, 1)",
+        "ALTER TABLE orders ADD COLUMN city text",
+        "UPDATE orders SET city = 'Oslo' WHERE id IN (1, 10)",
+        "DELETE FROM orders WHERE id = 2",
+    )
+    catch_up(orders, "public.orders")
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
+
+
+def test_a_dropped_column_stays_with_its_values(orders: Database, source: PostgresServer, catch_up: CatchUp) -> None:
+    source.execute("ALTER TABLE orders DROP COLUMN note", "INSERT INTO orders VALUES (4, 4, 4)")
+    source.execute("UPDATE orders SET amount = 5 WHERE id = 1")
+    source.together("DELETE FROM orders WHERE id = 2", "INSERT INTO orders VALUES (2, 22, 22)")
+    catch_up(orders, "public.orders")
+    rows = {row["id"]: row for row in orders.table("orders").scan().to_arrow().to_pylist()}
+    assert [rows[number]["note"] for number in (1, 2, 3, 4)] == ["a", None, "c", None]
+    assert of_store(orders, "orders", ["id", "amount", "price"]) == of_postgres(source, "orders")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("ALTER TABLE orders RENAME COLUMN amount TO count", "'amount' was renamed to 'count'"),
+        ("ALTER TABLE orders ALTER COLUMN amount TYPE text USING amount::text", "'amount' got another type"),
+        ("ALTER TABLE orders ALTER COLUMN price TYPE numeric(9,3)", "'price' got another type"),
+        ("ALTER TABLE orders ALTER COLUMN id TYPE bigint", "'id' of the primary key became int64"),
+        ("ALTER TABLE orders DROP COLUMN amount, ADD COLUMN amount int", "dropped, and another one has its name"),
+        ("ALTER TABLE orders ADD COLUMN at timestamptz DEFAULT clock_timestamp()", "a default that differs between"),
+        ("ALTER TABLE orders ADD COLUMN place point", "point"),
+        (
+            "ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (id, price)",
+            "by the key (price, id), not (id)",
+        ),
+    ],
+)
+def test_other_changes_stop_with_all_rows_before_and_a_new_copy_goes_on(
+    orders: Database, source: PostgresServer, catch_up: CatchUp, statement: str, words: str
+) -> None:
+    source.execute("INSERT INTO orders (id, price) VALUES (4, 0)")
+    before = of_postgres(source, "orders")
+    source.execute(statement, "INSERT INTO orders (id, price) VALUES (5, 0)")
+    for _ in range(2):  # the second run finds the position where the first one left it
+        with pytest.raises(ConflictError, match="--again") as error:
+            catch_up(orders, "public.orders")
+        assert words in str(error.value)
+        # The catalog, which is ahead of the stream, tells of a column that came again before the stream does.
+        assert of_store(orders, "orders") == (before[:-1] if "DROP COLUMN" in statement else before)
+    if "point" in statement:
+        source.execute("ALTER TABLE orders DROP COLUMN place")
+    catch_up(orders, "public.orders", again=True)
+    source.execute("UPDATE orders SET price = 9 WHERE id = 5")
+    catch_up(orders, "public.orders")
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'orders'::regclass AND attnum > 0"
+    names = [name for (name,) in source.execute(f"{columns} AND NOT attisdropped ORDER BY attnum")]
+    assert of_store(orders, "orders", names) == of_postgres(source, "orders")
+
+
+def test_a_lost_slot_stops_and_a_new_copy_goes_on(orders: Database, source: PostgresServer, catch_up: CatchUp) -> None:
+    [(slot,)] = source.execute("SELECT slot_name FROM pg_replication_slots")
+    before = of_store(orders, "orders")
+    source.execute(f"SELECT pg_drop_replication_slot('{slot}')", "DELETE FROM orders WHERE id = 1")
+    with pytest.raises(NotFoundError, match=r"was dropped, and the changes since.*--again"):
+        catch_up(orders, "public.orders")
+    assert of_store(orders, "orders") == before
+    catch_up(orders, "public.orders", again=True)
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
+    assert source.execute("SELECT count(*) FROM pg_publication") == [(1,)]
+
+
+def test_a_slot_that_another_reader_moved_stops(orders: Database, source: PostgresServer, catch_up: CatchUp) -> None:
+    [(slot,)] = source.execute("SELECT slot_name FROM pg_replication_slots")
+    source.execute("DELETE FROM orders WHERE id = 1")
+    source.execute(f"SELECT pg_replication_slot_advance('{slot}', pg_current_wal_lsn())")
+    with pytest.raises(ConflictError, match=r"beyond the commit.*--again"):
+        catch_up(orders, "public.orders")
+
+
+def test_a_table_that_is_dropped_stops(orders: Database, source: PostgresServer, catch_up: CatchUp) -> None:
+    source.execute("DROP TABLE orders")
+    with pytest.raises(NotFoundError, match=r"public\.orders was dropped"):
+        catch_up(orders, "public.orders")
+
+
+def test_a_table_that_is_dropped_here_stops(orders: Database, source: PostgresServer, catch_up: CatchUp) -> None:
+    orders.drop_table("orders")
+    with pytest.raises(NotFoundError, match=r"which mirrors public\.orders.*--again"):
+        catch_up(orders, "public.orders")
+    catch_up(orders, "public.orders", again=True)
+    assert of_store(orders, "orders") == of_postgres(source, "orders")
