@@ -84,6 +84,9 @@ def mirror(
             origin.close()
             lines.end()
     if not target.prints_json(position):
+        if position.position is None:
+            typer.echo("stopped during the copy: the next run begins it again")
+            return
         rows, transactions = lines.counts
         applied = f"{counted(rows, 'change')} in {counted(transactions, 'transaction')}"
         typer.echo(f"{position.source} is at {position.position}; applied {applied}")

@@ -93,7 +93,8 @@ class Runner:
 
     def run(self, until_caught_up: bool = False, again: bool = False) -> Position:
         """Copy the source, unless the store already follows it, and apply its changes until ``stop``, or until all are
-        applied that the source had at the start. Return the position in the end.
+        applied that the source had at the start. Return the position in the end; after a ``stop`` during the copy that
+        has the state ``COPYING``, and the next run begins the copy again.
 
         With ``again`` the tables are copied anew, whatever the store has.
 
@@ -111,6 +112,8 @@ class Runner:
                     again = False
                     self._reached_at = time.monotonic()
                 return self._follow(position, until_caught_up, limits)
+            except _StoppedError as stopped:
+                return stopped.claim
             except SourceChangedError:
                 if not limits.seconds:
                     raise
@@ -150,6 +153,8 @@ class Runner:
         try:
             with self._source.snapshot(memo, tables) as snapshot:
                 self._stage_snapshot(snapshot, tables, staging)
+            if self._stopped.is_set():
+                raise _StoppedError(claim)
             copied = claim.model_copy(update={"state": State.FOLLOWING, "position": snapshot.position})
             return self._advance(staging, claim, copied)
         except BaseException:
@@ -178,8 +183,6 @@ class Runner:
             finally:
                 for each in waiting:
                     each.cancel()
-        if self._stopped.is_set():
-            raise UnavailableError("the copy was stopped before its end; the next run begins it again")
 
     # The changes
 
@@ -218,6 +221,14 @@ class Runner:
         except RowErrors as error:
             raise lost_race(self._source.name, error) or error from None
         return after
+
+
+class _StoppedError(Exception):
+    """The runner was stopped during the copy."""
+
+    def __init__(self, claim: Position) -> None:
+        super().__init__()
+        self.claim = claim
 
 
 class _Following:

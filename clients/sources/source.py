@@ -94,8 +94,8 @@ class SourceBatch:
 
     steps: Sequence[Step] = ()
     position: str | None = None
-    """The position after the last transaction, None if it goes on in the next batch. Without transactions: a position up
-    to which nothing concerns the tables."""
+    """The position after the last transaction, None if it goes on in the next batch. Without transactions: one up to
+    which nothing concerns the tables."""
     source_time: datetime | None = None
     """When the last transaction was committed in the source, in UTC."""
     transactions: int = 0

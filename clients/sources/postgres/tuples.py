@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ....schemas import compute as pc
 from ....schemas.errors import InternalError
 
 _PADDING = b"\0" * 8
@@ -157,9 +158,7 @@ def _differ(data: bytes, was: Cells, now: Cells) -> np.ndarray:
     if len(same):
         left = gathered(data, was.starts[same], was.lengths[same])
         right = gathered(data, now.starts[same], now.lengths[same])
-        differs[same] = pa.compute.not_equal(left.cast(pa.binary()), right.cast(pa.binary())).to_numpy(
-            zero_copy_only=False
-        )
+        differs[same] = pc.not_equal(left.cast(pa.binary()), right.cast(pa.binary())).to_numpy(zero_copy_only=False)
     return differs
 
 
