@@ -17,7 +17,7 @@ WORKERS ?= auto
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn streaming kills stalled clean
+.PHONY: help demo demo-spark shim test integrations night lint format wheel release aarch64 docs bench console counters fuzz fuzz-bytes slots-model bucket-faults failover ceph kill9 stops full-disk filters race decay leases moves jobs pairs attack soak churn mirror streaming kills stalled clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -155,6 +155,11 @@ churn: .venv/.installed-dev  ## update all rows ten times in bounded memory (ROW
 streaming: .venv/.installed-dev  ## stop and start a stream of Spark at random (RESTARTS=100 SEED=0)
 	@.ci/java.sh
 	@$(BIN)/python tests/clients/spark/streaming.py --restarts $(RESTARTS) --seed $(SEED)
+
+mirror: SECONDS = 600
+mirror: .venv/.installed-dev  ## kill a mirror of PostgreSQL, PostgreSQL and the store under load, every row compared (SECONDS=600 KILLS=50 SEED=0)
+	@.ci/postgres.sh
+	@$(BIN)/python tests/campaigns/mirror/campaign.py --seconds $(SECONDS) $(if $(KILLS),--kills $(KILLS)) --seed $(SEED)
 
 kills: SECONDS = 600
 kills: .venv/.installed-dev  ## kill executors, drivers and the server of Spark at random, every row checked (SECONDS=600 SEED=0 BUCKET=1)

@@ -78,6 +78,7 @@ STEPS = (
     Step("attack", "make attack SECONDS={dose} SEED={seed}", 5),
     Step("churn", "make churn ROUNDS={dose}", 9),
     Step("soak", "make soak MINUTES={dose} SEED={seed}", 60),
+    Step("mirror", "make mirror SECONDS={dose} SEED={seed}", 600),
     Step("streaming", "make streaming RESTARTS={dose} SEED={seed}", 50),
     Step("kills", "make kills SECONDS={dose} SEED={seed}", 600),
 )

@@ -79,7 +79,8 @@ class Mirror:
         self.check()
         self._process.terminate()
         assert self._process.wait(60) in (0, _ABSENT, -signal.SIGTERM), self._log.read_text()[-2000:]
-        assert self._start("--until-caught-up").wait(_CATCH_UP_SECONDS) == 0, self._log.read_text()[-2000:]
+        self._process = self._start("--until-caught-up")
+        assert self._process.wait(_CATCH_UP_SECONDS) == 0, self._log.read_text()[-2000:]
         self._process = self._start()
 
     def close(self) -> None:
@@ -268,12 +269,13 @@ def main() -> None:
     """Run the campaign, and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, help="by default one in twelve seconds")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     campaign = Campaign(options.seed)
-    campaign.run(options.seconds, options.kills, min(options.seconds / 4, 60))
+    kills = max(round(options.seconds / 12), 1) if options.kills is None else options.kills
+    campaign.run(options.seconds, kills, min(options.seconds / 4, 60))
     print(campaign.report())
 
 

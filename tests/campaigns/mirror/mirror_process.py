@@ -23,7 +23,7 @@ def tear() -> None:
         return batch
 
     stream.ChangeStream._cut = torn  # pyright: ignore[reportAttributeAccessIssue]
-    runner.BatchLimits = lambda: BatchLimits(rows=1)  # pyright: ignore[reportAttributeAccessIssue]
+    runner.BatchLimits = lambda: BatchLimits(rows=500)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def confirm_first() -> None:
