@@ -14,7 +14,7 @@ from ..api.database import Database
 from ..convert.net_changes import net_changes
 from ..convert.row_shapes import key_codes
 from .source import ChangedRows, NewColumns, SourceChangedError, SourceTable, Step, Truncation
-from .staging import Staging
+from .staging import StagedCommit
 from .targets import AGAIN, follow_columns
 
 
@@ -28,7 +28,7 @@ class Applier:
         """The source's tables by their names there."""
         self._about = {table.name: self._described(table) for table in tables}
 
-    def apply(self, step: Step, staging: Staging) -> None:
+    def apply(self, step: Step, staging: StagedCommit) -> None:
         """Stage one step.
 
         Raises:
@@ -42,7 +42,7 @@ class Applier:
         else:
             self._stage(step, self._about[step.table], staging)
 
-    def _stage(self, changes: ChangedRows, about: TableDescription, staging: Staging) -> None:
+    def _stage(self, changes: ChangedRows, about: TableDescription, staging: StagedCommit) -> None:
         if changes.is_moved is not None:
             changes = self._with_moved_cells(changes, about, staging)
         rows, is_delete = changes.rows, changes.is_delete
@@ -57,7 +57,7 @@ class Applier:
         for image in images:
             staging.write(about, image, Operation.UPSERT)
 
-    def _with_moved_cells(self, changes: ChangedRows, about: TableDescription, staging: Staging) -> ChangedRows:
+    def _with_moved_cells(self, changes: ChangedRows, about: TableDescription, staging: StagedCommit) -> ChangedRows:
         """Return changes whose rows under new keys have all cells: those that the source left out are read from the
         batch, or else from the store. Row by row: an update of the key beside a large value that stays is rare."""
         if staging.has(about.name):

@@ -94,10 +94,10 @@ class Positions:
 
     def read(self, source: str) -> Position | None:
         """Return the position of a source, None if the store has nothing of it."""
-        found = self._table.scan(where=[("source", "=", source)]).to_arrow().to_pylist()
-        if not found:
+        rows = self._table.scan(where=[("source", "=", source)]).to_arrow().to_pylist()
+        if not rows:
             return None
-        row = max(found, key=lambda each: each["commit"])
+        row = max(rows, key=lambda each: each["commit"])
         times = {name: _in_utc(row[name]) for name in ("source_time", "applied_at")}
         return Position.model_validate(row | times | {"tables": json.loads(row["tables"])})
 

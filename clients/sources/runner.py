@@ -20,7 +20,7 @@ from ..api.database import Database
 from .applying import Applier
 from .positions import POSITIONS, Position, Positions, State, listed, lost_race
 from .source import BatchLimits, Snapshot, SnapshotPart, Source, SourceBatch, SourceChangedError, SourceTable
-from .staging import Staging
+from .staging import StagedCommit
 from .targets import prepare
 
 _PATIENCE_SECONDS = 300.0
@@ -146,10 +146,10 @@ class Runner:
             self._source.abandon(before.memo)
         memo = self._source.new_memo()
         claim = Position(source=self._source.name, kind=self._source.kind, tables=tables, memo=memo)
-        claim = self._advance(Staging(self._database._store), before, claim)
+        claim = self._advance(StagedCommit(self._database._store), before, claim)
         for table in tables:
             prepare(self._database, table, again and table.target in may_replace)
-        staging = Staging(self._database._store)
+        staging = StagedCommit(self._database._store)
         try:
             with self._source.snapshot(memo, tables) as snapshot:
                 self._stage_snapshot(snapshot, tables, staging)
@@ -161,7 +161,7 @@ class Runner:
             staging.abort()
             raise
 
-    def _stage_snapshot(self, snapshot: Snapshot, tables: Sequence[SourceTable], staging: Staging) -> None:
+    def _stage_snapshot(self, snapshot: Snapshot, tables: Sequence[SourceTable], staging: StagedCommit) -> None:
         about = {table.name: self._database._store.describe_table(table.target) for table in tables}
 
         def stage(part: SnapshotPart) -> None:
@@ -208,7 +208,7 @@ class Runner:
                 "other ones another --source, or copy all of them with --again"
             )
 
-    def _advance(self, staging: Staging, before: Position | None, after: Position) -> Position:
+    def _advance(self, staging: StagedCommit, before: Position | None, after: Position) -> Position:
         """Commit what is staged with a position, which takes the place of the one before; return it."""
         commit = before.commit + 1 if before else 1
         after = after.model_copy(update={"commit": commit, "applied_at": datetime.now(UTC)})
@@ -239,7 +239,7 @@ class _Following:
         self._pool = pool
         self._applier = applier
         self._position = position
-        self._staging = Staging(runner._database._store)
+        self._staging = StagedCommit(runner._database._store)
         self._running: Future[None] | None = None
         self._lag: tuple[int | None, float | None] = (None, None)
         self._confirmed_at = 0.0
@@ -278,7 +278,7 @@ class _Following:
             "behind_bytes": batch.behind_bytes,
             "tables": list(self._applier.tables.values()),
         }
-        staging, self._staging = self._staging, Staging(runner._database._store)
+        staging, self._staging = self._staging, StagedCommit(runner._database._store)
         self._position = runner._advance(staging, self._position, self._position.model_copy(update=update))
         runner._transactions += batch.transactions
         seconds = (datetime.now(UTC) - batch.source_time).total_seconds() if batch.source_time else None

@@ -17,7 +17,7 @@ from ...schemas.table.operation import Operation
 from ..convert.data import WriteData
 
 
-class Staging:
+class StagedCommit:
     """A transaction in the making. Unlike ``api.Transaction``, it may be filled by several threads, and its tables may
     get columns meanwhile."""
 

@@ -3,6 +3,9 @@
 `postgres` mirrors tables of PostgreSQL. To write a source of your own, derive from `Source` and give it to a `Runner`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from nyala.clients.sources.positions import POSITIONS, Position, State
 from nyala.clients.sources.runner import Progress, Runner
 from nyala.clients.sources.source import (
@@ -17,6 +20,9 @@ from nyala.clients.sources.source import (
     SourceTable,
     Truncation,
 )
+
+if TYPE_CHECKING:
+    from nyala.sources import postgres as postgres
 
 __all__ = [
     "POSITIONS",
@@ -35,3 +41,9 @@ __all__ = [
     "State",
     "Truncation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "postgres":  # it needs psycopg2, which those lack who have another source
+        return import_module("nyala.sources.postgres")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,13 +24,13 @@ NOT_IN_THE_CLIENT = [
     "numba", "llvmlite", "numpy", "lz4", "zstandard",
     "pandas", "polars", "pyspark", "duckdb",
 ]  # fmt: skip
-MORE_THAN_THE_CLIENT = ("spark", "spark_session.py", "spark_shim.py", "cluster", "offline_jobs")
+MORE_THAN_THE_CLIENT = ("sources", "spark", "spark_session.py", "spark_shim.py", "cluster", "offline_jobs")
 BUILT = {
     "java/nyala-spark-shim-4.3.0.jar": b"a jar",
     "engine/kernels/ahead/libraries/aarch64-0123456789abcdef.kernels": b"kernels",
 }
 """What a release compiles into the sources before it builds: the wheel takes it along."""
-WITH_NUMPY = ("row_hash.py", "differences.py", "change_rows.py", "row_shapes.py")
+WITH_NUMPY = ("net_changes.py", "row_hash.py", "differences.py", "change_rows.py", "row_shapes.py")
 
 
 def python_files() -> list[Path]:

@@ -111,13 +111,13 @@ def read_type(cursor: Any, oid: int, modifier: int) -> tuple[int, int, str] | No
     return cursor.fetchone()
 
 
-def source_table(name: str, target: str, found: CatalogTable) -> SourceTable:
+def source_table(name: str, target: str, there: CatalogTable) -> SourceTable:
     """Return a table as the runner sees it, with the key first. Raises InvalidArgumentError: a type has no place."""
-    described = [column.described(name) for column in found.columns.values()]
-    order = {column: place for place, column in enumerate(found.key)}
+    described = [column.described(name) for column in there.columns.values()]
+    order = {column: place for place, column in enumerate(there.key)}
     described.sort(key=lambda each: order.get(each.name, len(order)))
     _check_key(name, described[: len(order)])
-    return SourceTable(name=name, target=target, columns=described, key=found.key, detail={"oid": found.oid})
+    return SourceTable(name=name, target=target, columns=described, key=there.key, detail={"oid": there.oid})
 
 
 def _check_key(name: str, columns: list[SourceColumn]) -> None:

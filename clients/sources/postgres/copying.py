@@ -106,12 +106,12 @@ def parse(table: SourceTable, text: bytes) -> pa.Table:
     columns = []
     for column in table.columns:
         cells = rows.column(column.name)
-        wanted = LogicalType.parse(column.type).arrow
+        kind = LogicalType.parse(column.type).arrow
         if pa.types.is_string(cells.type):
             parts = [
                 cells_of_text(each, column.detail["oid"], column.type, table.name, column.name) for each in cells.chunks
             ]
-            cells = pa.chunked_array(parts, wanted)
+            cells = pa.chunked_array(parts, kind)
         columns.append(cells)
     return pa.table(columns, names=[column.name for column in table.columns])
 

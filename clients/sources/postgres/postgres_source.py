@@ -64,19 +64,19 @@ class PostgresSource(Source):
 
     def abandon(self, memo: str) -> None:
         """Drop slot and publication."""
-        known = slot.Memo.model_validate_json(memo)
+        kept = slot.Memo.model_validate_json(memo)
         with self._dsn.errors(), self._cursor() as cursor:
-            self._take_lock(cursor, known)
-            slot.drop(cursor, known)
+            self._take_lock(cursor, kept)
+            slot.drop(cursor, kept)
 
     @contextmanager
     def snapshot(self, memo: str, tables: Sequence[SourceTable]) -> Iterator[Snapshot]:
         """Create publication and slot, and give the rows of its snapshot."""
-        known = slot.Memo.model_validate_json(memo)
+        kept = slot.Memo.model_validate_json(memo)
         with self._dsn.errors(), self._cursor() as cursor:
-            self._take_lock(cursor, known)
-            slot.create_publication(cursor, known, [there.quoted for _, there in self._described()])
-        reader = SnapshotReader(self._dsn, known, self._workers)
+            self._take_lock(cursor, kept)
+            slot.create_publication(cursor, kept, [there.quoted for _, there in self._described()])
+        reader = SnapshotReader(self._dsn, kept, self._workers)
         try:
             described = self._described()
             if [table for table, _ in described] != list(tables):
@@ -89,19 +89,19 @@ class PostgresSource(Source):
         self, memo: str, tables: Sequence[SourceTable], after: str, limits: BatchLimits
     ) -> Iterator[SourceBatch]:
         """Yield the transactions of the slot after a position."""
-        known = slot.Memo.model_validate_json(memo)
+        kept = slot.Memo.model_validate_json(memo)
         oids = {table.detail["oid"]: table.name for table in tables}
         with self._dsn.errors(), self._cursor() as cursor:
-            self._take_lock(cursor, known)
-            slot.check_slot(cursor, known, after)
-            slot.check_publication(cursor, known, oids)
+            self._take_lock(cursor, kept)
+            slot.check_slot(cursor, kept, after)
+            slot.check_publication(cursor, kept, oids)
             cursor.execute("SELECT pg_current_wal_lsn()::text")
             end = lsn_of(cursor.fetchone()[0])
-        self._stream = ChangeStream(self._dsn, known, Relations(list(tables)), after, limits)
+        self._stream = ChangeStream(self._dsn, kept, Relations(list(tables)), after, limits)
 
         def check() -> None:
             with self._dsn.errors(), self._cursor() as cursor:
-                slot.check_publication(cursor, known, oids)
+                slot.check_publication(cursor, kept, oids)
 
         with self._cursor() as catalog:
             yield from self._stream.batches(end, catalog, check)
@@ -140,8 +140,8 @@ def target_of(table: str) -> str:
     Raises:
         InvalidArgumentError: it is no name.
     """
-    found = _LAST_NAME.search(table.strip())
-    if found is None:
+    match = _LAST_NAME.search(table.strip())
+    if match is None:
         raise InvalidArgumentError(f"{table!r} is no name of a table: give schema.table, as in public.orders")
-    quoted, plain = found.groups()
+    quoted, plain = match.groups()
     return quoted.replace('""', '"') if quoted is not None else plain.lower()

@@ -66,11 +66,11 @@ class Relations:
             return None, None
         _check_key(table, relation)
         catalog = read_columns(cursor, relation.oid)
-        known = {column.name: column for column in table.columns}
+        before = {column.name: column for column in table.columns}
         filled: dict[str, object] = {}
         columns: dict[str, SourceColumn] = {}
         for each in relation.columns:
-            now, old = catalog.get(each.name), known.get(each.name)
+            now, old = catalog.get(each.name), before.get(each.name)
             column = _described(table, each, now, cursor)
             if old is None:
                 _check_added(table, column, now)
@@ -79,8 +79,8 @@ class Relations:
             else:
                 _check_kept(table, old, column)
             columns[each.name] = column
-        order = [columns.get(name, column) for name, column in known.items()]
-        order += [column for name, column in columns.items() if name not in known]
+        order = [columns.get(name, column) for name, column in before.items()]
+        order += [column for name, column in columns.items() if name not in before]
         changed = table.model_copy(update={"columns": order})
         self._tables[relation.oid] = changed
         places = [list(columns).index(name) for name in table.key]

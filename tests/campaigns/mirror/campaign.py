@@ -2,7 +2,7 @@
 
     python tests/campaigns/mirror/campaign.py --seconds 600 --kills 50 --seed 0
 
-Three threads change four tables. A reader looks at snapshots of the store: the amounts of two tables add up to zero
+Three threads change five tables. A reader looks at snapshots of the store: the amounts of two tables add up to zero
 after every transaction, and so in every snapshot. In the end all tables are compared row by row. Then a light load
 shows the lag without kills: how old the newest visible moment is, looked at every 20 ms.
 """

@@ -10,7 +10,7 @@ import psycopg2
 
 from tests.clients.sources.postgres_server import PostgresServer
 
-TABLES = ("debit", "credit", "notes", "beat")
+TABLES = ("debit", "credit", "notes", "journal", "beat")
 ACCOUNTS = 2_000
 NOTES = 3_000
 _ALONE = "SELECT pg_advisory_xact_lock(1)"
@@ -20,6 +20,7 @@ _SCHEMA = (
     "CREATE TABLE credit (id int, part int, amount bigint, PRIMARY KEY (part, id))",
     "CREATE TABLE notes (id int PRIMARY KEY, number int, price numeric(12,2), at timestamptz, long text)",
     "ALTER TABLE notes ALTER COLUMN long SET STORAGE EXTERNAL",
+    "CREATE TABLE journal (id bigserial PRIMARY KEY, changes int)",
     "CREATE TABLE beat (id int PRIMARY KEY, at timestamptz)",
     "INSERT INTO beat VALUES (1, clock_timestamp())",
     f"INSERT INTO debit SELECT i, i, 'n' || i FROM generate_series(1, {ACCOUNTS}) i",
@@ -70,8 +71,10 @@ class Load(threading.Thread):
 
     def _transaction(self, cursor: object) -> None:
         statements, changes = self._random.choice([self._transfer, self._accounts, self._notes, self._notes])()
+        # Changed rows are changed again, which hides a lost change; a row that stays does not.
+        statements = [*statements, f"INSERT INTO journal (changes) VALUES ({changes})"]
         cursor.execute(f"BEGIN;{';'.join(statements)};COMMIT")  # pyright: ignore[reportAttributeAccessIssue]
-        self.changes += changes
+        self.changes += changes + 1
         self.transactions += 1
 
     def _transfer(self) -> tuple[list[str], int]:

@@ -31,12 +31,12 @@ def confirm_first() -> None:
     advance = runner.Runner._advance
 
     def first(
-        self: runner.Runner, staging: runner.Staging, before: runner.Position | None, after: runner.Position
+        self: runner.Runner, staging: runner.StagedCommit, before: runner.Position | None, after: runner.Position
     ) -> runner.Position:
         if before is None or before.position is None:
             return advance(self, staging, before, after)
-        position = advance(self, runner.Staging(self._database._store), before, after)
-        runner.time.sleep(0.2)  # a kill may come here
+        position = advance(self, runner.StagedCommit(self._database._store), before, after)
+        runner.time.sleep(1)  # a kill may come here
         if not staging.is_empty:
             staging.commit()
         return position

@@ -23,7 +23,7 @@ def test_a_mirror_that_is_killed_has_every_row_and_tears_no_transaction() -> Non
 def test_the_campaign_sees_mistakes(mistake: str) -> None:
     for seed in range(5):
         try:
-            Campaign(seed, mistake).run(seconds=40, kills=12, calm_seconds=1)
+            Campaign(seed, mistake).run(seconds=40, kills=6, calm_seconds=1)
         except AssertionError as error:
             assert "torn snapshots" in str(error) or "rows differ" in str(error)
             return

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...schemas.errors import InvalidArgumentError
-from ...schemas.phrases import counted
-from .options import Workers
-from .target import Target, takes_target
+from ....schemas.errors import InvalidArgumentError
+from ....schemas.phrases import counted
+from ..options import Workers
+from ..target import Target, takes_target
 
 if TYPE_CHECKING:
-    from ..sources.runner import Progress, Runner
+    from ...sources.runner import Progress, Runner
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LINE_SECONDS = 5.0
@@ -68,8 +68,8 @@ def mirror(
             f"{counted(len(tables), 'table')} and {counted(len(targets), 'name')}: give --as once for each --table, or "
             "not at all"
         )
-    from ..sources.postgres.postgres_source import PostgresSource, target_of
-    from ..sources.runner import Runner
+    from ...sources.postgres.postgres_source import PostgresSource, target_of
+    from ...sources.runner import Runner
 
     chosen = dict(zip(tables, targets or map(target_of, tables), strict=True))
     threads = workers or 2
