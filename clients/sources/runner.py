@@ -78,7 +78,7 @@ class Runner:
         self._patience_seconds = patience_seconds
         self._stopped = threading.Event()
         self._positions = Positions(database)
-        self._reached_at = time.monotonic()
+        self._reached_at: float | None = None
         self._rows = 0
         self._transactions = 0
         if len(self._positions.about.stores) > 1:
@@ -107,6 +107,8 @@ class Runner:
             begun = self._reached_at
             try:
                 position = self._positions.read(self._source.name)
+                if position is not None and self._reached_at is None:
+                    begun = self._reached_at = time.monotonic()  # an earlier run has reached it
                 if again or position is None or position.state is State.COPYING:
                     position = self._copy(position, again)
                     again = False
@@ -120,7 +122,7 @@ class Runner:
                 limits = replace(limits, seconds=0.0)  # one transaction after the other, up to the one that fails
                 self._source.close()
             except UnavailableError as error:
-                if self._reached_at > begun:
+                if self._reached_at != begun:
                     attempt = 0
                 self._wait(error, attempt)
                 attempt += 1
@@ -128,8 +130,9 @@ class Runner:
                     raise
 
     def _wait(self, error: UnavailableError, attempt: int) -> None:
-        """Wait before the next attempt to reach source and store."""
-        if time.monotonic() - self._reached_at > self._patience_seconds:
+        """Wait before the next attempt to reach source and store; not if no run has ever reached the source: then its
+        address may be wrong."""
+        if self._reached_at is None or time.monotonic() - self._reached_at > self._patience_seconds:
             raise error
         self._source.close()
         self._report(Progress(State.FOLLOWING, self._rows, self._transactions, note=f"waiting: {error.message}"))
@@ -140,6 +143,7 @@ class Runner:
     def _copy(self, before: Position | None, again: bool) -> Position:
         """Copy the rows of all tables in one commit, with the position; return it."""
         tables = self._source.tables()
+        self._reached_at = time.monotonic()
         check_tables(tables)
         may_replace = {table.target for table in before.tables} if before else set()
         if before is not None:

@@ -175,6 +175,16 @@ def test_a_source_that_is_away_for_a_while_is_tried_again(db: Database, monkeypa
         Runner(db, source, patience_seconds=0.1).run(until_caught_up=True)
 
 
+def test_a_source_that_was_never_reached_is_an_error_at_once(db: Database) -> None:
+    def away() -> list[SourceTable]:
+        raise UnavailableError("no such host")
+
+    source = Memory()
+    source.tables = away
+    with pytest.raises(UnavailableError, match="no such host"):
+        Runner(db, source).run(until_caught_up=True)
+
+
 def test_a_stopped_run_ends_at_a_whole_transaction(db: Database) -> None:
     source = Memory(*([changes((1, n)), changes((2, n))] for n in range(1, 200)))
     runner = Runner(db, source)
