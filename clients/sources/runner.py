@@ -21,7 +21,7 @@ from .applying import Applier
 from .positions import POSITIONS, Position, Positions, State, listed, lost_race
 from .source import BatchLimits, Snapshot, SnapshotPart, Source, SourceBatch, SourceChangedError, SourceTable
 from .staging import StagedCommit
-from .targets import prepare
+from .targets import check_target, prepare
 
 _PATIENCE_SECONDS = 300.0
 """How long a runner tries to reach a source or a store again before it gives up."""
@@ -146,6 +146,8 @@ class Runner:
         self._reached_at = time.monotonic()
         check_tables(tables)
         may_replace = {table.target for table in before.tables} if before else set()
+        for table in tables:
+            check_target(self._database, table, again and table.target in may_replace)
         if before is not None:
             self._source.abandon(before.memo)
         memo = self._source.new_memo()

@@ -14,40 +14,43 @@ from .source import SourceChangedError, SourceTable
 AGAIN = "copy it again with --again"
 
 
+def check_target(database: Database, table: SourceTable, may_replace: bool) -> None:
+    """Check that a table of the store can mirror a source's: it is not there, or is empty and fits, or may be replaced.
+
+    Raises:
+        AlreadyPresentError: the table has rows, or other columns.
+    """
+    if may_replace or table.target not in database.tables():
+        return
+    is_empty = database.table(table.target).count() == 0
+    if is_empty and fits(database._store.describe_table(table.target), table):
+        return
+    raise AlreadyPresentError(
+        f"the table {table.target!r} is there already and {'has other columns' if is_empty else 'has rows'}: drop it, "
+        f"or mirror {table.name} under another name with --as; if an earlier mirror left it, replace it with --again"
+    )
+
+
 def prepare(database: Database, table: SourceTable, may_replace: bool) -> None:
     """Create the table that will mirror a source's, or take one that is there, if it is empty and fits.
 
-    With ``may_replace`` a table that does not is dropped, with its rows, and created anew.
+    With ``may_replace`` a table that does not is dropped, with its rows, and created anew, with its partitions if it
+    keeps its key.
 
     Raises:
-        AlreadyPresentError: the table has rows, or other columns, and may not be replaced.
+        AlreadyPresentError: as ``check_target``.
     """
+    check_target(database, table, may_replace)
     definition = TableDefinition.from_arrow(table.target, table.schema, table.key)
-    if table.target not in database.tables():
-        database.create_table_as(definition)
-        return
-    there = database.table(table.target)
-    is_empty = there.scan().count() == 0
-    if is_empty and fits(database._store.describe_table(table.target), table):
-        return
-    if not may_replace:
-        why = "has other columns" if is_empty else "has rows"
-        raise AlreadyPresentError(
-            f"the table {table.target!r} is there already and {why}: drop it, or mirror {table.name} under another "
-            "name with --as"
-        )
-    partitions = database._store.describe_table(table.target).partitions if is_kept(there.primary_key, table) else []
-    database.drop_table(table.target)
-    database.create_table_as(definition.model_copy(update={"partition_by": _levels(definition, partitions)}))
-
-
-def is_kept(key: list[str], table: SourceTable) -> bool:
-    """Whether a table of the store has the key of the source's table, so that its partitions may stay."""
-    return key == table.key
-
-
-def _levels(definition: TableDefinition, partitions: list[dict[str, object]]) -> list[object]:
-    return list(TableDefinition.model_validate(definition.model_dump() | {"partition_by": partitions}).partition_by)
+    if table.target in database.tables():
+        about = database._store.describe_table(table.target)
+        if fits(about, table) and database.table(table.target).count() == 0:
+            return
+        if about.primary_key == table.key:
+            given = definition.model_dump() | {"partition_by": about.partitions}
+            definition = TableDefinition.model_validate(given)
+        database.drop_table(table.target)
+    database.create_table_as(definition)
 
 
 def fits(about: TableDescription, table: SourceTable) -> bool:

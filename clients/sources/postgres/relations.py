@@ -131,10 +131,10 @@ def _filled(table: SourceTable, column: SourceColumn, missing: str) -> object:
 
 def _check_key(table: SourceTable, relation: Relation) -> None:
     names = {column.name for column in relation.columns}
-    key = {column.name for column in relation.columns if column.is_key}
+    key = [column.name for column in relation.columns if column.is_key]
     if relation.identity == "n":
         raise _changed(table, "it no longer tells the keys of changed rows (REPLICA IDENTITY NOTHING)")
-    if not set(table.key) <= names or (relation.identity != "f" and key != set(table.key)):
+    if not set(table.key) <= names or (relation.identity != "f" and set(key) != set(table.key)):
         raise _changed(table, f"its changes now come by the key ({', '.join(key)}), not ({', '.join(table.key)})")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
-from nyala import ConflictError, NotFoundError
+import nyala
+from nyala import AlreadyPresentError, ConflictError, NotFoundError
 from nyala.clients.api.database import Database
 from nyala.sources import Position
 
@@ -77,7 +79,7 @@ def test_a_dropped_column_stays_with_its_values(orders: Database, source: Postgr
         ("ALTER TABLE orders ADD COLUMN place point", "point"),
         (
             "ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (id, price)",
-            "key (price, id), not (id)",
+            "key (id, price), not (id)",
         ),
     ],
 )
@@ -101,6 +103,24 @@ def test_other_changes_stop_with_all_rows_before_and_a_new_copy_goes_on(
     columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'orders'::regclass AND attnum > 0"
     names = [name for (name,) in source.execute(f"{columns} AND NOT attisdropped ORDER BY attnum")]
     assert of_store(orders, "orders", names) == of_postgres(source, "orders")
+
+
+def test_a_new_copy_keeps_partitions_and_refuses_other_tables_up_front(
+    embedded: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    source.execute("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a SELECT generate_series(1, 100)")
+    source.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False)])
+    embedded.create_table("a", schema, "id", partition_by=[nyala.partition.hash("id", buckets=3)])
+    catch_up(embedded, "public.a")
+    embedded.create_table("b", data={"id": [1]}, primary_key="id")
+    with pytest.raises(AlreadyPresentError, match="'b' is there already and has rows"):
+        catch_up(embedded, "public.a", "public.b", again=True)
+    source.execute("DELETE FROM a WHERE id = 1")
+    catch_up(embedded, "public.a")  # the mirror is as it was
+    assert embedded.table("a").count() == 99
+    catch_up(embedded, "public.a", again=True)
+    assert embedded.table("a").count() == 99 and len(embedded.table("a").tablets()) == 3
 
 
 def test_a_lost_slot_stops_and_a_new_copy_goes_on(orders: Database, source: PostgresServer, catch_up: CatchUp) -> None:
