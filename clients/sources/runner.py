@@ -26,6 +26,8 @@ from .targets import check_target, prepare
 _PATIENCE_SECONDS = 300.0
 """How long a runner tries to reach a source or a store again before it gives up."""
 _PAUSES_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+_CAREFUL_TRANSACTIONS = 1_000
+"""After one that failed, so many transactions are applied one by one, to find it."""
 _CONFIRM_SECONDS = 2.0
 _IDLE_SECONDS = 10.0
 """How often the position is written while nothing concerns the tables."""
@@ -113,7 +115,9 @@ class Runner:
                     position = self._copy(position, again)
                     again = False
                     self._reached_at = time.monotonic()
-                return self._follow(position, until_caught_up, limits)
+                if (position := self._follow(position, until_caught_up, limits)) is not None:
+                    return position
+                limits = self._limits
             except _StoppedError as stopped:
                 return stopped.claim
             except SourceChangedError:
@@ -192,10 +196,12 @@ class Runner:
 
     # The changes
 
-    def _follow(self, position: Position, until_caught_up: bool, limits: BatchLimits) -> Position:
+    def _follow(self, position: Position, until_caught_up: bool, limits: BatchLimits) -> Position | None:
+        """Apply changes, and return the position in the end. None: it was one transaction after the other, and none
+        failed; go on with the usual limits."""
         self._check_same(position)
         assert position.position is not None, "a source that is followed has a position"
-        applier = Applier(self._database, position.tables)
+        applier, begun = Applier(self._database, position.tables), self._transactions
         with ThreadPoolExecutor(1, "nyala-apply") as pool:
             following = _Following(self, pool, applier, position)
             changes = self._source.changes(position.memo, position.tables, position.position, limits)
@@ -204,6 +210,10 @@ class Runner:
                 following.take(batch)
                 if self._stopped.is_set() or (until_caught_up and batch.is_caught_up):
                     break
+                if not limits.seconds and self._transactions - begun >= _CAREFUL_TRANSACTIONS:
+                    following.finish()
+                    self._source.close()
+                    return None
             return following.finish()
 
     def _check_same(self, position: Position) -> None:

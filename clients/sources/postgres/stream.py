@@ -166,7 +166,9 @@ class ChangeStream:
         """Whether the transactions that have ended are to be handed on, and none is open."""
         if self._ended is None or self._is_open:
             return False
-        return now - self._begun_at >= self._limits.seconds or self._rows >= self._limits.rows
+        # From the half of the limits on: so only a large transaction is handed on in parts.
+        is_large = 2 * self._rows >= self._limits.rows or 2 * self._bytes >= self._limits.bytes
+        return is_large or now - self._begun_at >= self._limits.seconds
 
     def _cut(self, end: int) -> SourceBatch:
         """Return what has come; it ends within a transaction if one is open."""

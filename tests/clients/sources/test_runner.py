@@ -23,6 +23,7 @@ from nyala.sources import (
     SnapshotPart,
     Source,
     SourceBatch,
+    SourceChangedError,
     SourceColumn,
     SourceTable,
     State,
@@ -55,6 +56,7 @@ class Memory(Source):
         self.confirmed: list[str] = []
         self.abandoned: list[str] = []
         self.unavailable = 0
+        self.limits = BatchLimits()
         self.before_batch = lambda number: None
         self._memos = 0
 
@@ -78,6 +80,7 @@ class Memory(Source):
     def changes(
         self, memo: str, tables: Sequence[SourceTable], after: str, limits: BatchLimits
     ) -> Iterator[SourceBatch]:
+        self.limits = limits
         for number, steps in enumerate(self.transactions, 1):
             if number > int(after):
                 self.before_batch(number)
@@ -183,6 +186,25 @@ def test_a_source_that_was_never_reached_is_an_error_at_once(db: Database) -> No
     source.tables = away
     with pytest.raises(UnavailableError, match="no such host"):
         Runner(db, source).run(until_caught_up=True)
+
+
+def test_after_a_failure_transactions_come_one_by_one_for_a_while(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "_CAREFUL_TRANSACTIONS", 5)
+    source = Memory(*([changes((1, n))] for n in range(1, 21)))
+    failing, seconds = [10], []
+
+    def fail(number: int) -> None:
+        seconds.append(source.limits.seconds)
+        if failing and number == failing[0]:
+            failing.clear()
+            raise SourceChangedError("a passing failure")
+
+    source.before_batch = fail
+    assert Runner(db, source).run(until_caught_up=True).position == "20"
+    assert rows(db)[1] == 20
+    assert 0.0 in seconds and seconds[-1] == BatchLimits().seconds
 
 
 def test_a_stopped_run_ends_at_a_whole_transaction(db: Database) -> None:
