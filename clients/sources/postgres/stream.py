@@ -145,11 +145,13 @@ class ChangeStream:
             raise InternalError(f"the stream has a message of the unknown kind {chr(kind)!r}")
 
     def _take_relation(self, relation: Relation, catalog: Any) -> None:
-        self._flush(relation.oid)
         with self._dsn.errors():
             table, news = self._relations.read(relation, catalog)
+        self._pending.setdefault(relation.oid, [])
+        if table == self._tables.get(relation.oid):  # a vacuum is enough for PostgreSQL to describe a table again
+            return
+        self._flush(relation.oid)
         self._tables[relation.oid] = table
-        self._pending[relation.oid] = []
         if news is not None:
             self._steps.append(news)
 

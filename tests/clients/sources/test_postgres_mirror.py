@@ -292,3 +292,20 @@ def test_a_second_mirror_of_the_slot_stops(
         with pytest.raises(ConflictError, match="another process runs this mirror"):
             catch_up(embedded, "public.a")
     catch_up(embedded, "public.a")
+
+
+def test_a_table_that_is_described_again_between_its_rows(
+    embedded: Database, source: PostgresServer, catch_up: CatchUp
+) -> None:
+    source.execute(
+        "CREATE TABLE a (id int PRIMARY KEY, n int, long text)",
+        "ALTER TABLE a ALTER COLUMN long SET STORAGE EXTERNAL",
+        "INSERT INTO a SELECT i, i, repeat('x', 9000) FROM generate_series(1, 9) i",
+    )
+    catch_up(embedded, "public.a")
+    before = embedded.now()
+    source.execute("UPDATE a SET id = 101 WHERE id = 1", "ANALYZE a", "VACUUM a")
+    source.execute("UPDATE a SET id = 102 WHERE id = 2", "UPDATE a SET id = 201 WHERE id = 101")
+    catch_up(embedded, "public.a")
+    assert of_store(embedded, "a") == of_postgres(source, "a")
+    assert len(embedded.commits("a", since=before)) == 1  # all in one batch: nothing failed in between
