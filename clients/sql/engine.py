@@ -27,6 +27,7 @@ from .change.parameters import with_values
 from .deadline import Deadline, within
 from .exact_lists import exact_lists
 from .exact_numbers import exact_numbers
+from .exact_spans import exact_spans
 from .explaining import explained
 from .failures import failure
 from .fences import QUERIES_ONLY, Fences, SqlLimits
@@ -302,6 +303,7 @@ class _Running:
         tables = {**{name: table.schema for name, table in self._tables.items()}, **self._memory()}
         if self._query.has_lists:
             self._text = exact_lists(self._text, tables)
+        self._text = exact_spans(self._text, tables)
         frame = self._frame_in()
         text = exact_numbers(self._text, tables)
         if self._query.computes:

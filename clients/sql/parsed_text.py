@@ -56,6 +56,11 @@ def read_text(text: str) -> ParsedText:
     return ParsedText(tree, tokens, _nodes(tree))
 
 
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of a statement that has been read."""
+    return _DIALECT.tokenize(text)
+
+
 def _nodes(tree: exp.Expr) -> dict[type[exp.Expr], list[exp.Expr]]:
     nodes: dict[type[exp.Expr], list[exp.Expr]] = {}
     level, depth = [tree], 0
