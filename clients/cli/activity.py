@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import time
 from typing import Any
 
 from ...schemas.phrases import size
@@ -55,6 +56,7 @@ def activity(before: Metrics, after: Metrics, seconds: float) -> dict[str, Any]:
         "resident_bytes": _total(after, "process_resident_memory_bytes"),
         "log_bytes": _total(after, "nyala_log_size_bytes"),
         "disk_free_bytes": min(_each(after, "nyala_disk_free_bytes"), default=0.0),
+        "sources": _sources(after),
         "tables": _tables(after),
     }
 
@@ -82,6 +84,7 @@ def sections(found: dict[str, Any]) -> list[Section]:
             ],
         ),
         Section(["state", ""], _state(found)),
+        Section(["source", "lag seconds", "behind", "applied"], [_source_row(each) for each in found["sources"]]),
         Section(
             ["table", "rows", "size", "in memory", "rowsets"],
             [_table_row(each) for each in found["tables"]],
@@ -109,6 +112,11 @@ def _state(found: dict[str, Any]) -> list[list[str]]:
 
 def _timed_row(each: dict[str, Any]) -> list[str]:
     return [each["name"], _number(each["per_second"]), f"{each['mean_ms']:.3f}", f"{each['p99_ms']:.3f}"]
+
+
+def _source_row(each: dict[str, Any]) -> list[str]:
+    ago = max(time() - each["applied_time"], 0.0)
+    return [each["source"], f"{each['lag_seconds']:.1f}", size(each["behind_bytes"]), f"{ago:,.0f} s ago"]
 
 
 def _table_row(each: dict[str, Any]) -> list[str]:
@@ -174,6 +182,20 @@ def _timed(before: Metrics, after: Metrics, name: str, label: str, seconds: floa
             times = {"mean_ms": 1000 * total / number, "p99_ms": 1000 * longest}
             found.append({"name": of, "per_second": number / seconds, **times})
     return sorted(found, key=lambda each: -each["per_second"])
+
+
+def _sources(metrics: Metrics) -> list[dict[str, Any]]:
+    numbers = ("lag_seconds", "behind_bytes", "applied_time_seconds")
+    lag, behind, applied = (_values(metrics, f"nyala_source_{of}", "source") for of in numbers)
+    return [
+        {
+            "source": name,
+            "lag_seconds": lag.get(name, 0.0),
+            "behind_bytes": behind.get(name, 0.0),
+            "applied_time": applied[name],
+        }
+        for name in sorted(applied)
+    ]
 
 
 def _tables(metrics: Metrics) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...schemas.protocol.service import StoreService
 from ...schemas.store.metrics import Histogram, MetricFamily, Metrics, counter, each_of, gauge, histogram, merged, one
 from .process_metrics import process_families
+from .source_metrics import source_families
 
 if TYPE_CHECKING:
     from ..admission.admission import Admission
@@ -82,4 +83,4 @@ class ServerMetrics:
                 *each_of("reason", authentication.failures if authentication else {}),
             ),
         ]
-        return merged(store.metrics(), [*families, *self.more(), *process_families()])
+        return merged(store.metrics(), [*families, *source_families(store), *self.more(), *process_families()])

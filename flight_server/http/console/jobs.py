@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ....schemas.errors import StoreError
+from ....schemas.phrases import size
 from ....schemas.protocol.verb import Kind
 from ....schemas.store.grants import Privilege
 from ....schemas.store.metrics import MetricFamily
 from ...requests.recent_requests import RecentRequest
+from ...requests.source_metrics import SOURCES
 from .frame import Page, page
 from .html import Cell, Element, live, table, tag
 from .visit import Visit
@@ -45,6 +47,9 @@ def jobs_page(visit: Visit) -> Page:
             tag("h2", "Unfinished work"),
             tag("p", "Unfinished work keeps files until it ends or expires."),
             table(("Kind", "Process", "Count"), _unfinished(families), 2),
+            tag("h2", "Sources"),
+            tag("p", "What nyala mirror follows, as of its last commit."),
+            table(("Source", "Applied", "Lag", "Behind"), _sources(families), 2),
         ),
         tag("h2", "Pins"),
         tag("p", "Snapshots with a name, kept until they are dropped: backups that copy nothing."),
@@ -60,6 +65,17 @@ def jobs_page(visit: Visit) -> Page:
 def _unfinished(families: dict[str, MetricFamily]) -> list[tuple[Cell, ...]]:
     found = families["nyala_unfinished"].samples if "nyala_unfinished" in families else ()  # no process may answer
     return [(each.labels["kind"], each.labels.get("process", ""), f"{each.value:,.0f}") for each in found]
+
+
+def _sources(families: dict[str, MetricFamily]) -> list[tuple[Cell, ...]]:
+    lag, behind, applied = (
+        {each.labels["source"]: each.value for each in families[name].samples} if name in families else {}
+        for name in SOURCES
+    )
+    return [
+        (name, clock_lately(applied[name]), duration(lag.get(name, 0.0)), size(behind.get(name, 0.0)))
+        for name in sorted(applied)
+    ]
 
 
 def _ended(tasks: list[RecentRequest]) -> Element:

@@ -1,0 +1,54 @@
+"""How far the store has its sources, such as a PostgreSQL that is mirrored: metrics from the table of positions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ...clients.sources.positions import POSITIONS
+from ...schemas.errors import StoreError
+from ...schemas.protocol.service import StoreService
+from ...schemas.rows.scan import ScanSpec
+from ...schemas.store.metrics import MetricFamily, gauge, one
+
+SOURCES = ("nyala_source_lag_seconds", "nyala_source_behind_bytes", "nyala_source_applied_time_seconds")
+"""The names of the metrics."""
+_COLUMNS = ["source", "source_time", "applied_at", "behind_bytes"]
+
+
+def source_families(store: StoreService) -> list[MetricFamily]:
+    """Return how far each source is; without numbers if there is none, or the store cannot tell."""
+    rows = _rows(store)
+    applied = [row for row in rows if row["applied_at"] is not None]
+    timed = [row for row in applied if row["source_time"] is not None]
+    known = [row for row in rows if row["behind_bytes"] is not None]
+    return [
+        gauge(
+            SOURCES[0],
+            "Time from a commit in the source to that in the store, of the last one.",
+            *(one((row["applied_at"] - row["source_time"]).total_seconds(), source=row["source"]) for row in timed),
+        ),
+        gauge(
+            SOURCES[1],
+            "Distance to the newest position of the source at the last commit.",
+            *(one(row["behind_bytes"], source=row["source"]) for row in known),
+        ),
+        gauge(
+            SOURCES[2],
+            "When the last commit of the source was applied, since 1970.",
+            *(one(_seconds(row["applied_at"]), source=row["source"]) for row in applied),
+        ),
+    ]
+
+
+def _rows(store: StoreService) -> list[dict[str, Any]]:
+    try:
+        if POSITIONS not in store.tables():
+            return []
+        return store.scan(ScanSpec(table=POSITIONS, columns=_COLUMNS).checked()).to_table().to_pylist()
+    except StoreError:  # a table of that name with other columns, or a store that is not readable now
+        return []
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.replace(tzinfo=UTC).timestamp()
