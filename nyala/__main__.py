@@ -10,6 +10,7 @@ import typer
 
 from nyala.clients.cli import cluster, credentials, grant, job, perf, pin, spark, table, tablet
 from nyala.clients.cli.checkpoint import checkpoint
+from nyala.clients.cli.follow import follow
 from nyala.clients.cli.health import health
 from nyala.clients.cli.mirror.command import mirror
 from nyala.clients.cli.run import run
@@ -52,7 +53,7 @@ def make_app() -> typer.Typer:
     )
     app.callback()(nyala_command)
     files = store_commands.verify, store_commands.repair, store_commands.dump, store_commands.warmup
-    for command in (commands.serve, health, top, sql, mirror, checkpoint, demo, *files, bucket_commands.sweep):
+    for command in (commands.serve, health, top, sql, mirror, follow, checkpoint, demo, *files, bucket_commands.sweep):
         app.command()(command)
     for name, verb in table.VERBS.items():
         app.command(name, rich_help_panel="Tables (short forms)")(verb)

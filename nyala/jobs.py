@@ -24,6 +24,7 @@ from nyala.clients.jobs.copy_job import CopyResult, copy_table
 from nyala.clients.jobs.copy_store_job import copy_store
 from nyala.clients.jobs.files.apply_job import ApplyResult, apply_changes
 from nyala.clients.jobs.files.file_format import ReadOptions
+from nyala.clients.jobs.files.follow_job import FollowedFile, FollowResult, follow
 from nyala.clients.jobs.files.load_job import LoadResult, load
 from nyala.clients.jobs.files.rejects import RefusedRow
 from nyala.schemas.store.checkpoint import StoreCopied
@@ -37,6 +38,8 @@ __all__ = [
     "CopyResult",
     "Executor",
     "ExportResult",
+    "FollowResult",
+    "FollowedFile",
     "KeyDifference",
     "LoadResult",
     "LocalExecutor",
@@ -58,6 +61,7 @@ __all__ = [
     "copy_store",
     "copy_table",
     "export",
+    "follow",
     "list_backups",
     "load",
     "plan_balance",

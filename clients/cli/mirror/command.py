@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.phrases import counted
 from ..options import Workers
+from ..stopping import stopped_by_signals
 from ..target import Target, takes_target
 
 if TYPE_CHECKING:
-    from ...sources.runner import Progress, Runner
+    from ...sources.runner import Progress
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LINE_SECONDS = 5.0
@@ -78,7 +74,7 @@ def mirror(
         lines = _Lines(sys.stderr.isatty(), target.json_output)
         runner = Runner(database, origin, lines.report, workers=threads)
         try:
-            with _stopped_by_signals(runner):
+            with stopped_by_signals(runner.stop):
                 position = runner.run(until_caught_up, again)
         finally:
             origin.close()
@@ -90,24 +86,6 @@ def mirror(
         rows, transactions = lines.counts
         applied = f"{counted(rows, 'change')} in {counted(transactions, 'transaction')}"
         typer.echo(f"{position.source} is at {position.position}; applied {applied}")
-
-
-@contextmanager
-def _stopped_by_signals(runner: Runner) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM end the run after its current commit, and the second one at once."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        runner.stop()
-
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 class _Lines:

@@ -117,6 +117,53 @@ def input_files(
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file that is there, before anybody looks into it."""
+
+    folder: Folder
+    info: pafs.FileInfo
+
+    @property
+    def path(self) -> str:
+        return self.info.path
+
+    @property
+    def name(self) -> str:
+        """Its path with the kind of its file system, which identifies it."""
+        return f"{self.folder.files.type_name}:{self.info.path}"
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.info.size
+
+    @property
+    def mtime(self) -> int:
+        """Its modification time, in nanoseconds since 1970."""
+        return self.info.mtime_ns or 0
+
+    def is_same(self) -> bool:
+        """Whether it is still there, as it was."""
+        now = self.folder.files.get_file_info(self.info.path)
+        return now.is_file and (now.size, now.mtime_ns) == (self.info.size, self.info.mtime_ns)
+
+    def input_file(self, options: ReadOptions) -> InputFile:
+        """Return the file to load. Raises InvalidArgumentError: neither its suffix nor the options name a format."""
+        return _file(self.folder, self.info, options)
+
+
+def seen_files(folder: Folder) -> list[SeenFile]:
+    """Return the files in a folder and below it, none if it does not exist. Names that begin with ``_`` or ``.`` are
+    ignored."""
+    selector = pafs.FileSelector(folder.path, allow_not_found=True, recursive=True)
+    return [SeenFile(folder, info) for info in _files_in(folder.files.get_file_info(selector))]
+
+
+def _files_in(infos: Iterable[pafs.FileInfo]) -> list[pafs.FileInfo]:
+    return [each for each in infos if each.is_file and not each.base_name.startswith(("_", "."))]
+
+
 def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
     info = place.files.get_file_info(place.path)
     if info.type == pafs.FileType.NotFound:
@@ -124,8 +171,7 @@ def _at(place: Folder, options: ReadOptions) -> list[InputFile]:
     if info.is_file:
         return [_file(place, info, options)]
     inside = place.files.get_file_info(pafs.FileSelector(place.path, recursive=True))
-    wanted = [each for each in inside if each.is_file and not each.base_name.startswith(("_", "."))]
-    return [_file(place, each, options) for each in sorted(wanted, key=lambda each: each.path)]
+    return [_file(place, each, options) for each in sorted(_files_in(inside), key=lambda each: each.path)]
 
 
 def _file(place: Folder, info: pafs.FileInfo, options: ReadOptions) -> InputFile:
@@ -151,7 +197,7 @@ def _readable(file: InputFile, read: Callable[[], Made]) -> Made:
     try:
         return read()
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise _unreadable(file, error) from None
+        raise _unreadable(file, error) from error
 
 
 def _unreadable(file: InputFile, error: Exception) -> InvalidArgumentError:
@@ -163,7 +209,7 @@ def _told(file: InputFile, wanted: _Wanted) -> Iterator[Piece]:
     try:
         yield from _PIECES[file.format](file, wanted)
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise _unreadable(file, error) from None
+        raise _unreadable(file, error) from error
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{file}: {error.message}") from None
 

@@ -92,13 +92,13 @@ def load(
     link = StoreLink.to(store)
     about = link.service.describe_table(table)
     if not _is_places(source):
-        return _load_frame(link, about, source, _operation(op))
+        return _load_frame(link, about, source, operation_of(op))
     files = input_files(source, options)
     aside = _rejects(rejects, files, about, executor)
     since = link.service.now()
-    tasks = [task for file in files for task in _tasks(link, about, file, _operation(op), run, since)]
+    tasks = [task for file in files for task in tasks_of(link, about, file, operation_of(op), run, since)]
     if atomic:
-        tasks = _staged(tasks)
+        tasks = staged(tasks)
     with JobProgress(f"load {table}", len(tasks), show) as progress, closing(aside) if aside else nullcontext():
         if executor == "local":
             tasks = [replace(task, rejects=aside, told=progress.advance) for task in tasks]
@@ -126,7 +126,7 @@ def _rejects(
     return Rejects(Path(path), [name for name in found if name in names or not is_note(name)], notes)
 
 
-def _operation(op: str | Operation) -> Operation:
+def operation_of(op: str | Operation) -> Operation:
     try:
         return Operation(op)
     except ValueError:
@@ -153,7 +153,7 @@ def _load_frame(link: StoreLink, about: TableDescription, frame: Any, op: Operat
     return LoadResult(table=about.name, files=0, errors=errors, **result.model_dump(include=_COUNTS))
 
 
-def _tasks(
+def tasks_of(
     link: StoreLink, about: TableDescription, file: InputFile, op: Operation, run: str, since: int
 ) -> Iterator[LoadTask]:
     groups = file.row_groups() if file.format == "parquet" else None
@@ -185,7 +185,7 @@ def _in_tasks(groups: Sequence[int]) -> Iterator[list[int]]:
         yield chosen
 
 
-def _staged(tasks: Sequence[LoadTask]) -> list[LoadTask]:
+def staged(tasks: Sequence[LoadTask]) -> list[LoadTask]:
     """Return the tasks as parts of one transaction, which is named after its input."""
     said = ":".join(task.writer for task in tasks)
     name = f"load-{hashlib.blake2b(said.encode(), digest_size=12).hexdigest()}"

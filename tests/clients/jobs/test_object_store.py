@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 from moto.server import ThreadedMotoServer
@@ -13,7 +14,7 @@ from nyala.clients.api.database import Database
 from nyala.clients.api.table import Table
 from nyala.clients.jobs.backup import parts
 from nyala.clients.jobs.folder import Folder
-from nyala.jobs import backup, checksum, export, list_backups, load, restore
+from nyala.jobs import backup, checksum, export, follow, list_backups, load, restore
 from nyala.schemas.errors import CorruptionError, UnavailableError
 from tests.clients.jobs.job_rows import rows
 
@@ -102,3 +103,18 @@ def test_backups_at_once_in_a_bucket(source: Database, homes: Table, target: Dat
         assert restore(target, root, "homes", at=made.until, name=str(made.until)).verified
         assert checksum(target, str(made.until)).is_same(checksum(source, "homes", as_of=made.until))
     assert not [name for name in Folder.at(root).names() if name.startswith("_lease")]
+
+
+def test_files_that_come_to_a_bucket_are_loaded_once(target: Database, place: str) -> None:
+    prefix = place.format("in")
+    target.create_table("come", pa.schema([pa.field("k", pa.int64(), False), ("city", pa.string())]), "k")
+    assert follow(target, "come", prefix, once=True).loaded == 0, "the prefix need not exist"
+    files, folder = pafs.FileSystem.from_uri(prefix)
+    for number in range(2):
+        with files.open_output_stream(f"{folder}/{number}.csv") as file:
+            file.write(f"k,city\n{number},Oslo\n".encode())
+        assert follow(target, "come", prefix, op="insert", once=True).loaded == 1
+    assert target.table("come").count() == 2
+    (first,) = target.table("nyala_files").scan(where="path LIKE '%0.csv'").to_arrow().to_pylist()
+    assert (first["path"], first["state"]) == ("s3:bucket/in/0.csv", "loaded")
+    assert "secret" not in str(target.table("nyala_files").scan().to_arrow().to_pylist())
