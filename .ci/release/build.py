@@ -7,6 +7,7 @@ shown to be complete. All of them have the jars for Spark.
 
 from __future__ import annotations
 
+import copy
 import gzip
 import os
 import shutil
@@ -62,12 +63,19 @@ def clean_sources(repository: Path, commit: str, folder: Path) -> Sources:
     archive = folder.with_suffix(".tar")
     run("git", "archive", "--output", archive, commit, folder=repository)
     with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
+        unpack(files, folder)
     seconds = int(run("git", "log", "-1", "--format=%ct", commit, folder=repository))
     readme = folder / "README.md"
     readme.write_text(absolute(readme.read_text(), f"v{version(folder)}"))
     os.utime(readme, (seconds, seconds))
     return Sources(folder, seconds)
+
+
+def unpack(files: tarfile.TarFile, folder: Path) -> None:
+    """Unpack an archive of ours. Python before 3.11.4 has no filters, and later ones ask for one."""
+    if hasattr(tarfile, "data_filter"):
+        files.extraction_filter = tarfile.data_filter
+    files.extractall(folder)
 
 
 def version(sources: Path) -> str:
@@ -154,7 +162,7 @@ def _build(kind: str, sources: Sources, out: Path, *options: str) -> None:
 
 def _unpack(sdist: Path, sources: Sources, folder: Path) -> Sources:
     with tarfile.open(sdist) as files:
-        files.extractall(folder, filter="data")
+        unpack(files, folder)
     (inside,) = folder.iterdir()
     return Sources(inside, sources.seconds)
 
@@ -171,7 +179,9 @@ def set_times(sdist: Path, seconds: int) -> None:
         for member in sorted(old, key=lambda each: each.name):
             content = old.extractfile(member) if member.isfile() else None
             mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-            fixed = member.replace(mtime=seconds, mode=mode, uid=0, gid=0, uname="", gname="", deep=False)
+            fixed = copy.copy(member)
+            fixed.mtime, fixed.mode, fixed.uid, fixed.gid = seconds, mode, 0, 0
+            fixed.uname = fixed.gname = ""
             fixed.pax_headers = {}
             new.addfile(fixed, content)
     part.replace(sdist)

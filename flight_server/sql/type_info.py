@@ -60,7 +60,6 @@ _TYPES = [
     _number("real", 7, 24, 2),
     _number("double precision", 8, 53, 2),
     _quoted("text", 12, None, case_sensitive=True),
-    _quoted("json", 12, None, case_sensitive=True),
     _quoted("varchar", 12, 65_535, case_sensitive=True, create_params=["length"]),
     _time("date", 91, 10, "DATE", 2),
     _time("timestamp without time zone", 93, 26, "TIMESTAMP", 3),

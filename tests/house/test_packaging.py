@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from release.build import unpack
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("nyala", "pyspark_nyala", "schemas", "engine", "flight_server", "clients")
@@ -114,7 +115,7 @@ def test_wheel_brings_the_jars_and_kernels_that_a_release_compiles(wheel: Path) 
 
 def test_sdist_has_all_that_a_wheel_is_built_of(sdist: Path, wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        unpack(archive, tmp_path)
     (unpacked,) = tmp_path.iterdir()
     files = {file.relative_to(unpacked).as_posix() for file in unpacked.rglob("*") if file.is_file()}
     code = {name for name in files if "/" in name and "egg-info/" not in name}

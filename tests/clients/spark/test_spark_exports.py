@@ -46,6 +46,7 @@ CELLS: dict[str, list[Any]] = {
     "decimal(9,2)": [Decimal("-9999999.99"), Decimal("0.01")],
     "decimal(18,4)": [Decimal("-99999999999999.9999"), Decimal("0.0001")],
     "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789"), Decimal("-1E-10")],
+    "json": ['{"a": 1}', "[]"],
     "varchar(5)": ["abcde", "\U0001f98c" * 5],
 }
 """Of each type."""
