@@ -10,10 +10,10 @@ import typer
 
 from nyala.clients.cli import cluster, credentials, grant, job, perf, pin, spark, table, tablet
 from nyala.clients.cli.checkpoint import checkpoint
-from nyala.clients.cli.follow import follow
 from nyala.clients.cli.health import health
-from nyala.clients.cli.mirror.command import mirror
 from nyala.clients.cli.run import run
+from nyala.clients.cli.sources.follow import follow
+from nyala.clients.cli.sources.mirror import mirror
 from nyala.clients.cli.sql.command import sql
 from nyala.clients.cli.top import top
 from nyala.flight_server.commands import (

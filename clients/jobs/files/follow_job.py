@@ -175,9 +175,9 @@ class _Follower:
 
     def poll(self, stopped: threading.Event) -> Iterator[FollowedFile]:
         """Look once, and load the files that are new and complete."""
-        found = sorted(seen_files(self._folder), key=lambda each: (each.mtime, each.path))
-        before, self._seen = self._seen, {each.path: (each.size, each.mtime) for each in found}
-        for each in found:
+        present = sorted(seen_files(self._folder), key=lambda each: (each.mtime, each.path))
+        before, self._seen = self._seen, {each.path: (each.size, each.mtime) for each in present}
+        for each in present:
             if stopped.is_set():
                 return
             now = each.size, each.mtime

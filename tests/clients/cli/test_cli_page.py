@@ -29,6 +29,8 @@ NOT_RUN = {
     "demo": "it takes a minute",
     "tablet move": "it needs several servers: tests/clients/cluster",
     "cluster balance": "it needs several servers: tests/clients/cli/test_cluster.py",
+    "mirror": "it needs a PostgreSQL: tests/clients/sources/test_mirror_command.py",
+    "follow": "it waits for files: tests/clients/cli/test_follow_command.py",
     "serve": "it runs until it is stopped: tests/flight_server/serve/test_lifecycle.py",
     "spark build-shim": "it needs a JDK: tests/clients/spark",
     "key rotate": "it needs an encrypted store: tests/clients/test_encrypted_stores.py",

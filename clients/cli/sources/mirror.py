@@ -11,8 +11,8 @@ import typer
 from ....schemas.errors import InvalidArgumentError
 from ....schemas.phrases import counted
 from ..options import Workers
-from ..stopping import stopped_by_signals
 from ..target import Target, takes_target
+from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from ...sources.runner import Progress

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...schemas.phrases import counted
-from .load import Charset, Delimiter, Format, Header, Op, read_options
-from .options import AsJson
-from .run import FINDINGS
+from ....schemas.phrases import counted
+from ..load import Charset, Delimiter, Format, Header, Op, read_options
+from ..options import AsJson
+from ..run import FINDINGS
+from ..target import Target, takes_target
 from .stopping import stopped_by_signals
-from .target import Target, takes_target
 
 if TYPE_CHECKING:
-    from ..jobs.files.follow_job import FollowedFile
+    from ...jobs.files.follow_job import FollowedFile
 
 Place = Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/prefix.")]
 TableName = Annotated[str, typer.Option("--table", help="The table that the files are loaded into.")]
@@ -44,7 +44,7 @@ def follow(
     A file with a row that does not fit is refused as a whole; the exit code is then 1. The table nyala_files has a row
     for each file.
     """
-    from ..jobs.files.follow_job import follow as follow_files
+    from ...jobs.files.follow_job import follow as follow_files
 
     options = read_options(format=format, delimiter=delimiter, header=header, charset=charset, as_json=as_json)
     stop = threading.Event()
