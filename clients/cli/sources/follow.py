@@ -60,6 +60,7 @@ def follow(
         )
     if not target.prints_json(result):
         refused = f", {result.refused:,} refused" if result.refused else ""
-        typer.echo(f"{counted(result.loaded, 'file')} loaded{refused}, {counted(result.rows, 'row')}")
-    if result.refused:
+        left = f", {result.left:,} left because they change or cannot be read" if result.left else ""
+        typer.echo(f"{counted(result.loaded, 'file')} loaded{refused}{left}, {counted(result.rows, 'row')}")
+    if result.refused or (once and result.left):
         raise typer.Exit(FINDINGS)

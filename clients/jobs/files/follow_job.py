@@ -92,6 +92,8 @@ class FollowResult(BaseModel):
     loaded: int = 0
     refused: int = 0
     rows: int = 0
+    left: int = 0
+    """Files that kept changing, or could not be read, when it ended."""
 
 
 Report = Callable[[FollowedFile], None]
@@ -112,9 +114,10 @@ def follow(
     """Load each file that is in a folder, or under a prefix such as ``s3://bucket/in``, and each that comes, once.
 
     It looks every ``interval`` seconds, until ``stop`` is set; with ``once`` it ends when all files are done that are
-    there. Names that begin with ``_`` or ``.`` are ignored: write a file under such a name, and rename it. A file of
-    this machine is taken when it did not change between two looks; with ``once`` as it is. Files go in the order of
-    their times. A file whose content changes later is not loaded again. ``report`` is called for each file.
+    there, and leaves those that keep changing, or cannot be read. Names that begin with ``_`` or ``.`` are ignored:
+    write a file under such a name, and rename it. A file of this machine is taken when it did not change between two
+    looks; with ``once`` as it is. Files go in the order of their times. A file whose content changes later is not
+    loaded again. ``report`` is called for each file.
 
     Raises:
         NotFoundError: the table, or a folder of this machine, does not exist.
@@ -123,8 +126,9 @@ def follow(
     """
     follower = _Follower(StoreLink.to(store), table, Folder.at(place), operation_of(op), options or ReadOptions(), once)
     result, stopped = FollowResult(table=table), stop or threading.Event()
-    reached = time.monotonic()
+    reached, looks = time.monotonic(), 0
     while not stopped.is_set():
+        looks += 1
         try:
             for file in follower.poll(stopped):
                 result.loaded += file.state is FileState.LOADED
@@ -135,9 +139,10 @@ def follow(
         except (UnavailableError, OSError) as error:
             if once or time.monotonic() - reached > PATIENCE_SECONDS:
                 raise error if isinstance(error, StoreError) else UnavailableError(str(error)) from None
-        if once:
+        result.left = follower.left
+        if once and (not follower.left or looks > _ATTEMPTS):
             break
-        stopped.wait(interval)
+        stopped.wait(min(interval, 1.0) if once else interval)
     return result
 
 
@@ -172,11 +177,14 @@ class _Follower:
         self._changed: set[str] = set()
         self._failed: Counter[str] = Counter()
         self._seen: dict[str, tuple[int, int]] = {}
+        self.left = 0
+        """How many files the last look left for later."""
 
     def poll(self, stopped: threading.Event) -> Iterator[FollowedFile]:
         """Look once, and load the files that are new and complete."""
         present = sorted(seen_files(self._folder), key=lambda each: (each.mtime, each.path))
         before, self._seen = self._seen, {each.path: (each.size, each.mtime) for each in present}
+        self.left = 0
         for each in present:
             if stopped.is_set():
                 return
@@ -189,6 +197,7 @@ class _Follower:
                 try:
                     outcome = self._loaded(each)
                 except _NotNowError:
+                    self.left += 1
                     continue
                 self._known[each.name] = _as_stored(each)
                 if outcome is not None:

@@ -18,5 +18,5 @@ def test_files_of_a_folder_are_loaded(run: Any, tmp_path: Path) -> None:
     (tmp_path / "in" / "b.csv").write_text("id;city\nx;Oslo\n")
     second = run(*words)
     assert second.code == 1 and "0 files loaded, 1 refused" in second.out and "line 2" in second.err
-    assert json.loads(run(*words, "--json").out) == {"table": "homes", "loaded": 0, "refused": 0, "rows": 0}
+    assert json.loads(run(*words, "--json").out) == {"table": "homes", "loaded": 0, "refused": 0, "rows": 0, "left": 0}
     assert "Oslo" in run("scan", "homes", "--data", store).out

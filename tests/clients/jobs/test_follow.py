@@ -133,14 +133,18 @@ def test_a_file_that_grows_while_it_is_read_is_left_for_later(
     stage = store.stage
 
     def growing(*args: Any) -> Any:
-        if not grown:
-            grown.append(file.write_text("k,city\n1,Oslo\n2,Bergen\n"))
+        if len(grown) < times:
+            grown.append(file.write_text("k,city\n1,Oslo\n" + "2,Bergen\n" * (len(grown) + 1)))
         return stage(*args)
 
     monkeypatch.setattr(store, "stage", growing)
-    assert follow(db, "homes", folder, once=True).loaded == 0
+    times = 100
+    result = follow(db, "homes", folder, once=True, interval=0.1)
+    assert (result.loaded, result.left) == (0, 1)
     assert cities(db) == {} and files(db) == {}
-    assert follow(db, "homes", folder, once=True).rows == 2
+    times = len(grown) + 1
+    result = follow(db, "homes", folder, once=True, interval=0.1)
+    assert (result.loaded, result.left) == (1, 0)
     assert cities(db) == {1: "Oslo", 2: "Bergen"}
 
 
