@@ -30,10 +30,13 @@ def many_switches() -> Iterator[None]:
 
 
 class Empty:
-    """A store that has counted nothing."""
+    """A store that has counted nothing, and has no tables."""
 
     def metrics(self) -> Metrics:
         return Metrics()
+
+    def tables(self) -> list[str]:
+        return []
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
