@@ -117,7 +117,7 @@ class Load(threading.Thread):
                 (
                     [
                         f"DELETE FROM notes WHERE id = {number}",
-                        f"INSERT INTO notes VALUES ({number}, 0, 1.5, now(), NULL)",
+                        f"INSERT INTO notes VALUES ({number}, 0, 1.5, now(), NULL) ON CONFLICT DO NOTHING",
                     ],
                     2,
                 ),
