@@ -66,7 +66,7 @@ release: .venv/.installed-release  ## build sdist, wheels, checksums and SBOM fr
 aarch64: .venv/.installed-dev  ## run tests of kernels on an emulated 64-bit Arm; installs qemu on Debian (ARGS="tests/engine/codecs")
 	@.ci/aarch64.sh $(ARGS)
 
-lock:  ## write which versions the image installs, with hashes, and uv.lock; needs the image's Python (ARGS=--upgrade for the newest)
+lock:  ## write which versions the image installs, with hashes; needs the image's Python (ARGS=--upgrade for the newest)
 	@deploy/lock.sh $(ARGS)
 
 image: WORK ?= /var/tmp/nyala-replay

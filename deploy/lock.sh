@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Write which versions the image installs, with the hashes of their files, and uv.lock, which has those of developers:
-#   deploy/lock.sh [--upgrade]
+# Write which versions the image installs, with the hashes of their files:  deploy/lock.sh [--upgrade]
 # Versions that still fit pyproject.toml stay; --upgrade takes the newest. Needs the Python version of the Dockerfile, in
 # PATH or as $PYTHON: other versions may need other packages.
 set -euo pipefail
@@ -15,7 +14,7 @@ fi
 tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT
 "$python" -m venv "$tools"
-"$tools/bin/pip" install --quiet --disable-pip-version-check pip-tools uv
+"$tools/bin/pip" install --quiet --disable-pip-version-check pip-tools
 
 compile() {
     CUSTOM_COMPILE_COMMAND="make lock" "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --allow-unsafe \
@@ -28,6 +27,3 @@ import tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 ' >"$tools/build.in"
 compile "$@" --no-annotate --output-file deploy/requirements-build.txt "$tools/build.in"
-
-# The addresses are those of the public index, whatever this machine is set to.
-UV_DEFAULT_INDEX=https://pypi.org/simple "$tools/bin/uv" lock --quiet --no-config "$@"
